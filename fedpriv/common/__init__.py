@@ -1,7 +1,10 @@
-"""What every room may use: errors, checks of arguments, configuration, random streams, files.
+"""Tools for every room: errors, checks of arguments, configuration, random streams, files.
 
-Begin with ``errors`` (each a sentence and an exit status) and ``checks``. ``config`` composes the
-configuration and says what identifies a run, ``groups`` lists the groups and their options.
-``secret_streams`` are the streams of noise and sampling, ``random_streams`` the public ones, ``exact`` the
-digests of values. ``files`` writes atomically. ``moved`` is the table of old import paths.
+Begin with ``errors`` (each error is one sentence with an exit status), ``checks`` and ``fields``, which
+declares constructor arguments. ``config`` composes the configuration and computes the identity of a run,
+``groups`` lists groups and options, ``option_keys`` their keys, ``flags`` the flags of commands.
+``conflicts`` is what the parts of a run see of one another, ``saved`` their state in a checkpoint.
+``secret_streams`` gives noise and sampling, ``random_streams`` all that is public. ``exact`` and
+``attributes`` compute digests. ``files`` writes atomically, ``endings`` handles interruptions, ``workers`` and
+``startup`` care for processes. ``moved`` lists old import paths.
 """

@@ -1,4 +1,4 @@
-"""Objects of classes outside fedpriv: which these are, and whether what they keep has changed."""
+"""Digests of the attributes of users' objects, which show whether the state of an object has changed."""
 
 from __future__ import annotations
 
@@ -9,32 +9,36 @@ from fedpriv.common.exact import attributes_of, exact_digest
 
 PACKAGE = "fedpriv."
 _SPELT_OUT = ("array", "builtins", "collections", "itertools")
-"""Modules of Python whose objects have no attributes and show what they hold."""
+"""Modules of Python whose objects have no attributes; their ``repr`` shows the content."""
 
 
 def is_own(part: object) -> bool:
-    """Return whether the class of an object stands outside fedpriv."""
+    """Return whether the class of an object is defined outside fedpriv."""
     return not type(part).__module__.startswith(PACKAGE)
 
 
 def attribute_digests(part: object, ignored: Collection[int] = ()) -> dict[str, str]:
-    """Return a digest of each attribute of an object, and of its class's own ones, by name.
+    """Return a digest of each attribute of an object and of its class, by name.
 
-    Tensors and arrays count bit for bit, containers and objects of classes outside fedpriv by what they hold.
-    Objects of fedpriv and modules of torch count as unchanged: their state is kept elsewhere.
+    Tensors and arrays count bit for bit, containers and objects of classes outside fedpriv by their content.
+    Objects of fedpriv and modules of torch count as unchanged, because their state is kept elsewhere.
 
     Args:
         part: The object.
-        ignored: Addresses of memory whose values are somebody else's, such as the model's weights.
+        ignored: Addresses of memory that belongs to another object, such as the weights of the model.
     """
-    found = {}
+    values = {}
     for kind in reversed(type(part).__mro__):
         if not kind.__module__.startswith((PACKAGE, "builtins")):
-            plain = {k: v for k, v in vars(kind).items() if _is_plain(v) and not k.startswith("__")}
-            found.update(plain)
-    found.update(getattr(part, "__dict__", {}))
+            class_values = {
+                name: value
+                for name, value in vars(kind).items()
+                if _is_plain(value) and not name.startswith("__")
+            }
+            values.update(class_values)
+    values.update(getattr(part, "__dict__", {}))
     digests = {}
-    for name, value in found.items():
+    for name, value in values.items():
         storage = getattr(value, "untyped_storage", None)
         if storage is None or storage().data_ptr() not in ignored:
             digests[name] = exact_digest(value, attributes=_held)
@@ -47,14 +51,14 @@ def changed_attributes(before: Mapping[str, str], after: Mapping[str, str]) -> l
 
 
 def _is_plain(value: object) -> bool:
-    """Return whether a class attribute can hold state: a container or an array, say, but no method."""
+    """Return whether a class attribute can hold state, as a container or an array does and a method not."""
     return isinstance(value, (Mapping, Sequence, Set, int, float)) or hasattr(value, "dtype")
 
 
 def _held(value: Any) -> Mapping[str, Any]:
-    """Return the attributes of an object that count: those of classes outside fedpriv and torch."""
+    """Return the attributes of an object that a digest covers: none for objects of fedpriv and torch."""
     module = type(value).__module__
-    for state in ("get_state", "getstate"):  # a generator of random numbers
+    for state in ("get_state", "getstate"):  # random generators of torch, NumPy and Python
         if hasattr(value, state) and not isinstance(value, type):
             return {"state": getattr(value, state)()}
     if hasattr(value, "bit_generator"):

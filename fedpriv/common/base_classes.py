@@ -1,4 +1,4 @@
-"""Base classes of parts: attributes with a default, and parts of users that extend no base class."""
+"""Tools for base classes of parts: attributes with a default, and parts that extend no base class."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ if TYPE_CHECKING:
 else:
 
     class fact:
-        """An attribute of a base class with its default, written as a property.
+        """An attribute of a base class whose default is written as a property.
 
-        A type checker takes it for a read-only property. A subclass may have an attribute, a declared field
-        or a property in its place, and an object may set an attribute of its own.
+        A type checker takes the attribute for a read-only property. Unlike a property, the attribute can be
+        replaced: a subclass may define an attribute, a declared field or a property of this name, and an
+        object may set the attribute on itself.
+
+        Args:
+            default: The function below the decorator, which returns the default for a part.
         """
 
         def __init__(self, default: Callable[[Any], Any]):
@@ -27,31 +31,38 @@ else:
 
 
 def completed(part: object, base: type[_Base]) -> _Base:
-    """Give a part of a class that extends nothing of fedpriv what it lacks of a base class.
+    """Add the defaults of a base class to a part whose class does not extend it.
 
-    Users' data sets, partitions, models and triggers need not extend a class of fedpriv. Methods and
-    attributes of ``base`` that have a default are added to the class of this one object, which keeps its
-    name, module and attributes. What the class has stays, and so does what it answers by ``__getattr__``.
+    Users' data sets, partitions, models and triggers need not extend a class of fedpriv. The class of this
+    one object is replaced by a subclass with the missing methods and attributes. Name, module and attributes
+    stay, and so does everything that the class defines, ``__getattr__`` included.
+
+    Args:
+        part: The object; it is changed in place.
+        base: The base class.
+
+    Returns:
+        The same object.
     """
     kind: Any = type(part)
     if not isinstance(part, base):
-        lacking = (
+        missing_names = (
             name
             for name, value in vars(base).items()
             if not name.startswith("_")
             and not getattr(value, "__isabstractmethod__", False)
             and not (hasattr(kind, name) or hasattr(part, name))
         )
-        names: tuple[Any, Any, tuple[str, ...]] = (kind, base, tuple(lacking))
-        object.__setattr__(part, "__class__", _with_defaults(*names))
+        arguments: tuple[Any, Any, tuple[str, ...]] = (kind, base, tuple(missing_names))
+        object.__setattr__(part, "__class__", _with_defaults(*arguments))
     return cast("_Base", part)
 
 
 @functools.cache
 def _with_defaults(kind: type, base: Any, names: tuple[str, ...]) -> type:
-    """Return a subclass that has these methods and attributes of ``base``, and counts as one of ``base``."""
-    alike = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
+    """Return a subclass of ``kind`` with these attributes of ``base``, registered as a ``base``."""
+    unchanged = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
     added = {name: vars(base)[name] for name in names}
-    made = type(kind)(kind.__name__, (kind,), {"__slots__": (), **alike, **added})
-    base.register(made)
-    return made
+    completed_class = type(kind)(kind.__name__, (kind,), {"__slots__": (), **unchanged, **added})
+    base.register(completed_class)
+    return completed_class

@@ -1,5 +1,9 @@
-"""Checks of constructor arguments: each returns the value in its proper type or raises
-:class:`~fedpriv.common.errors.ArgumentError` with the argument, the value and what is allowed."""
+"""Checks of constructor arguments.
+
+Each check takes the name of the argument and its value. It returns the value in its proper type, or raises
+:class:`~fedpriv.common.errors.ArgumentError` with the argument, the value and the allowed values. Classes
+with declared fields use the checks through :mod:`fedpriv.common.fields`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,23 @@ def number(
     below: float | None = None,
     at_most: float | None = None,
 ) -> float:
-    """A finite float inside the given bounds (a bool or a text is not a number)."""
+    """Return a finite float inside the given bounds; a bool or a text is no number.
+
+    Args:
+        name: Name of the argument.
+        value: Value of the argument.
+        above: Exclusive lower bound.
+        at_least: Inclusive lower bound.
+        below: Exclusive upper bound.
+        at_most: Inclusive upper bound.
+
+    Raises:
+        ArgumentError: The value is no number, not finite, or outside the bounds.
+
+    Example:
+        >>> number("clip_norm", 1, above=0)
+        1.0
+    """
     limits = bounds(above=above, at_least=at_least, below=below, at_most=at_most)
     allowed = limits or "a number"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -47,7 +67,13 @@ def bounds(
     below: float | None = None,
     at_most: float | str | None = None,
 ) -> str:
-    """Return the bounds of a number in signs; ``at_most`` may be the name of another argument."""
+    """Return the bounds of a number as text.
+
+    ``at_most`` may be the name of another argument.
+
+    >>> bounds(above=0, at_most="clients")
+    '> 0 and <= clients'
+    """
     given = ((">", above), (">=", at_least), ("<", below), ("<=", at_most))
     return " and ".join(
         f"{sign} {bound}" if isinstance(bound, str) else f"{sign} {bound:g}"
@@ -57,7 +83,7 @@ def bounds(
 
 
 def parsed(text: str) -> object:
-    """Return the number that a text stands for; else the text, or ``nothing`` in place of an empty one."""
+    """Return the number that a text stands for; else the text, or ``nothing`` for an empty text."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -67,7 +93,15 @@ def parsed(text: str) -> object:
 
 
 def not_above(name: str, value: object, other: str, limit: float, *, above: float | None) -> float:
-    """A number > ``above`` and no larger than another argument, which the error names."""
+    """Return a number that is at most the value of another argument, which the error names.
+
+    Args:
+        name: Name of the argument.
+        value: Value of the argument.
+        other: Name of the other argument.
+        limit: Value of the other argument.
+        above: Exclusive lower bound.
+    """
     result = number(name, value, above=above)
     if result > limit:
         raise ArgumentError(name, value, f"<= {limit:g}, which is {other}")
@@ -75,7 +109,11 @@ def not_above(name: str, value: object, other: str, limit: float, *, above: floa
 
 
 def whole(name: str, value: object, *, at_least: int = 0, at_most: int | None = None) -> int:
-    """An int (1000 and 1e3 are both whole; 2.5 is not) inside the given bounds."""
+    """Return an int inside the given inclusive bounds. A float without decimals counts: 1e3, but not 2.5.
+
+    Raises:
+        ArgumentError: The value is no whole number, or outside the bounds.
+    """
     allowed = f"a whole number >= {at_least}" + (
         f" and <= {at_most}" if at_most is not None else ""
     )
@@ -89,12 +127,12 @@ def whole(name: str, value: object, *, at_least: int = 0, at_most: int | None = 
 
 
 def seed(name: str, value: object) -> int:
-    """A seed: any whole number from 0 to 2^63 - 1. 0 is a seed like any other."""
+    """Return a seed, a whole number from 0 to 2^63 - 1. The seed 0 has no special meaning."""
     return whole(name, value, at_least=0, at_most=2**63 - 1)
 
 
 def one_of(name: str, value: object, options: Iterable[str]) -> str:
-    """One of a few names."""
+    """Return a value that is one of a few names."""
     options = list(options)
     if not isinstance(value, str) or value not in options:
         raise ArgumentError(name, value, "one of " + ", ".join(options))
@@ -102,12 +140,14 @@ def one_of(name: str, value: object, options: Iterable[str]) -> str:
 
 
 def boolean(name: str, value: object) -> bool:
+    """Return a bool; neither a number nor a text counts as a bool."""
     if not isinstance(value, bool):
         raise ArgumentError(name, value, "true or false")
     return value
 
 
 def text(name: str, value: object) -> str:
+    """Return a text that is not blank. The error tells how to quote a number that is meant as a text."""
     if not isinstance(value, str) or not value.strip():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         hint = f"to take a number as a text, quote it: '{name}=\"{value}\"'" if number else ""
@@ -116,7 +156,7 @@ def text(name: str, value: object) -> str:
 
 
 def sequence(name: str, value: object, allowed: str = "a list") -> Sequence[Any]:
-    """A list (OmegaConf's list counts); a text does not."""
+    """Return a sequence as a list. OmegaConf's list counts as a sequence; a text does not."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise ArgumentError(name, value, allowed)
     return list(value)

@@ -1,4 +1,4 @@
-"""How the configuration is composed, and what of it identifies a run."""
+"""Composition of the configuration by Hydra, the identity of a run, and messages for mistyped arguments."""
 
 from __future__ import annotations
 
@@ -32,13 +32,18 @@ from fedpriv.common.groups import (
 
 
 def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> DictConfig:
-    """The configuration that ``fedpriv train <overrides>`` would run; for notebooks and tests.
+    """Return the configuration that ``fedpriv train <overrides>`` would run; for notebooks and tests.
 
-    ``config_dir``: a folder with YAMLs of one's own, as with ``--config-dir``. Raises ConfigError,
-    naming the nearest option or key, for what cannot be composed.
+    Args:
+        overrides: Arguments as on the command line, such as ``algorithm=dp_fl``.
+        config_dir: Folder with the user's own YAML files, as for ``--config-dir``.
 
-    >>> compose(["algorithm=dp_fl", "dataset=mnist"]).algorithm.sample_rate
-    0.013
+    Raises:
+        ConfigError: The arguments cannot be composed; the message names the nearest option or key.
+
+    Example:
+        >>> compose(["algorithm=dp_fl", "dataset=mnist"]).algorithm.sample_rate
+        0.013
     """
     if config_dir is not None:
         path = str(config_dir.resolve()).replace("'", "\\'")
@@ -54,7 +59,11 @@ def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Di
 
 
 def _records_at_most(wanted: int, *, _root_: DictConfig, _parent_: DictConfig) -> int:
-    """Return ``wanted``, or as many records for each client as a data set of a known size has."""
+    """Resolve ``${records_at_most:wanted}``: the smaller of ``wanted`` and the records of a client.
+
+    The number of records is known here only for data sets of fedpriv with a fixed size. For any other data
+    set the result is ``wanted``.
+    """
     target = (_root_.get("dataset") or {}).get("_target_")
     module, _, name = str(target).rpartition(".")
     clients = _parent_.clients
@@ -64,7 +73,7 @@ def _records_at_most(wanted: int, *, _root_: DictConfig, _parent_: DictConfig) -
         records = getattr(importlib.import_module(module), name).train_records
         share = (records - _root_.dataset.validation_records) // clients
     except (ImportError, AttributeError, TypeError, OmegaConfBaseException):
-        return wanted  # the files tell how many there are
+        return wanted  # the number of records is known only once the files are read
     return max(1, min(wanted, share))
 
 
@@ -72,7 +81,7 @@ OmegaConf.register_new_resolver("records_at_most", _records_at_most, replace=Tru
 
 
 def refuse_unknown_protocol(overrides: Sequence[str]) -> None:
-    """Raise ConfigError for ``protocol=NAME`` without such an option, which Hydra would pass over."""
+    """Raise ConfigError for ``protocol=NAME`` with an unknown name, which Hydra would ignore."""
     _refuse_odd_preset(overrides)
     known = [name for name, _ in options("protocol")]
     extra = config_dir_of(overrides)
@@ -84,7 +93,7 @@ def refuse_unknown_protocol(overrides: Sequence[str]) -> None:
 
 
 def _refuse_odd_preset(overrides: Sequence[str]) -> None:
-    """Raise ConfigError for two presets, of which Hydra would let the last one win, and for none."""
+    """Raise ConfigError for several presets, of which Hydra would silently use the last, or an empty one."""
     given = [o.partition("=") for o in overrides if o.startswith(("+recipe=", "+experiment="))]
     for key, _, value in given:
         if value in ("", "null") or value.startswith("["):
@@ -96,33 +105,40 @@ def _refuse_odd_preset(overrides: Sequence[str]) -> None:
 
 
 def with_protocol(config: DictConfig) -> DictConfig:
-    """Return the configuration with the numbers of the protocol that it names (``protocol: dp_fl``), if any.
+    """Return the configuration with the numbers of the protocol that it names, if it names one.
 
-    An algorithm of the user's own has no row in ``conf/protocols.yaml``; its YAML may name the algorithm
-    whose numbers it takes. Where that one has none for the data set, the defaults hold. Raises ConfigError
-    for a name without any protocol.
+    A user's own algorithm has no row in ``conf/protocols.yaml``. Its YAML may name the algorithm whose
+    numbers it takes (``protocol: dp_fl``). If that algorithm has no numbers for the data set, the defaults hold.
+
+    Raises:
+        ConfigError: The named algorithm has no protocols.
     """
-    inherited = config.get("protocol")
-    if not isinstance(inherited, str):
+    algorithm = config.get("protocol")
+    if not isinstance(algorithm, str):
         return config
     protocols = table_rows(conf_dir(), "protocol")
-    if inherited not in protocols:
-        hint = did_you_mean(inherited, list(protocols))
-        raise ConfigError("protocol", inherited, f"one of {', '.join(sorted(protocols))}", hint)
-    chosen = config.copy()
-    OmegaConf.set_struct(chosen, False)
-    chosen.protocol = {}
-    for data in protocols[inherited]:
-        target = yaml.safe_load((conf_dir() / "dataset" / f"{data}.yaml").read_text("utf-8"))
+    if algorithm not in protocols:
+        hint = did_you_mean(algorithm, list(protocols))
+        raise ConfigError("protocol", algorithm, f"one of {', '.join(sorted(protocols))}", hint)
+    merged = config.copy()
+    OmegaConf.set_struct(merged, False)
+    merged.protocol = {}
+    for dataset in protocols[algorithm]:
+        target = yaml.safe_load((conf_dir() / "dataset" / f"{dataset}.yaml").read_text("utf-8"))
         if target["dataset"]["_target_"] == config.dataset.get("_target_"):
-            option = table_options(conf_dir(), "protocol")[f"{inherited}_{data}"]
-            chosen.protocol = option.content
-    OmegaConf.set_struct(chosen, True)
-    return chosen
+            option = table_options(conf_dir(), "protocol")[f"{algorithm}_{dataset}"]
+            merged.protocol = option.content
+    OmegaConf.set_struct(merged, True)
+    return merged
 
 
 def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
-    """A failure of Hydra or OmegaConf to compose, as one sentence with the nearest name."""
+    """Return a failure of Hydra or OmegaConf to compose as one sentence, with the nearest known name.
+
+    Args:
+        error: The exception. Its text alone says what is wrong, so the text is matched.
+        overrides: The arguments that could not be composed.
+    """
     text = str(error)
     if "hydra/sweeper@" in text:
         return ConfigError("a figure's YAML begins with the line  # @package _global_")
@@ -142,33 +158,35 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
         )
     if isinstance(error, OverrideParseException):
         return _unreadable(error.override)
-    if "Config group override must be" in text:  # a number or a list: says not which
-        chosen = [o.lstrip("+").partition("=") for o in overrides]
-        for group, _, value in (c for c in chosen if c[0] in GROUPS):
+    if (
+        "Config group override must be" in text
+    ):  # Hydra does not say which group got a number or a list
+        chosen = [override.lstrip("+").partition("=") for override in overrides]
+        for group, _, value in (choice for choice in chosen if choice[0] in GROUPS):
             known = [name for name, _ in options(group)]
             if value not in known and not config_dir_of(overrides):
                 return _unknown(f"{group} option", value, known)
-    if nameless := [o for o in overrides if o.lstrip("+~").startswith("=")]:
+    if nameless := [override for override in overrides if override.lstrip("+~").startswith("=")]:
         return _unreadable(nameless[0])
     return ConfigError(" ".join(text.split("\n\n")[0].split()) or type(error).__name__)
 
 
 def _unknown_option(group: str, option: str, extra: Path | None) -> ConfigError:
-    """Say that a group has no such option; ``extra``: a folder that may add options."""
-    top = group.partition("/")[0]
-    wanted = f"{group}/{option}".removeprefix(top + "/")
-    if wanted in _LAUNCHERS:
-        package = f"fedpriv[{_LAUNCHERS[wanted]}]"
+    """Return the error for an unknown option of a group; ``extra`` is a folder that may add options."""
+    base_group = group.partition("/")[0]
+    name = f"{group}/{option}".removeprefix(base_group + "/")
+    if name in _LAUNCHERS:
+        package = f"fedpriv[{_LAUNCHERS[name]}]"
         return ConfigError(f"{group}={option} is not installed: pip install '{package}'")
-    known = [name for name, _ in options(top)]
-    known += [name for name, _ in options(top, extra)] if extra else []
+    known = [name for name, _ in options(base_group)]
+    known += [name for name, _ in options(base_group, extra)] if extra else []
     if not known:
-        return _unknown("group", top, GROUPS)
-    return _unknown(f"{top} option", wanted, known)
+        return _unknown("group", base_group, GROUPS)
+    return _unknown(f"{base_group} option", name, known)
 
 
 def config_dir_of(arguments: Sequence[str]) -> Path | None:
-    """The folder given with Hydra's ``--config-dir`` (``-cd``), if any."""
+    """Return the folder given with Hydra's ``--config-dir`` (``-cd``); None without it."""
     for flag, value in itertools.pairwise([*arguments, ""]):
         if flag in ("--config-dir", "-cd"):
             return Path(value)
@@ -190,59 +208,62 @@ def _unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:
 
 
 def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
-    """The nearest key of its group where the group is known, else the nearest of all."""
+    """Return the error for an unknown key, with a hint.
+
+    The hint is the nearest key of the same group if the group is known, else the nearest of all keys.
+    """
     if name in GROUPS:
         known = ", ".join(option for option, _ in options(name))
         return ConfigError(f"{name} is a group: {name}=OPTION chooses one of {known}")
     if name in ADDED:
         return ConfigError(f"{name} is added with a plus: +{name}=…")
-    group, _, own = name.rpartition(".")
-    if own in _UNIT and group in ("", "algorithm"):
+    group, _, leaf = name.rpartition(".")
+    if leaf in _UNIT and group in ("", "algorithm"):
         return ConfigError(f"unknown key {show(name)}: {WHO_PROTECTS}")
     if name.startswith("hydra."):
         near = nearest(name, _OF_HYDRA)
-        meant = f"; did you mean {near}?" if near else ""
-        return ConfigError(f"unknown key {show(name)}{meant}")
+        hint = f"; did you mean {near}?" if near else ""
+        return ConfigError(f"unknown key {show(name)}{hint}")
     keys = _known_keys(overrides)
     inside = [
         key.removeprefix(f"{group}.") for key in keys if group and key.startswith(f"{group}.")
     ]
     if inside:
-        elsewhere = [key for key in keys if key.endswith(f".{own}")]
-        return unknown_key(group, own, inside, elsewhere)
-    top, _, rest = name.partition(".")
-    if rest and top in _MAY_BE_NONE:
+        elsewhere = [key for key in keys if key.endswith(f".{leaf}")]
+        return unknown_key(group, leaf, inside, elsewhere)
+    top, _, subkey = name.partition(".")
+    if subkey and top in _MAY_BE_NONE:
         return ConfigError(
-            f"{top}={OF_NOTHING[top]} has no key {rest}; choose {_MAY_BE_NONE[top]} as well: {top}=…"
+            f"{top}={OF_NOTHING[top]} has no key {subkey}; choose {_MAY_BE_NONE[top]} as well: {top}=…"
         )
-    if rest and top in _OF_PRIVATE:
+    if subkey and top in _OF_PRIVATE:
         return ConfigError(
             f"unknown key {show(name)}: the {top} of this configuration has no keys; leave it out, or choose "
             f"one that has it: {top}=…"
         )
-    near = _called_otherwise(own, keys) or nearest(name, keys)
-    meant = f"; did you mean {near}?" if near else ""
-    return ConfigError(f"unknown key {show(name)}{meant}")
+    near = _called_otherwise(leaf, keys) or nearest(name, keys)
+    hint = f"; did you mean {near}?" if near else ""
+    return ConfigError(f"unknown key {show(name)}{hint}")
 
 
 _LAUNCHERS = {
     "launcher/submitit_slurm": "slurm", "launcher/submitit_local": "slurm", "launcher/ray": "ray",
     "launcher/ray_aws": "ray",
 }  # fmt: skip
-"""Options of Hydra's plug-ins, and the extra that brings them."""
+"""Options of Hydra's plug-ins → the extra of fedpriv that installs the plug-in."""
 
 _OF_PRIVATE = ("noise_schedule", "clipper")
-"""Groups whose option ``none`` is that of algorithms without privacy."""
+"""Groups that algorithms without privacy set to ``none``."""
 _MAY_BE_NONE = {
     "attack": "an attack", "features": "some", "tracker": "a tracker", "aggregation": "a rule",
 }  # fmt: skip
-"""The groups that may have no keys."""
+"""Groups that may be ``none`` and then have no keys → the words for another choice."""
 _OF_HYDRA = (
     "hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.mode", "hydra.verbose",
     "hydra.launcher.n_jobs", "hydra.sweeper.max_batch_size", "hydra.sweeper.params", "hydra.job.name",
     "hydra.sweeper.trials", "hydra.sweeper.stopping", "hydra.sweeper.sampler",
 )  # fmt: skip
-"""The keys of Hydra that commands of fedpriv have, for suggestions."""
+"""Keys of Hydra that a user of fedpriv may set, for suggestions."""
 _CALLED = {
     "lr": "learning_rate", "eta": "learning_rate", "sigma": "noise_multiplier", "z": "noise_multiplier",
     "C": "clip_norm", "S": "clip_norm", "clip": "clip_norm", "clip_norm": "initial_clip_norm",
@@ -250,7 +271,7 @@ _CALLED = {
     "epochs": "local_epochs", "K": "clients", "m": "clients_per_round", "num_clients": "clients",
     "n_clients": "clients", "batch_size": "sample_rate",
 }  # fmt: skip
-"""What keys are called elsewhere: symbols of papers, names of other libraries."""
+"""Symbols of papers and names of other libraries → the key of fedpriv."""
 
 
 _UNIT = ("unit", "level", "privacy_unit", "privacy_level", "granularity")
@@ -273,35 +294,47 @@ WHO_PROTECTS = (
 
 
 def _called_otherwise(name: str, known: Sequence[str]) -> str | None:
-    """The key that has this name, or what the name stands for, as its last part."""
-    wanted: str | None = name
-    while wanted is not None:
-        if found := [key for key in known if key.rpartition(".")[2] == wanted]:
-            return found[0]
-        wanted = _CALLED.get(wanted)
+    """Return the first known key whose last part is this name or a synonym of it; None without any."""
+    candidate: str | None = name
+    while candidate is not None:
+        if matches := [key for key in known if key.rpartition(".")[2] == candidate]:
+            return matches[0]
+        candidate = _CALLED.get(candidate)
     return None
 
 
 def unknown_key(
     group: str, name: str, inside: Sequence[str], elsewhere: Sequence[str] = ()
 ) -> ConfigError:
-    """A key ``group.name`` that is not among those ``inside`` the group; ``elsewhere``: keys of other
-    groups with that name."""
+    """Return the error for a key ``group.name`` that does not exist, with the nearest key.
+
+    Args:
+        group: The group.
+        name: The unknown name.
+        inside: Names of the keys of the group.
+        elsewhere: Keys of other groups with the name.
+    """
     if group == "algorithm" and name in _UNIT:
         return ConfigError(f"unknown key {group}.{name}: {WHO_PROTECTS}")
     ends = {key.rpartition(".")[2]: key for key in reversed(inside)}
-    # all of them are shown: only a likely one is meant
+    # The message lists all keys of the group anyway, so only a very similar name is suggested.
     near = _called_otherwise(name, list(ends)) or nearest(name, ends, cutoff=0.6)
-    meant = [f"{group}.{ends[near]}"] if near else elsewhere[:1]
-    hint = f"; did you mean {meant[0]}?" if meant else ""
+    suggestions = [f"{group}.{ends[near]}"] if near else elsewhere[:1]
+    hint = f"; did you mean {suggestions[0]}?" if suggestions else ""
     return ConfigError(f"unknown key {group}.{name}{hint} ({group} has: {', '.join(inside)})")
 
 
 def _known_keys(overrides: Sequence[str]) -> list[str]:
-    """All keys of the configuration that the group choices among ``overrides`` give."""
-    choices = [o for o in overrides if o.partition("=")[0].lstrip("+") in (*GROUPS, *ADDED)]
+    """Return all keys of the configuration with the options that ``overrides`` choose."""
+    choices = [
+        override
+        for override in overrides
+        if override.partition("=")[0].lstrip("+") in (*GROUPS, *ADDED)
+    ]
     try:
-        config = compose([c for c in choices if "," not in c], config_dir_of(overrides))
+        config = compose(
+            [choice for choice in choices if "," not in choice], config_dir_of(overrides)
+        )
     except Exception:
         config = compose()
     flat = flatten(as_tree(config, resolve=False))
@@ -312,41 +345,43 @@ def _known_keys(overrides: Sequence[str]) -> list[str]:
 NOT_IDENTITY = (
     "runtime", "tracker", "dry_run", "resume", "protocol", "dataset.path", "dataset.download",
 )  # fmt: skip
-"""Keys that cannot change a result (``protocol`` only through the keys that read it).
+"""Keys that cannot change a result. ``protocol`` changes results only through the keys that read it.
 
-``dataset.path`` is one where files can be downloaded, so that checksums say what they hold; else
-the path is the data set.
+``dataset.path`` belongs here only for data sets that can be downloaded, because checksums then fix the
+content of the files. For other data sets the path is the data set.
 """
 
 
 def identity(config: DictConfig) -> dict[str, object]:
-    """What makes a run that run: the resolved values of all keys that can change a result."""
+    """Return the identity of a run: the resolved values of all keys that can change a result."""
     return identity_of_values(flatten(as_tree(config)))
 
 
 def identity_of_values(values: Mapping[str, object]) -> dict[str, object]:
-    """The identity of the run whose resolved configuration has these values, by their dotted keys."""
+    """Return the identity of a run from the values of its resolved configuration, by dotted key."""
     left_out = [
-        out for out in NOT_IDENTITY if out != "dataset.path" or "dataset.download" in values
+        excluded
+        for excluded in NOT_IDENTITY
+        if excluded != "dataset.path" or "dataset.download" in values
     ]
     return {
         key: value
         for key, value in values.items()
-        if not any(key == out or key.startswith(out + ".") for out in left_out)
+        if not any(key == excluded or key.startswith(excluded + ".") for excluded in left_out)
     }
 
 
 def run_name(config: DictConfig, identity: Mapping[str, object]) -> str:
-    """The name of a run's folder in a store: algorithm, data set, seed, fingerprint."""
+    """Return the name of a run's folder in a store: algorithm, data set, seed and fingerprint."""
     dataset = str(config.dataset._target_).rpartition(".")[2].lower()
     return f"{config.algorithm.name}-{dataset}-seed{identity['seed']}-{fingerprint(identity)}"
 
 
 def fingerprint(identity: Mapping[str, object]) -> str:
-    """Twelve hexadecimal digits that stand for an identity.
+    """Return the twelve hexadecimal digits that stand for an identity.
 
-    Keys that are null do not count, so a key added later with default null leaves the fingerprints
-    of earlier runs alone; 2 and 2.0 are the same number.
+    Null keys do not count, so a key that is added later with default null does not change the fingerprints of
+    earlier runs. The numbers 2 and 2.0 count as equal.
     """
     counted = {key: _plain_number(value) for key, value in identity.items() if value is not None}
     text = json.dumps(counted, sort_keys=True, default=str)
@@ -360,12 +395,16 @@ def _plain_number(value: object) -> object:
 
 
 def as_tree(config: DictConfig, *, resolve: bool = True) -> dict[str, object]:
-    """Return a configuration as plain dicts, lists and values."""
+    """Return a configuration as plain dicts, lists and values; ``resolve`` replaces interpolations."""
     return cast("dict[str, object]", OmegaConf.to_container(config, resolve=resolve))
 
 
 def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """``{"a": {"b": 1}}`` → ``{"a.b": 1}``."""
+    """Return the values of nested dicts by dotted key.
+
+    >>> flatten({"a": {"b": 1}})
+    {'a.b': 1}
+    """
     flat: dict[str, object] = {}
     for key, value in tree.items():
         if isinstance(value, dict):
@@ -376,5 +415,5 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 
 def dump(config: DictConfig) -> str:
-    """The resolved configuration as YAML."""
+    """Return the resolved configuration as YAML."""
     return yaml.safe_dump(OmegaConf.to_container(config, resolve=True), sort_keys=False)

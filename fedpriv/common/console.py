@@ -1,4 +1,4 @@
-"""The console of this process."""
+"""The console of the process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PIPED = 110  # columns of a line
 
 
 class _SafeConsole(Console):
-    """A console on which no text is obeyed by the terminal, wherever it comes from."""
+    """A console that replaces the control characters in every text, wherever the text comes from."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -23,8 +23,13 @@ class _SafeConsole(Console):
 
 
 def console(width: int | None = None) -> Console:
-    """Return the console of standard output, wide enough for a line when piped. Brackets, as in
-    ``key=[a,b]``, are text. ``width``: at least so many columns when piped."""
+    """Return the console of standard output.
+
+    Brackets are text, not markup: ``key=[a,b]`` is printed as it is.
+
+    Args:
+        width: Smallest number of columns if the output is piped; None: 110.
+    """
     probe = _SafeConsole(highlight=False, markup=False, emoji=False)
     if probe.is_terminal:
         return probe

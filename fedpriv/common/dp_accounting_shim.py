@@ -1,10 +1,8 @@
-"""Importing parts of dp_accounting without the rest.
+"""Import of parts of dp_accounting without the rest.
 
 ``import dp_accounting.dp_event`` first runs the package's own ``__init__``, which imports scipy's signal
-processing, statistics and optimisation: 0.8 seconds, of which a run that accounts by RDP needs none. Here the
-package's ``__init__`` is put off until somebody asks the package itself for a name that it lacks.
-
-Where dp_accounting was imported before, nothing is done.
+processing, statistics and optimisation. That takes 0.8 seconds, and a run that accounts by RDP needs none of
+it. :func:`put_off_init` delays ``__init__`` until a name is requested that only ``__init__`` defines.
 """
 
 from __future__ import annotations
@@ -19,11 +17,14 @@ _NAME = "dp_accounting"
 
 
 def put_off_init() -> None:
-    """Let submodules of dp_accounting be imported without the package's ``__init__``."""
+    """Let submodules of dp_accounting be imported without the package's ``__init__``.
+
+    If the package is imported already, nothing happens.
+    """
     if _NAME in sys.modules:
         return
     spec = importlib.util.find_spec(_NAME)
-    if spec is None or spec.loader is None:  # its absence is for who imports it to say
+    if spec is None or spec.loader is None:  # a later import reports that the package is absent
         return
     package = importlib.util.module_from_spec(spec)
     package.__getattr__ = _initialising(package)  # type: ignore[method-assign]
@@ -31,10 +32,10 @@ def put_off_init() -> None:
 
 
 def _initialising(package: ModuleType) -> Any:
-    """The package's ``__getattr__``: a submodule, or what its ``__init__``, run now, gives that name."""
+    """Return a ``__getattr__`` for the package: it imports a submodule, or runs ``__init__`` for the rest."""
 
     def get(name: str) -> Any:
-        if name.startswith("__"):  # asked by the import system, which does without
+        if name.startswith("__"):  # the import system looks for optional attributes
             raise AttributeError(name)
         if importlib.util.find_spec(f"{_NAME}.{name}") is not None:
             return importlib.import_module(f"{_NAME}.{name}")

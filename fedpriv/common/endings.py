@@ -1,7 +1,7 @@
-"""How the process of a command ends: by Ctrl-C at any moment, without memory, disk or standard output.
+"""Endings of a command's process: Ctrl-C at any moment, no memory, a full disk, a lost standard output.
 
-Each of these is one sentence and an exit status, whatever exception a library makes of it: an import that is
-interrupted may end in an ImportError, a picture in an exception of matplotlib's.
+Each of them becomes one sentence and an exit status, whatever exception a library makes of it. An interrupted
+import may end in an ImportError, for example, and an interrupted picture in an exception of matplotlib.
 """
 
 from __future__ import annotations
@@ -22,22 +22,26 @@ _FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 _NO_MEMORY = ("allocate memory", "not enough memory", "out of memory", "failed to map segment", "bad_alloc",
               "start new thread")  # fmt: skip
 _SECONDS_TO_SIGNAL_AGAIN = 0.01
-_heard = _unraised = False
+_heard = False  # Ctrl-C was pressed
+_unraised = False  # Python could not raise the KeyboardInterrupt, and it will be signalled again
 
 
 def heed_interrupts() -> None:
-    """Let the first Ctrl-C raise KeyboardInterrupt and be remembered; the second ends the process at once."""
+    """Let the first Ctrl-C raise KeyboardInterrupt, and a second one end the process at once.
+
+    The first is remembered, because a library may turn the KeyboardInterrupt into another exception.
+    """
     signal.signal(signal.SIGINT, _interrupt)
     sys.unraisablehook = _hear_again
 
 
 def ignore_interrupts() -> None:
-    """Let Ctrl-C do nothing: the command is over and its exit status is known."""
+    """Let Ctrl-C do nothing, because the command is over and its exit status is fixed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def interrupted() -> bool:
-    """Return whether Ctrl-C was pressed while nothing else handled it."""
+    """Return whether Ctrl-C was pressed since :func:`heed_interrupts`."""
     return _heard
 
 
@@ -50,7 +54,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _hear_again(unraisable: Any) -> None:
-    """Signal once more where Python could only print the KeyboardInterrupt, as in a destructor."""
+    """Send SIGINT again if Python could not raise the KeyboardInterrupt, for example in a destructor."""
     global _unraised
     if not issubclass(unraisable.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(unraisable)
@@ -62,8 +66,10 @@ def _hear_again(unraisable: Any) -> None:
 
 
 def as_sentence(error: BaseException) -> FedprivError | None:
-    """Return the known failure that an exception stands for: an interruption, a full disk, too little memory.
-    None: it is a defect."""
+    """Return the known failure behind an exception: an interruption, a full disk, too little memory.
+
+    None means that the exception is a defect of fedpriv, or of a user's own code.
+    """
     if isinstance(error, Interrupted):
         return error
     if isinstance(error, KeyboardInterrupt) or _heard:
@@ -72,19 +78,25 @@ def as_sentence(error: BaseException) -> FedprivError | None:
         return error
     if isinstance(error, OSError) and error.errno in _FULL:
         return WriteError(error.filename or "a file", error)
-    words = str(error)
+    message = str(error)
     no_memory = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
-    told = isinstance(error, RuntimeError | ImportError) and any(w in words for w in _NO_MEMORY)
-    return FedprivError("there is not enough memory") if no_memory or told else None
+    says_no_memory = isinstance(error, RuntimeError | ImportError) and any(
+        phrase in message for phrase in _NO_MEMORY
+    )
+    return FedprivError("there is not enough memory") if no_memory or says_no_memory else None
 
 
 @contextmanager
 def nothing_lost(when: str, resume: str) -> Iterator[None]:
-    """Context in which no round is lost: each known failure comes out with how to go on.
+    """Let each known failure in the block say that no round is lost, and how to go on.
 
     Args:
-        when: What was going on, for an interruption.
-        resume: The command that goes on.
+        when: Description of the block, for an interruption.
+        resume: The command that resumes the run.
+
+    Raises:
+        Interrupted: The block was interrupted.
+        FedprivError: The block failed by a known failure. A defect comes out unchanged.
     """
     try:
         yield
@@ -98,10 +110,15 @@ def nothing_lost(when: str, resume: str) -> Iterator[None]:
 
 
 class Output:
-    """Standard output that may fail: what is said after that goes nowhere, so that a run goes on to its end.
+    """Standard output that may fail. Later output is then discarded, so that the run goes on to its end.
+
+    A closed pipe is no failure: its BrokenPipeError comes out, and the command ends quietly.
+
+    Args:
+        stream: The stream that is written to.
 
     Attributes:
-        failure: The error that wrote nothing; None so far. A reader that went away is no such error.
+        failure: The first error of writing; None without any.
     """
 
     def __init__(self, stream: IO[str]):
@@ -112,6 +129,7 @@ class Output:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
+        """Write a text; after a failure it is discarded."""
         try:
             return self._stream.write(text)
         except BrokenPipeError:
@@ -121,6 +139,7 @@ class Output:
             return len(text)
 
     def flush(self) -> None:
+        """Flush the stream; after a failure nothing happens."""
         try:
             self._stream.flush()
         except BrokenPipeError:
@@ -130,5 +149,6 @@ class Output:
 
     def _give_up(self, error: OSError) -> None:
         self.failure = self.failure or error
-        with suppress(OSError, ValueError):  # what is still in the buffer goes nowhere, too
+        # Text that is still in the buffer would fail again at exit, so it goes to the null device, too.
+        with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())

@@ -1,6 +1,6 @@
-"""The errors a user may see: one plain sentence each, with the exit status the command ends with.
+"""The errors that a user may see: each is one plain sentence, with the exit status of the command.
 
-Anything that is not a :class:`FedprivError` is a defect of fedpriv and shows its traceback.
+An exception that is no :class:`FedprivError` is a defect of fedpriv, and the command shows its traceback.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ from collections.abc import Iterable
 
 
 class FedprivError(Exception):
-    """A failure while running, told in one sentence."""
+    """A failure while running, described in one sentence.
+
+    Attributes:
+        exit_status: The exit status of a command that fails by it.
+    """
 
     exit_status = 1
 
@@ -18,8 +22,15 @@ class FedprivError(Exception):
 class ConfigError(FedprivError):
     """A configuration that cannot run; raised before the first round.
 
-    ``ConfigError("clipper.clip_norm", -1, "> 0")`` reads
-    ``clipper.clip_norm must be > 0, got -1``.
+    Args:
+        key: The configuration key; without ``allowed`` the whole sentence.
+        value: The refused value.
+        allowed: The values that are allowed.
+        hint: A remedy, appended to the sentence.
+
+    Example:
+        >>> print(ConfigError("clipper.clip_norm", -1, "> 0"))
+        clipper.clip_norm must be > 0, got -1
     """
 
     exit_status = 2
@@ -31,48 +42,67 @@ class ConfigError(FedprivError):
 
 
 class ArgumentError(ValueError):
-    """A constructor argument that is not allowed; the caller that knows the group names the key."""
+    """A constructor argument that is not allowed.
+
+    The part does not know its configuration group. The builder does, and makes a ConfigError with the full
+    key by :meth:`within`.
+
+    Args:
+        argument: Name of the argument.
+        value: The refused value.
+        allowed: The values that are allowed.
+        hint: A remedy.
+
+    Example:
+        >>> error = ArgumentError("clip_norm", -1, "> 0")
+        >>> print(error.within("clipper"))
+        clipper.clip_norm must be > 0, got -1
+    """
 
     def __init__(self, argument: str, value: object, allowed: str, hint: str = ""):
         self.argument, self.value, self.allowed, self.hint = argument, value, allowed, hint
         super().__init__(f"{argument} must be {allowed}, got {_got(value)}")
 
     def within(self, group: str) -> ConfigError:
-        """This error as one of the config key ``group.argument``."""
+        """Return this error as one of the configuration key ``group.argument``."""
         key = f"{group}.{self.argument}" if group else self.argument
         return ConfigError(key, self.value, self.allowed, self.hint)
 
 
 class WriteError(FedprivError):
-    """A file that could not be written: a full disk, a closed folder."""
+    """A file that could not be written, for example on a full disk or in a read-only folder."""
 
     def __init__(self, path: object, error: OSError):
         super().__init__(f"{path} cannot be written: {error.strerror or error}")
 
 
 class ReleaseError(FedprivError):
-    """Something would leave a client or the server that was not announced, noised and charged."""
+    """A value that would leave a client or the server without being announced, noised and charged."""
 
 
 class DataError(FedprivError):
-    """Data that is absent, unreadable or not what its checksum says; found before the first round."""
+    """Data that is absent, unreadable or does not match its checksum; raised before the first round."""
 
     exit_status = 2
 
 
 class Interrupted(FedprivError):
-    """The run was stopped by a signal; its checkpoint is in the run folder."""
+    """A run that was stopped by a signal; its checkpoint is in the run folder."""
 
     exit_status = 130
 
 
 def _got(value: object) -> str:
-    """Return a refused value; an empty text is named."""
+    """Return a refused value for a message; an empty text reads ``nothing``."""
     return show(value) if show(value).strip() else "nothing"
 
 
 def show(value: object) -> str:
-    """A value as a user would type it, cut to a line."""
+    """Return a value as a user would type it, cut to 80 characters in one line.
+
+    >>> show(None), show(True), show(0.5)
+    ('null', 'true', '0.5')
+    """
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -82,16 +112,24 @@ def show(value: object) -> str:
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
-    """The known name closest to ``name``, if one is close enough to be meant."""
+    """Return the known name closest to ``name``; None if no known name is close.
+
+    Args:
+        name: The name that was typed.
+        known: The names that exist.
+        cutoff: Smallest similarity from 0 to 1, as in :func:`difflib.get_close_matches`.
+    """
     known = list(known)
     match = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
     if match:
         return match[0]
-    prefixed = [k for k in known if k.startswith(name) or name.startswith(k)]
+    prefixed = [
+        candidate for candidate in known if candidate.startswith(name) or name.startswith(candidate)
+    ]
     return prefixed[0] if prefixed and name else None
 
 
 def did_you_mean(name: object, known: Iterable[object], start: str = "") -> str:
-    """Return a hint, after ``start``, at the known name closest to ``name``; empty if none is close."""
+    """Return ``start`` and a hint at the known name closest to ``name``; empty if none is close."""
     near = nearest(str(name), map(str, known))
     return f"{start}did you mean {near}?" if near else ""

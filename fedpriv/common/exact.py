@@ -1,6 +1,6 @@
-"""Digests of values, bit for bit: two values have the same digest only where every bit of them is the same.
+"""Digests of values: two values have the same digest only if they agree bit for bit.
 
-Numbers, text, arrays, tensors and containers count as they are, objects by their class and attributes.
+Numbers, text, arrays, tensors and containers count by their content, other objects by class and attributes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Attributes = Callable[[object], Mapping[str, object]]
 
 
 def attributes_of(value: object) -> Mapping[str, object]:
-    """Return the fields of a dataclass, the attributes of another object; nothing of a class or function."""
+    """Return the fields of a dataclass or the attributes of another object; nothing for a class."""
     if isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType)):
         return {}
     if is_dataclass(value):
@@ -28,11 +28,11 @@ def attributes_of(value: object) -> Mapping[str, object]:
 
 
 def exact_digest(*values: object, attributes: Attributes = attributes_of) -> str:
-    """Return the BLAKE2b digest of some values in 64 hexadecimal digits.
+    """Return the BLAKE2b-256 digest of values in 64 hexadecimal digits.
 
     Args:
-        values: What is digested, in order.
-        attributes: Returns the attributes that count of an object that is no plain value.
+        values: The values; their order counts.
+        attributes: Function that returns the attributes of an object that is no plain value.
     """
     walk = _Walk(attributes)
     walk.add(values)
@@ -40,7 +40,10 @@ def exact_digest(*values: object, attributes: Attributes = attributes_of) -> str
 
 
 class _Walk:
-    """One digest in the making. ``within``: the containers that are being walked, so that a cycle ends."""
+    """A digest while it is computed.
+
+    The containers around the current value are remembered, so that a container that holds itself ends.
+    """
 
     def __init__(self, attributes: Attributes):
         self.digest = hashlib.blake2b(digest_size=32)
@@ -48,6 +51,7 @@ class _Walk:
         self._within: list[int] = []
 
     def add(self, value: Any) -> None:
+        """Add a value with everything in it."""
         if value is None or isinstance(value, (bool, int, str, np.bool_, np.integer)):
             self._put(type(value).__name__, str(value).encode("utf-8", "surrogatepass"))
         elif isinstance(value, (float, np.floating)):
@@ -82,7 +86,8 @@ class _Walk:
                 "set", sorted(exact_digest(v, attributes=self._attributes) for v in value)
             )
         else:
-            kind = first_name(type(value))  # a class that moves leaves every digest as it was
+            # The first name of a class leaves every digest as it was when the class moves.
+            kind = first_name(type(value))
             attributes = sorted(self._attributes(value).items())
             self._add_all(kind, [part for item in attributes for part in item])
         self._within.pop()

@@ -7,14 +7,15 @@
             number(above=0, at_most="initial_clip_norm"), default=1e-6, help="the smallest clip norm"
         )
 
-A thin layer over attrs. :func:`declared` writes the constructor, whose arguments are the fields in the order
-of their declaration. The constructor stores all arguments, then checks them in the same order; each check
-gives an argument its proper type, or raises an ArgumentError that says what is allowed. So a bound may name
-another argument. Rules between arguments, and what follows from them, stand in ``__attrs_post_init__``.
+The module is a thin layer over attrs. :func:`declared` writes the constructor, whose arguments are the fields
+in the order of their declaration. The constructor first stores all arguments and then checks them in the same
+order, so that a bound may name another argument. Each check converts an argument to its proper type, or
+raises an ArgumentError with the allowed values. Rules between several arguments belong into
+``__attrs_post_init__``.
 
-A subclass may be declared too, or have an ``__init__`` of its own that calls ``super().__init__``. A declared
-subclass that states a field again moves that argument to its own place, with its own default and range. An
-argument that is called as a method of the class has an attribute of another name (``alias``).
+A subclass may be declared as well, or have its own ``__init__`` that calls ``super().__init__``. A declared
+subclass that states a field again moves the argument to the new place, with the new default and range. An
+argument with the name of a method of the class is stored under another name and declared with ``alias``.
 """
 
 from __future__ import annotations
@@ -29,23 +30,24 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 
 Validator = Callable[[str, Any, Any], Any]
-"""(argument, value, part) -> the value in its proper type. Raises ArgumentError."""
+"""Function of (argument name, value, part) that returns the value in its proper type or raises
+ArgumentError."""
 
 _Value = TypeVar("_Value")
 _Class = TypeVar("_Class", bound=type)
 
 
-# ---- what an argument may be
+# ---- checks of an argument
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """A check of an argument.
+    """A check of an argument, with a description of the values that pass.
 
     Attributes:
         validate: The check itself.
-        allowed: What it lets through, for the help of keys; empty where the help of the field says so.
-        null: Whether null is let through.
+        allowed: The values that pass, for the help of keys; empty if the help of the field says so.
+        null: True if null passes.
     """
 
     validate: Validator
@@ -63,7 +65,15 @@ def number(
     below: float | None = None,
     at_most: float | str | None = None,
 ) -> Allowed:
-    """Return the check of a finite float; ``at_most`` may name another argument, with ``above`` alone."""
+    """Return the check of a finite float inside bounds.
+
+    Args:
+        above: Exclusive lower bound.
+        at_least: Inclusive lower bound.
+        below: Exclusive upper bound.
+        at_most: Inclusive upper bound, or the name of the argument that is the bound. A name can be combined
+            with ``above`` only.
+    """
 
     def check(name: str, value: Any, part: Any) -> float:
         if isinstance(at_most, str):
@@ -79,7 +89,13 @@ def number(
 
 
 def whole(*, at_least: int = 0, at_most: int | str | Callable[[Any], int] | None = None) -> Allowed:
-    """Return the check of a whole number; ``at_most`` may name another argument, or be asked of the part."""
+    """Return the check of a whole number inside inclusive bounds.
+
+    Args:
+        at_least: Lower bound.
+        at_most: Upper bound, the name of the argument that is the bound, or a function of the part that
+            returns the bound.
+    """
 
     def check(name: str, value: Any, part: Any) -> int:
         most: Any = argument_of(part, at_most) if isinstance(at_most, str) else at_most
@@ -97,7 +113,12 @@ def one_of(options: Collection[str]) -> Allowed:
 
 
 def own_check(check: Callable[[str, _Value], object], allowed: str = "") -> Allowed:
-    """Return a check that needs nothing but (argument, value), such as those of ``common/checks``."""
+    """Return a check made of a function of (argument name, value), such as those in ``common/checks``.
+
+    Args:
+        check: Returns the value in its proper type, or raises ArgumentError.
+        allowed: The values that pass, for the help of keys.
+    """
     return Allowed(lambda name, value, part: check(name, value), allowed)
 
 
@@ -107,12 +128,12 @@ random_seed = own_check(checks.seed, "whole number >= 0")
 
 
 def unchecked(allowed: str) -> Allowed:
-    """Return no check, for values that ``__attrs_post_init__`` checks: what is allowed depends on others."""
+    """Return a check that passes everything, for an argument that ``__attrs_post_init__`` checks."""
     return own_check(lambda name, value: value, allowed)
 
 
 def when(condition: Callable[[Any, Any], bool], check: Validator) -> Allowed:
-    """Return a check that is made only where ``condition(part, value)`` holds."""
+    """Return a check that applies only if ``condition(part, value)`` holds."""
     return replace(
         _described(check),
         validate=lambda name, value, part: (
@@ -122,12 +143,12 @@ def when(condition: Callable[[Any, Any], bool], check: Validator) -> Allowed:
 
 
 def or_null(check: Validator) -> Allowed:
-    """Return a check that leaves null as it is."""
+    """Return a check that also passes null."""
     return replace(when(lambda part, value: value is not None, check), null=True)
 
 
 def not_null(check: Validator, allowed: str) -> Allowed:
-    """Return a check that refuses null in words of its own."""
+    """Return a check that refuses null with its own description of the allowed values."""
 
     def refusing(name: str, value: Any, part: Any) -> Any:
         if value is None:
@@ -138,7 +159,7 @@ def not_null(check: Validator, allowed: str) -> Allowed:
 
 
 def advised(check: Validator, hint: str) -> Allowed:
-    """Return a check whose errors tell the user what to do."""
+    """Return a check whose errors carry a hint at the remedy."""
 
     def advising(name: str, value: Any, part: Any) -> Any:
         try:
@@ -168,12 +189,19 @@ def field(
     """Declare one constructor argument.
 
     Args:
-        check: What it may be.
-        default: The value where none is given; without one the argument is required.
-        help: What it is, in a line; ``{part.name}`` is an attribute of the class.
-        unit: In what it is counted, or its symbol in the formulas.
-        alias: The argument's name, where the attribute has another.
-        kw_only: Whether it is given by name alone.
+        check: Check of the value.
+        default: Value if none is given; without a default the argument is required.
+        help: Description in one line; ``{part.name}`` is replaced by an attribute of the class.
+        unit: Unit of the value, or its symbol in the formulas.
+        alias: Name of the argument, if the attribute has another.
+        kw_only: True for an argument that is given by name only.
+
+    Example:
+        >>> @declared
+        ... class Clip:
+        ...     clip_norm: float = field(number(above=0), default=1.0, help="largest norm")
+        >>> Clip(clip_norm=2).clip_norm
+        2.0
     """
 
     def validate(part: Any, attribute: attrs.Attribute, value: Any) -> None:
@@ -189,28 +217,34 @@ def field(
 
 
 def same_as(kind: type, name: str, *, default: Any = attrs.NOTHING) -> Any:
-    """Declare a field as another class does, at this place and perhaps with another default."""
-    own = attrs.fields_dict(kind)[name]
+    """Declare a field with the check and the help of another class's field.
+
+    Args:
+        kind: The other class.
+        name: Name of its attribute.
+        default: Another default; without it the default is the same.
+    """
+    declared_field = attrs.fields_dict(kind)[name]
     return attrs.field(
-        default=own.default if default is attrs.NOTHING else default,
-        validator=own.validator,
-        alias=own.alias,
-        kw_only=own.kw_only,
-        metadata=own.metadata,
+        default=declared_field.default if default is attrs.NOTHING else default,
+        validator=declared_field.validator,
+        alias=declared_field.alias,
+        kw_only=declared_field.kw_only,
+        metadata=declared_field.metadata,
     )
 
 
 def set_apart(value: _Value, *, init: Literal[False] = False) -> _Value:
-    """Declare that a field of a base class is no argument of this one, and what its value is."""
+    """Declare that a field of a base class is no argument of this class, and has a fixed value."""
     made: _Value = attrs.field(default=value, init=init)
     return made
 
 
-# To the checker a field stated again has a default, and all arguments are given by name: it cannot see which
-# defaults :func:`same_as` takes over.
+# The type checker cannot see the defaults that :func:`same_as` copies. So it is told that a field stated
+# again has a default, and that all arguments are given by name.
 @dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field, set_apart))
 def declared(kind: _Class) -> _Class:
-    """Write the constructor of a class from its fields. Two objects are equal only if they are the same."""
+    """Write the constructor of a class from its declared fields. Objects are compared by identity."""
     return attrs.define(
         kind,
         slots=False,
@@ -222,10 +256,18 @@ def declared(kind: _Class) -> _Class:
 
 
 def describe(part: type, argument: attrs.Attribute) -> str:
-    """Return what an argument of a part is and may be, in a line: ``help [unit] (allowed)``.
+    """Return help, unit and allowed values of an argument in one line.
 
-    >>> describe(QuantileClipper, attrs.fields_dict(QuantileClipper)["target_quantile"])
-    'fraction of norms that are not clipped [γ] (number > 0 and < 1)'
+    Args:
+        part: The class.
+        argument: One of its fields.
+
+    Example:
+        >>> @declared
+        ... class Clip:
+        ...     clip_norm: float = field(number(above=0), help="largest norm", unit="C")
+        >>> describe(Clip, attrs.fields_dict(Clip)["clip_norm"])
+        'largest norm [C] (number > 0)'
     """
     text, unit, check = (argument.metadata[key] for key in ("help", "unit", "check"))
     line = text.format(part=part) + (f" [{unit}]" if unit else "")
@@ -236,7 +278,7 @@ def describe(part: type, argument: attrs.Attribute) -> str:
 
 
 def argument_of(part: Any, name: str) -> object:
-    """Return the value of a declared object's argument, whatever its attribute is called."""
+    """Return the value of an argument of a declared object, whatever the name of its attribute."""
     return next(
         getattr(part, f.name) for f in attrs.fields(type(part)) if f.alias == name and f.init
     )

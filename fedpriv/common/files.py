@@ -1,4 +1,4 @@
-"""Files that are whole or not there: write beside, flush to disk, rename over."""
+"""Atomic writing of files: write a temporary sibling, flush it to disk, rename it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 RUN_FILES = frozenset(
     {"config.yaml", "environment.json", "metrics.csv", "summary.json", "checkpoint.pt"}
 )
-"""Files of a run folder. A folder that holds two of them is taken for one."""
+"""Files of a run folder. A folder with at least two of them is taken for a run folder."""
 _LARGEST_LOOKED_AT = 1 << 26  # bytes
 
 
@@ -51,10 +51,16 @@ def write_atomically(
     mode: str = "w",
     before_renaming: Callable[[], None] | None = None,
 ) -> None:
-    """Call ``write(file)`` on a temporary sibling, then rename it to ``path``.
+    """Write a file so that a process killed at any moment leaves either the old file or the new one.
 
-    A process killed at any moment leaves either the old file or the new one. ``before_renaming``: called
-    once the new file is whole. Raises WriteError where the disk is full or the folder closed.
+    Args:
+        path: The file.
+        write: Function that writes the content to a temporary file.
+        mode: ``w`` for text in UTF-8, ``wb`` for bytes.
+        before_renaming: Function that is called when the temporary file is complete.
+
+    Raises:
+        WriteError: The disk is full, or the folder cannot be written.
     """
     with saying_where(path):
         _write_beside(Path(path), write, mode, before_renaming)
@@ -62,7 +68,7 @@ def write_atomically(
 
 @contextmanager
 def saying_where(path: str | Path) -> Iterator[None]:
-    """An OSError in the block comes out as a WriteError about ``path``."""
+    """Turn an OSError in the block into a WriteError about ``path``."""
     try:
         yield
     except OSError as error:
@@ -91,23 +97,26 @@ def _write_beside(
 def write_tensors(
     path: str | Path, state: object, before_renaming: Callable[[], None] | None = None
 ) -> None:
-    """Write tensors and plain values atomically, as :func:`sealed_tensors` has them."""
+    """Write tensors and plain values atomically, in the format of :func:`sealed_tensors`."""
     content = sealed_tensors(state)
     write_atomically(path, lambda file: file.write(content), "wb", before_renaming)
 
 
 def sealed_tensors(state: object) -> memoryview:
-    """Return what ``torch.save`` writes of tensors and plain values, with its SHA-256 inside.
+    """Return the archive that ``torch.save`` writes, with its own SHA-256 inside.
 
     torch does not compare the checksums of its archives when it reads them. So the archive's comment, which
-    torch ignores, holds the SHA-256 of all bytes before it: :func:`sealed_digest` reads it back.
+    torch ignores, holds the SHA-256 of all bytes before it. :func:`sealed_digest` reads it back.
+
+    Args:
+        state: Tensors and plain values.
     """
     import torch
 
-    content = io.BytesIO()  # straight to a full disk, torch says that in words of its own
+    content = io.BytesIO()  # written directly to a full disk, torch would raise an error of its own
     torch.save(state, content)
     with content.getbuffer() as buffer:
-        # without the length of the comment, which is 0
+        # The last field is the length of the comment, here still 0. It is replaced below.
         digest = hashlib.sha256(buffer[: -_LENGTH.size]).hexdigest()
     comment = f"{_SEAL}{digest}".encode()
     content.seek(-_LENGTH.size, io.SEEK_END)
@@ -116,13 +125,20 @@ def sealed_tensors(state: object) -> memoryview:
 
 
 _SEAL = "sha256="
-_LENGTH = struct.Struct("<H")  # how a ZIP archive states the length of its comment, its last field
+_LENGTH = struct.Struct(
+    "<H"
+)  # format of the last field of a ZIP archive: the length of its comment
 
 
 def sealed_digest(content: bytes | memoryview, comment: bytes) -> tuple[str, str]:
-    """Return (the SHA-256 that an archive with this comment states, that of its bytes before the comment).
+    """Return the SHA-256 that a sealed archive states, and the SHA-256 computed from its bytes.
 
-    Raises ValueError for a comment that :func:`sealed_tensors` did not write.
+    Args:
+        content: All bytes of the archive.
+        comment: Comment of the archive.
+
+    Raises:
+        ValueError: :func:`sealed_tensors` did not write the comment.
     """
     text = comment.decode("ascii")
     body = memoryview(content)[: -len(comment) - _LENGTH.size]
@@ -138,7 +154,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def json_text(value: object, sort_keys: bool = False, allow_nan: bool = True) -> str:
-    """Return plain values as JSON for readers, in ASCII: control characters are escaped."""
+    """Return plain values as indented JSON in ASCII, so that control characters are escaped."""
     return json.dumps(value, indent=2, sort_keys=sort_keys, allow_nan=allow_nan) + "\n"
 
 
@@ -158,9 +174,11 @@ def write_csv(path: str | Path, frame: pd.DataFrame, float_format: str | None = 
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:
-    """Return rows as CSV; None is an empty cell. What a terminal would obey in a text is replaced."""
+    """Return rows as CSV. None gives an empty cell, and control characters in a text are replaced."""
     text = io.StringIO()
-    cleaned = ([printable(v) if isinstance(v, str) else v for v in row] for row in rows)
+    cleaned = (
+        [printable(value) if isinstance(value, str) else value for value in row] for row in rows
+    )
     csv.writer(text, lineterminator="\n").writerows(cleaned)
     return text.getvalue()
 
@@ -168,14 +186,17 @@ def csv_text(rows: Iterable[Iterable[object]]) -> str:
 def refuse_foreign(
     key: str, path: Path, mark: bytes | None, of_a_run: Collection[str] = ()
 ) -> None:
-    """Raise ConfigError where a command would write over what it did not write, or into a run folder.
+    """Refuse to write over a file of another origin, or into a run folder.
 
     Args:
-        key: The flag that names the file.
+        key: The flag that names the file, for the message.
         path: The file to be written.
-        mark: A regular expression found in every file that the command writes; None: any file may stand
-            there, because the command keeps what is in it.
-        of_a_run: Names under which the command has a file of its own in run folders.
+        mark: Regular expression that matches every file written by the command; None: any file may exist,
+            because the command keeps its content.
+        of_a_run: Names of the command's own files in run folders.
+
+    Raises:
+        ConfigError: The file must not be written.
     """
     run_folder = next((folder for folder in path.resolve().parents if _holds_run(folder)), None)
     if run_folder is not None and path.name not in of_a_run:
@@ -201,10 +222,10 @@ def _holds_run(folder: Path) -> bool:
 
 @contextmanager
 def locked(folder: str | Path) -> Iterator[bool]:
-    """Hold an exclusive lock on an existing folder: False if another process has it.
+    """Hold an exclusive lock on an existing folder; the context is False if another process holds it.
 
-    The system frees the lock when the process ends, however it ends. Where there are no such locks
-    (Windows, some network file systems) the answer is True.
+    The system frees the lock whenever the process ends. Windows and some network file systems have no such
+    locks; there the context is always True.
     """
     try:
         import fcntl

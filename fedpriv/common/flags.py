@@ -1,4 +1,4 @@
-"""What the flags of all commands have in common: how they read, what they refuse, what TAB offers."""
+"""Flags of commands: their help, the values they refuse, the completions that TAB offers."""
 
 from __future__ import annotations
 
@@ -20,20 +20,28 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 def flag(
     name: str, metavar: str, words: str, type: click.ParamType | type[str] = str, **more: object
 ) -> Callable[[_Function], _Function]:
-    """A flag with a value, such as ``--steps T``, and what its help says."""
+    """Return a decorator that adds a flag with a value, such as ``--steps T``, to a command.
+
+    Args:
+        name: The flag; several spellings are separated by spaces.
+        metavar: Name of the value in the help.
+        words: The help.
+        type: Type of the value.
+        more: Further arguments of :func:`click.option`.
+    """
     settings: dict[str, Any] = more
     return click.option(*name.split(), metavar=metavar, help=words, type=type, **settings)
 
 
 def switch(name: str, words: str) -> Callable[[_Function], _Function]:
-    """A flag without a value."""
+    """Return a decorator that adds a flag without a value to a command."""
     return click.option(name, is_flag=True, help=words)
 
 
 def together(
     *flags: Callable[[_Function], _Function],
 ) -> Callable[[_Function], _Function]:
-    """Several flags as one decorator, in this order."""
+    """Return one decorator that adds several flags, in this order."""
 
     def add(function: _Function) -> _Function:
         for one in reversed(flags):
@@ -44,14 +52,14 @@ def together(
 
 
 class Command(click.Command):
-    """A command whose flags are offered where nothing else is."""
+    """A command for which TAB offers the flags if there is nothing else to offer."""
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         return super().shell_complete(ctx, incomplete or "--")
 
 
 class CommandGroup(click.Group):
-    """Commands in the order they were added; an unknown one is refused with the nearest."""
+    """Commands in the order in which they were added. An unknown command is refused with the nearest name."""
 
     command_class = Command
 
@@ -68,18 +76,28 @@ class CommandGroup(click.Group):
 
 
 MOST = 30
-"""Names of folders of one's own may be very many."""
+"""Largest number of names in a message. A user's own folder may hold very many."""
 
 
 def unknown(what: str, name: str, known: Sequence[str]) -> ConfigError:
-    """The refusal of a name, with the nearest one."""
+    """Return the error for an unknown name, with the known names and the nearest of them.
+
+    Args:
+        what: The flag or argument that holds the name.
+        name: The unknown name.
+        known: The known names.
+    """
     hint = did_you_mean(name, known)
-    more = [f"{len(known) - MOST} more"] if len(known) > MOST else []
-    return ConfigError(what, name or "nothing", "one of " + ", ".join([*known[:MOST], *more]), hint)
+    rest = [f"{len(known) - MOST} more"] if len(known) > MOST else []
+    return ConfigError(what, name or "nothing", "one of " + ", ".join([*known[:MOST], *rest]), hint)
 
 
 class Names(click.ParamType):
-    """Names that TAB offers, one or a list with commas; whoever reads the value knows all of them."""
+    """A name, or a list of names with commas, that TAB completes. The value itself is not checked here.
+
+    Args:
+        names: The names, or a function that returns them when they are needed.
+    """
 
     name = "name"
 
@@ -87,19 +105,19 @@ class Names(click.ParamType):
         self.names = names
 
     def known(self) -> list[str]:
-        """Return the names."""
+        """Return the names that TAB offers."""
         return list(self.names() if callable(self.names) else self.names)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         head = incomplete[: incomplete.rfind(",") + 1]
-        found = (head + name for name in self.known())
-        return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+        candidates = (head + name for name in self.known())
+        return [CompletionItem(name) for name in candidates if name.startswith(incomplete)]
 
 
 class OneOf(Names):
-    """One of the names and nothing else."""
+    """One of the names; any other value is refused."""
 
     def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> str:
         if value not in self.known():
@@ -108,7 +126,7 @@ class OneOf(Names):
 
 
 class Whole(click.ParamType):
-    """A whole number from 1 on that a machine can count to."""
+    """A whole number from 1 to 999999."""
 
     name = "number"
 
@@ -122,7 +140,11 @@ class Whole(click.ParamType):
 
 
 class PathParam(click.ParamType):
-    """A file or folder by its path; ``folder``: one that exists."""
+    """The path of a file or folder.
+
+    Args:
+        folder: True: the path must be that of an existing folder.
+    """
 
     name = "path"
 
@@ -137,9 +159,12 @@ class PathParam(click.ParamType):
 
 
 class NewFile(click.ParamType):
-    """A file to be written: with one of these endings if there are any, in a folder that exists.
+    """A file to be written, in an existing folder.
 
-    ``mark`` and ``of_a_run``: what may be written over, as for :func:`refuse_foreign`.
+    Args:
+        endings: The allowed endings of the name; none: any name is allowed.
+        mark: Mark of the files that may be written over; see :func:`refuse_foreign`.
+        of_a_run: Names of files that may be written inside a run folder; see :func:`refuse_foreign`.
     """
 
     name = "file"
@@ -163,7 +188,7 @@ class NewFile(click.ParamType):
 
 
 def _can_be(path: str) -> bool:
-    """Whether a file system could have such a path."""
+    """Return whether a file system could have such a path."""
     try:
         os.stat(path)
         return True
@@ -174,6 +199,6 @@ def _can_be(path: str) -> bool:
 
 
 def written(param: click.Parameter | None) -> str:
-    """What the user writes: ``--json``; of an argument ``the shell``."""
+    """Return a flag as the user types it, ``--json``; for an argument its name, ``the shell``."""
     assert param is not None  # values are read of flags and arguments alone
     return f"the {param.name}" if isinstance(param, click.Argument) else param.opts[0]

@@ -1,8 +1,8 @@
-"""The groups of the configuration and their options; imports nothing heavy.
+"""The groups of the configuration and their options. The module imports nothing heavy.
 
-An option is a YAML in the folder of its group. The options of ``recipe`` and ``protocol`` are rows of
-``conf/recipes.yaml`` and ``conf/protocols.yaml``; ``hydra_plugins/fedpriv.py`` serves them to Hydra as if
-each were a YAML. ``conf/`` stands at the top level of a checkout; a wheel carries it inside the package.
+An option is a YAML file in the folder of its group. The options of ``recipe`` and ``protocol`` are rows of
+``conf/recipes.yaml`` and ``conf/protocols.yaml`` instead; ``hydra_plugins/fedpriv.py`` serves them to Hydra
+as if each were a YAML file. In a checkout ``conf/`` is at the top level, in a wheel inside the package.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ GROUPS = (
     "tracker",
 )
 OF_NOTHING = {"features": "none", "aggregation": "mean", "attack": "none", "tracker": "none"}
-"""The groups that a run may be without, and the option that says so."""
+"""Groups that a run may do without → the option for that."""
 ADDED = ("experiment", "recipe", "figure")
-"""Folders of ready-made configurations, which are added with a plus."""
+"""Folders of ready-made configurations, which are added with a plus: ``+recipe=…``."""
 LISTED = (*GROUPS, *ADDED, "protocol")
-"""What ``fedpriv list`` shows."""
+"""Groups that ``fedpriv list`` shows."""
 IN_TABLES = ("protocol", "recipe")
-"""The groups whose options are rows of a table."""
+"""Groups whose options are rows of a table."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class TableOption:
     """An option of a group that is a row of a table.
 
     Attributes:
-        about: A line for ``fedpriv list``.
-        content: What a YAML of this option would hold; not to be changed.
-        package: Where the content goes: ``_global_``, the root; None, below the name of the group.
+        about: Description in one line, for ``fedpriv list``.
+        content: The content that a YAML file of this option would have. It is cached and must not be changed.
+        package: ``_global_`` puts the content at the root of the configuration, None below the group's name.
     """
 
     about: str
@@ -53,52 +53,56 @@ class TableOption:
 
 
 def conf_dir() -> Path:
-    """The folder of the YAML groups: beside the package in a checkout, inside it in a wheel."""
+    """Return the folder of the YAML groups: beside the package in a checkout, inside it in a wheel."""
     package = Path(__file__).resolve().parents[1]
     inside = package / "conf"
     return inside if inside.is_dir() else package.parent / "conf"
 
 
 def options(group: str, folder: Path | None = None) -> Iterator[tuple[str, str]]:
-    """Yield (name, one-line description) of each option of a group, sorted: fedpriv's, or those in a folder.
+    """Yield (name, one-line description) of each option of a group, sorted by name.
 
-    The description of a YAML is its leading comment, that of a row of a table stands there.
+    The description of a YAML file is its leading comment; a row of a table has its own.
+
+    Args:
+        group: The group.
+        folder: Folder of groups; None: that of fedpriv, with the options of its tables.
     """
     folder = folder or conf_dir()
-    base = folder / group
-    found = [
-        (path.relative_to(base).with_suffix("").as_posix(), describe(path))
-        for path in base.rglob("*.yaml")
+    group_folder = folder / group
+    described = [
+        (path.relative_to(group_folder).with_suffix("").as_posix(), describe(path))
+        for path in group_folder.rglob("*.yaml")
     ]
     if folder == conf_dir():
-        found += [(name, row.about) for name, row in table_options(folder, group).items()]
-    yield from sorted(found)
+        described += [(name, row.about) for name, row in table_options(folder, group).items()]
+    yield from sorted(described)
 
 
 @cache
 def table_options(conf: Path, group: str) -> dict[str, TableOption]:
-    """Return the options by name that the tables in the folder ``conf`` have for a group."""
+    """Return the options of a group, by name, from the tables in the folder ``conf``."""
     rows = table_rows(conf, group).items()
     if group == "protocol":
-        found = {
+        by_name = {
             f"{algorithm}_{dataset}": TableOption(
-                cell["about"], {key: value for key, value in cell.items() if key != "about"}
+                numbers["about"], {key: value for key, value in numbers.items() if key != "about"}
             )
             for algorithm, cells in rows
-            for dataset, cell in cells.items()
+            for dataset, numbers in cells.items()
         }
     else:
-        found = {
+        by_name = {
             f"{name}_eps{epsilon}": _recipe(row, epsilon)
             for name, row in rows
             for epsilon in row["algorithm.learning_rate"]
         }
-    return dict(sorted(found.items()))
+    return dict(sorted(by_name.items()))
 
 
 @cache
 def table_rows(conf: Path, group: str) -> dict[str, dict[str, Any]]:
-    """Return a group's table as it is written, without its shared parts; empty where there is no table."""
+    """Return the rows of a group's table without its shared parts; empty for a group without a table."""
     path = conf / f"{group}s.yaml"
     if group not in IN_TABLES or not path.is_file():
         return {}
@@ -109,7 +113,7 @@ def table_rows(conf: Path, group: str) -> dict[str, dict[str, Any]]:
 
 
 def _recipe(row: dict[str, Any], epsilon: float) -> TableOption:
-    """Return the recipe of a row for one ε; what is a mapping in the row depends on ε."""
+    """Return the recipe of a row for one ε. A mapping in the row holds one value for each ε."""
     chosen = [{f"override /{group}": row[group]} for group in GROUPS if group in row]
     content: dict[str, Any] = {"defaults": [*chosen, "_self_"], "epsilon": epsilon}
     for key, value in row.items():
@@ -123,16 +127,21 @@ def _recipe(row: dict[str, Any], epsilon: float) -> TableOption:
 
 
 def option_of(group: str, part: object) -> str:
-    """The one option of a group that makes parts of this class; else the name of the class."""
+    """Return the only option of a group for the class of a part; else the name of the class."""
     name = type(part).__name__
     target = re.compile(rf"^ *_target_: fedpriv\.[\w.]+\.{name}$", re.MULTILINE)
     paths = (conf_dir() / group).glob("*.yaml")
-    found = [path.stem for path in paths if target.search(path.read_text(encoding="utf-8"))]
-    return found[0] if len(found) == 1 else name
+    matches = [path.stem for path in paths if target.search(path.read_text(encoding="utf-8"))]
+    return matches[0] if len(matches) == 1 else name
 
 
 def option_of_target(group: str, target: object) -> str:
-    """The option of a group with this ``_target_``; the name of the class where several options have it."""
+    """Return the only option of a group with a ``_target_``; else the name of the class.
+
+    Args:
+        group: The group.
+        target: Dotted path of a class; None stands for the option without any part.
+    """
     if target is None:
         return OF_NOTHING.get(group, "none")
     names = _options_by_target(group).get(str(target), [])
@@ -141,17 +150,17 @@ def option_of_target(group: str, target: object) -> str:
 
 @cache
 def _options_by_target(group: str) -> dict[str, list[str]]:
-    """``_target_`` → the options of a group that name it."""
-    found: dict[str, list[str]] = {}
+    """Return the options of a group by their ``_target_``."""
+    by_target: dict[str, list[str]] = {}
     for path in sorted((conf_dir() / group).glob("*.yaml")):
         match = re.search(r"^ *_target_: *(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
         if match:
-            found.setdefault(match[1], []).append(path.stem)
-    return found
+            by_target.setdefault(match[1], []).append(path.stem)
+    return by_target
 
 
 def describe(path: Path) -> str:
-    """The first comment line of a YAML that says something."""
+    """Return the first comment line of a YAML file that is neither empty nor ``@package``."""
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             break
@@ -162,7 +171,7 @@ def describe(path: Path) -> str:
 
 
 def train_help() -> str:
-    """Return what ``fedpriv train --help`` says: the template of Hydra's help, filled in as Hydra does."""
+    """Return the text of ``fedpriv train --help``: the template of Hydra's help, filled in without Hydra."""
     import yaml
 
     conf = conf_dir()

@@ -1,9 +1,9 @@
-"""The one table of modules that moved, so that old paths keep working.
+"""The table of modules that moved. Old paths keep working.
 
-A ``_target_`` of ``conf/`` is part of a run's identity and never changes, and users import from fedpriv: what
-moves stays importable under its old path. :func:`install` lets Python find old paths, :func:`current` gives
-the present path of a name, and :func:`first_name` the name of a class in digests and checkpoints, which must
-not change with a move.
+A ``_target_`` of ``conf/`` is part of a run's identity and never changes, and users import from fedpriv. So a
+moved module stays importable under its old path. :func:`install` lets Python find old paths, :func:`current`
+returns the present path of a name, and :func:`first_name` returns the name of a class in digests and
+checkpoints, which must not change with a move.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import ModuleType
 
 
 def _kept(old: str, new: str, names: str) -> dict[str, str]:
-    """Map the modules that moved from one folder to another under their names."""
+    """Map the modules that moved from one folder to another and kept their names."""
     return {f"{old}.{name}": f"{new}.{name}" for name in names.split()}
 
 
@@ -31,7 +31,7 @@ _RENAMED = {
     "fedpriv.tools.verify.stated": "fedpriv.tools.verify.ledger_claims",
     "fedpriv.tools.verify.taps": "fedpriv.tools.verify.probes",
 }
-"""Name that a module had for a while after its first move → its name now."""
+"""Intermediate path of a module that moved twice → its path now."""
 
 _FIRST = {
     **_kept(
@@ -174,7 +174,7 @@ FOLDERS = {
     "fedpriv.trackers": "fedpriv.experiment.trackers",
     "fedpriv.verify": "fedpriv.tools.verify",
 }
-"""Old folder → the folder or module that has the names which its ``__init__`` exported."""
+"""Old folder → the folder or module that now has the names exported by the old ``__init__``."""
 
 _FIRST_MODULES = {new: old for old, new in _FIRST.items()} | {
     "fedpriv.experiment.trackers.CsvTracker": "fedpriv.trackers.csv_files",
@@ -188,7 +188,7 @@ _FIRST_MODULES = {new: old for old, new in _FIRST.items()} | {
     "fedpriv.privacy.noise_schedules.StepNoise": "fedpriv.privacy.noise_schedules.fixed",
     "fedpriv.privacy.noise_schedules.ValidationDecay": "fedpriv.privacy.noise_schedules.validation_decay",
 }
-"""Module, or class of a module that several were merged into → the first module of the class."""
+"""Module, or class of a merged module → the first module of the class."""
 
 _FIRST_NAMES = {
     "fedpriv.algorithms.client_computation.ClientComputation": "fedpriv.algorithms.work.Work",
@@ -199,12 +199,12 @@ _FIRST_NAMES = {
     "fedpriv.privacy.clippers.step_clip.StepClip": "fedpriv.privacy.clippers.clip.Clip",
     "fedpriv.privacy.clippers.parts.LayerGroups": "fedpriv.privacy.clippers.parts.Parts",
 }
-"""Class that got another name → its first dotted path. A clipper of the user's own holds one of these, and
-the streams of such a run rest on a digest of what its parts hold."""
+"""Class that was renamed → its first dotted path. A user's own clipper may hold an object of such a class,
+and the random streams of that run depend on a digest of the attributes of the clipper."""
 
 
 def current(name: str) -> str:
-    """Return the present dotted path of a module, or of what a module holds."""
+    """Return the present dotted path of a module, or of a name in a module."""
     parts = name.split(".")
     for length in range(len(parts), 1, -1):
         head = ".".join(parts[:length])
@@ -215,7 +215,7 @@ def current(name: str) -> str:
 
 
 def first_name(kind: type) -> str:
-    """Return the dotted path that a class had before anything moved: the one that digests hold."""
+    """Return the dotted path that a class had at first, which is the path in digests."""
     module, name = kind.__module__, kind.__qualname__
     if renamed := _FIRST_NAMES.get(f"{module}.{name}"):
         return renamed
@@ -226,15 +226,15 @@ def first_name(kind: type) -> str:
 def install() -> None:
     """Let Python find modules by their old paths.
 
-    The finder is the first: a pull leaves old folders behind that hold compiled files alone, which Python
-    would take for empty packages.
+    The finder must come first. After a pull of moved modules the old folders may still exist with compiled
+    files, and Python's own finder would take these folders for empty packages.
     """
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
 class _Finder(MetaPathFinder):
-    """Finds old paths. It imports nothing before somebody asks for one."""
+    """A finder of old paths. It imports a module only when its old path is requested."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -247,7 +247,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Alias(Loader):
-    """Loads an old path: the module of the new path itself, so that its classes exist once."""
+    """A loader of an old module path. It returns the module of the new path, so that classes exist once."""
 
     def __init__(self, new: str):
         self._new = new
@@ -262,7 +262,7 @@ class _Alias(Loader):
 
 
 class _Folder(Loader):
-    """Loads an old folder: an empty package that passes names on to where they are now."""
+    """A loader of an old folder: an empty package that looks up names in the new place."""
 
     def __init__(self, new: str):
         self._new = new
@@ -271,7 +271,7 @@ class _Folder(Loader):
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        def passed_on(name: str) -> object:
+        def look_up(name: str) -> object:
             if name.startswith("__"):
                 raise AttributeError(name)
             try:
@@ -280,4 +280,4 @@ class _Folder(Loader):
                 message = f"module {module.__name__!r} has no attribute {name!r}"
                 raise AttributeError(message) from None
 
-        vars(module)["__getattr__"] = passed_on
+        vars(module)["__getattr__"] = look_up

@@ -1,4 +1,4 @@
-"""What a command says on standard error beside its result: a line each, once."""
+"""Notices of a command on standard error, beside its result: one line each, printed once."""
 
 from __future__ import annotations
 
@@ -11,18 +11,23 @@ _NOTICES: dict[str, str] = {}
 
 
 def notice(text: str, kind: str = "") -> None:
-    """Let the command say ``text`` at its end. Of one ``kind``, if it is named, only the first is said."""
+    """Let the command print a text at its end.
+
+    Args:
+        text: The text, in one line.
+        kind: Of several notices of one kind, only the first is printed; empty: the kind is the text.
+    """
     _NOTICES.setdefault(kind or text, text)
 
 
 def complain(text: str, command: str = "fedpriv") -> None:
-    """Print a line on standard error at once; nothing in it is obeyed by the terminal."""
+    """Print a line on standard error at once, with control characters replaced."""
     print(printable(f"{command}: {text}"), file=sys.stderr, flush=True)
 
 
 def take() -> list[str]:
-    """Return what is to be said, and forget it."""
+    """Return the notices so far, at most 20 of them, and forget all."""
     texts = list(_NOTICES.values())
     _NOTICES.clear()
-    more = len(texts) - _MOST
-    return texts if more <= 0 else [*texts[:_MOST], f"and {more} more like these"]
+    hidden = len(texts) - _MOST
+    return texts if hidden <= 0 else [*texts[:_MOST], f"and {hidden} more like these"]

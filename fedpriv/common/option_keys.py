@@ -1,7 +1,7 @@
-"""The keys of an option, read from its YAML: value and comment. Imports nothing heavy.
+"""The keys of an option with value and comment, read from its YAML file. The module imports nothing heavy.
 
-``scripts/generate_conf.py`` writes the comments of ``conf/`` from the declared fields of the classes: what a
-key is, its unit, what it may be. ``fedpriv list GROUP`` and docs/keys.md show them.
+``scripts/generate_conf.py`` writes the comments of ``conf/`` from the declared fields of the classes:
+meaning, unit and allowed values of a key. ``fedpriv list GROUP`` and docs/keys.md show the comments.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _MORE_KEYS = re.compile(r"/(keys/\w+)@_global_\.(\w+)")
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a YAML.
+    """A key of a YAML file.
 
     Attributes:
-        path: The names that lead to it.
-        value: As it is written; empty where it is below the key.
-        comment: What stands after the value.
-        start: Where the value begins in the text of the YAML.
-        end: Where its line ends.
-        node: The value.
+        path: The names from the root to the key.
+        value: Text of the value; empty if the value is a block below the key.
+        comment: Comment after the value.
+        start: Position of the value in the text of the file.
+        end: Position of the end of the line.
+        node: The parsed value.
     """
 
     path: tuple[str, ...]
@@ -43,22 +43,23 @@ class Key:
 
     @property
     def name(self) -> str:
+        """The dotted key."""
         return ".".join(self.path)
 
     @property
     def by_protocol(self) -> bool:
-        """Whether a protocol may set it: the numbers that a work states for a data set."""
+        """True if a protocol may set the key, to the number that a work states for a data set."""
         return _BY_PROTOCOL.fullmatch(self.value) is not None
 
     @property
     def written(self) -> str:
-        """The value of a run without a protocol, as it is written; empty where it is below the key."""
+        """The text of the value for a run without a protocol; empty if the value is a block below the key."""
         match = _BY_PROTOCOL.fullmatch(self.value)
         return match[1] if match else self.value
 
     @property
     def default(self) -> str:
-        """The value of a run without a protocol, in a line."""
+        """The value for a run without a protocol, in one line."""
         line = _BY_RESOLVER.sub(r"\1", self.written)
         if not line and isinstance(self.node, yaml.SequenceNode):
             line = f"[{', '.join(item.value for item in self.node.value)}]"
@@ -66,7 +67,7 @@ class Key:
 
 
 def keys_of_text(text: str) -> Iterator[Key]:
-    """Yield all keys of a YAML in their order, those below a key after it."""
+    """Yield all keys of a YAML text in their order, each key before the keys below it."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     if isinstance(root, yaml.MappingNode):
         yield from _keys(text, root, ())
@@ -86,7 +87,7 @@ def _keys(text: str, mapping: yaml.MappingNode, above: tuple[str, ...]) -> Itera
 
 
 def keys_of_option(group: str, option: str, folder: Path | None = None) -> list[Key]:
-    """Return the keys of an option as they are typed; those of an option that it extends are among them."""
+    """Return the keys of an option as a user types them, with the keys of options that it extends."""
     path = (folder or conf_dir()) / group / f"{option}.yaml"
     comments = {key.path: key.comment for key in keys_of_text(_text(conf_dir() / "config.yaml"))}
     keys: dict[tuple[str, ...], Key] = {}
@@ -98,7 +99,7 @@ def keys_of_option(group: str, option: str, folder: Path | None = None) -> list[
 
 
 def extended_by(path: Path) -> list[Path]:
-    """Return the YAMLs of the options of its own group that an option extends."""
+    """Return the YAML files of the options that an option extends, all in its own group."""
     beside = [path.parent / f"{default}.yaml" for default in _defaults(path)]
     return [other for other in beside if other.exists()]
 

@@ -1,10 +1,11 @@
-"""Public random streams, named by what they are for: initial weights, partitions, splits, attackers, audits.
+"""Public random streams, one for each purpose: initial weights, partitions, splits, attackers, audits.
 
-Every draw is ``f(seed, purpose, …)``: it does not depend on what was drawn before it. The key is hashed with
-BLAKE2b, so neighbouring seeds give unrelated streams and seed 0 is a seed like any other.
+A stream is a function of ``(seed, purpose, …)`` and does not depend on earlier draws. The key is hashed with
+BLAKE2b, so neighbouring seeds give unrelated streams, and seed 0 has no special meaning.
 
-These are statistical generators (Philox, Mersenne Twister) with short keys. What the guarantee counts on
-being secret (lots, cohorts, noise) comes from :mod:`fedpriv.common.secret_streams` instead.
+The generators are statistical ones with short keys (Philox, Mersenne Twister). They must not decide anything
+that the privacy guarantee needs to be secret. Lots, cohorts and noise come from
+:mod:`fedpriv.common.secret_streams`.
 """
 
 from __future__ import annotations
@@ -22,21 +23,29 @@ if TYPE_CHECKING:
 
 
 def stream_key(seed: int, purpose: str, *coordinates: int) -> int:
-    """A 63-bit key for one stream, e.g. ``stream_key(seed, "partition_iid")``."""
-    text = "/".join((str(int(seed)), purpose, *(str(int(c)) for c in coordinates)))
+    """Return the 63-bit key of one stream.
+
+    Args:
+        seed: The seed of the configuration.
+        purpose: Name of the purpose, such as ``partition_iid``.
+        coordinates: Numbers that distinguish streams of one purpose, such as a client.
+    """
+    text = "/".join(
+        (str(int(seed)), purpose, *(str(int(coordinate)) for coordinate in coordinates))
+    )
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
 def numpy_stream(seed: int, purpose: str, *coordinates: int) -> np.random.Generator:
-    """A NumPy generator (Philox) for one stream."""
+    """Return a NumPy generator (Philox) for one stream."""
     return np.random.Generator(np.random.Philox(key=stream_key(seed, purpose, *coordinates)))
 
 
 def torch_stream(
     seed: int, purpose: str, *coordinates: int, device: str | torch.device = "cpu"
 ) -> torch.Generator:
-    """A torch generator on ``device`` for one stream."""
+    """Return a torch generator on ``device`` for one stream."""
     import torch
 
     generator = torch.Generator(device=device)
@@ -45,24 +54,28 @@ def torch_stream(
 
 
 def global_states() -> tuple[object, ...]:
-    """Return the states of the global generators of torch, NumPy and Python, to be compared: code of the
-    user's own that draws from them is told by that."""
+    """Return the states of the global generators of torch, NumPy and Python.
+
+    A state that changes shows that a user's own code drew from a global generator.
+    """
     import torch
 
     name, keys, *rest = cast("tuple[str, np.ndarray, int, int, float]", np.random.get_state())
-    of_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    of_torch = (state.numpy().tobytes() for state in (torch.get_rng_state(), *of_devices))
-    return (*of_torch, name, keys.tobytes(), *rest, random.getstate())
+    device_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    torch_states = (state.numpy().tobytes() for state in (torch.get_rng_state(), *device_states))
+    return (*torch_states, name, keys.tobytes(), *rest, random.getstate())
 
 
 @contextmanager
 def seeded_globals(seed: int, purpose: str, *coordinates: int) -> Iterator[None]:
-    """Seed the global generators of torch, NumPy and Python with the key of one stream, for the time of the
-    context: code of the user's own may draw from them. Their states are put back."""
+    """Seed the global generators of torch, NumPy and Python with the key of one stream, inside the context.
+
+    A user's own code may draw from the global generators. Their states are restored at the end.
+    """
     import torch
 
     key = stream_key(seed, purpose, *coordinates)
-    of_numpy, of_python = np.random.get_state(), random.getstate()
+    numpy_state, python_state = np.random.get_state(), random.getstate()
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(key)
@@ -71,5 +84,5 @@ def seeded_globals(seed: int, purpose: str, *coordinates: int) -> Iterator[None]
         try:
             yield
         finally:
-            np.random.set_state(of_numpy)
-            random.setstate(of_python)
+            np.random.set_state(numpy_state)
+            random.setstate(python_state)

@@ -1,4 +1,4 @@
-"""State of a part for the checkpoint, declared by the names of its attributes."""
+"""State of a part in the checkpoint, declared by the names of its attributes."""
 
 from __future__ import annotations
 
@@ -8,31 +8,40 @@ from typing import Any, ClassVar
 
 
 class Saved:
-    """A part of which the next round needs some attributes; of most parts none.
+    """A part that may have state for the next round.
 
-    A part whose state is no listing of attributes overrides ``state_dict`` and ``load_state_dict``.
+    A subclass lists its state in ``saved_attributes``; most parts have none. A part with other state
+    overrides ``state_dict`` and ``load_state_dict``.
 
     Attributes:
-        saved_attributes: The name of each number, tensor or deque in the checkpoint, and of its attribute.
+        saved_attributes: Name in the checkpoint → name of the attribute. The attribute is a number, a tensor
+            or a deque.
+
+    Example:
+        >>> class Counter(Saved):
+        ...     saved_attributes = {"count": "count"}
+        ...     count = 3
+        >>> Counter().state_dict()
+        {'count': 3}
     """
 
     saved_attributes: ClassVar[Mapping[str, str]] = {}
 
     def state_dict(self) -> dict[str, object]:
-        """Return what the next round needs of this object, for the checkpoint: tensors and plain values."""
+        """Return the state that the next round needs, as tensors and plain values, for the checkpoint."""
         return {
             key: _copy(getattr(self, name)) for key, name in type(self).saved_attributes.items()
         }
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Restore what ``state_dict`` gave."""
+        """Restore a state that ``state_dict`` returned. A tensor is filled in place and keeps its device."""
         saved: Mapping[str, Any] = state
         for key, name in type(self).saved_attributes.items():
-            held = getattr(self, name)
-            if _is_tensor(held):
-                held.copy_(saved[key])
-            elif isinstance(held, deque):
-                setattr(self, name, deque(saved[key], held.maxlen))
+            current = getattr(self, name)
+            if _is_tensor(current):
+                current.copy_(saved[key])
+            elif isinstance(current, deque):
+                setattr(self, name, deque(saved[key], current.maxlen))
             else:
                 setattr(self, name, saved[key])
 

@@ -1,23 +1,25 @@
-"""The secret randomness of a run: who takes part, lots, batches, noise.
+"""The secret randomness of a run: cohorts, lots, batches and noise.
 
-Every stream is ChaCha20's, under a key of 256 bits of its own:
+Every stream is the key stream of ChaCha20 under a 256-bit key of its own:
 
     key = BLAKE2b-256( purpose, round, step, client;  keyed by the run's key )
 
-and the run's key holds the seeds, the run identity, and digests of the data, the initial weights and the
-user's own code. So two streams of a run never coincide, nor do those of two runs that release something
-else: another value of a key of the configuration, T included, or another record gives other lots, cohorts
-and noise. Nothing depends on what was drawn before (a resumed run draws what an uninterrupted one would),
-on who else takes part, or on device and threads.
+The run's key depends on the seeds, the run identity, and digests of the data, the initial weights and the
+user's own code. So no two streams of a run coincide, and neither do streams of two runs that release
+different values. Another value of a configuration key, T included, or another record gives other lots,
+cohorts and noise. A draw does not depend on earlier draws, on the other participants, on the device or on
+the number of threads. So a resumed run draws the same numbers as an uninterrupted one.
 
-Code of the user's own may read what no digest holds, a file for instance. Where it takes part, the keys also
-hold a :class:`History`: what the run announced and released so far, bit for bit.
+A user's own code may read something that no digest covers, such as a file. If such code takes part, the keys
+also depend on a :class:`History`: everything that the run announced and released so far, bit for bit.
 
-A cryptographic generator is only as secret as its key. With ``seed`` and ``noise_seed`` from a
-configuration the run is a simulation; with ``publish=true`` the key comes from the operating system
+A cryptographic generator is only as secret as its key. With ``seed`` and ``noise_seed`` from the
+configuration a run is a simulation. With ``publish=true`` the key comes from the operating system
 (:mod:`fedpriv.experiment.secrets`).
 
-Sources: RFC 8439 (ChaCha20); RFC 7693 (BLAKE2); the normals are Box and Muller's, in double precision.
+Reference:
+    RFC 8439 (ChaCha20); RFC 7693 (BLAKE2); Box and Muller, "A Note on the Generation of Random Normal
+    Deviates", 1958 (normals, here in double precision).
 """
 
 from __future__ import annotations
@@ -38,44 +40,57 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 STREAM_VERSION = 2
-"""Rises whenever a seed would give other numbers; 1 was Philox and Mersenne Twister."""
+"""Version of the streams. It rises whenever a seed would give other numbers; 1 was Philox and Mersenne
+Twister."""
 KEY_BYTES = 32
 PAIRS_AT_ONCE = 2**16
-"""Pairs of normals made at a time, so that they stay in a processor's cache. Part of the definition of the
-stream."""
+"""Pairs of normals that are made at a time, so that they stay in a processor's cache. The number is part of
+the definition of the stream: another value would give other noise."""
 _ZEROS = memoryview(bytes(2**20))
 
 
 def derived_key(key: bytes, *parts: str | int) -> bytes:
-    """A key of 256 bits that only who knows ``key`` (of up to 64 bytes) can compute."""
+    """Derive a 256-bit key, which nobody can compute without knowing ``key``.
+
+    Args:
+        key: Secret key of up to 64 bytes.
+        parts: Texts and whole numbers that name the derived key.
+    """
     named = [part if isinstance(part, str) else int(part) for part in parts]
     return hashlib.blake2b(json.dumps(named).encode(), digest_size=KEY_BYTES, key=key).digest()
 
 
 OF_THE_WHOLE_RUN = frozenset({"cohort_order", "cohort_start"})
-"""Purposes whose numbers are drawn again in later rounds, and must come out the same."""
+"""Purposes whose numbers are drawn again in later rounds and must then be the same."""
 
 
 class History:
-    """What a run announced and released so far, as a chain of digests.
+    """The chain of digests of everything that a run announced and released so far.
 
     Attributes:
-        now: The last link.
-        first: The link that the first announcement made.
+        now: The last link of the chain.
+        first: The link of the first announcement.
     """
 
     def __init__(self) -> None:
         self.now = self.first = ""
 
     def bind(self, what: str, *values: object) -> None:
-        """Add a link: what happened, and public values that tell how."""
+        """Add a link to the chain.
+
+        Args:
+            what: Name of the event.
+            values: Public values of the event, which count bit for bit.
+        """
         self.now = exact_digest(self.now, what, values)
         self.first = self.first or self.now
 
     def state_dict(self) -> dict[str, str]:
+        """Return the chain for the checkpoint."""
         return {"now": self.now, "first": self.first}
 
     def load_state_dict(self, state: Mapping[str, str]) -> None:
+        """Restore the chain from the checkpoint."""
         self.now, self.first = state["now"], state["first"]
 
 
@@ -84,9 +99,16 @@ class SecretStreams:
     """The secret streams of one run.
 
     Attributes:
-        sampling_key: Of lots, cohorts and batches.
-        noise_key: Of noise.
-        history: What the keys of streams also hold, in a run with code of the user's own; None: nothing more.
+        sampling_key: Key of lots, cohorts and batches.
+        noise_key: Key of the noise.
+        history: Events on which the streams also depend, in a run with a user's own code; None without.
+
+    Example:
+        >>> streams = SecretStreams.simulated(seed=0, noise_seed=1)
+        >>> first = streams.noise("gradient", 3).standard_normal(2)
+        >>> again = streams.noise("gradient", 3).standard_normal(2)
+        >>> bool((first == again).all())
+        True
     """
 
     sampling_key: bytes
@@ -95,7 +117,12 @@ class SecretStreams:
 
     @classmethod
     def of_run(cls, root: bytes, run: str) -> SecretStreams:
-        """Those of the run that ``run`` stands for (a digest), under a secret ``root``."""
+        """Return the streams of a run.
+
+        Args:
+            root: Secret key.
+            run: Digest of everything that distinguishes the run from others.
+        """
         sampling, noise = (
             derived_key(root, "fedpriv", STREAM_VERSION, run, use) for use in ("sampling", "noise")
         )
@@ -103,25 +130,24 @@ class SecretStreams:
 
     @classmethod
     def simulated(cls, seed: int, noise_seed: int, run: str = "") -> SecretStreams:
-        """Those that seeds of a configuration give: secret only as far as the seeds are."""
+        """Return the streams that the seeds of a configuration give; they are as secret as the seeds."""
         return cls.of_run(derived_key(b"simulated", seed, noise_seed), run)
 
     def with_noise(self, noise_key: bytes) -> SecretStreams:
-        """The same lots and cohorts with other noise."""
+        """Return streams with the same lots and cohorts, and other noise."""
         return replace(self, noise_key=noise_key)
 
     def bind(self, what: str, *values: object) -> None:
-        """Take note of something public that happened; the streams that follow depend on it where the run
-        has a history."""
+        """Enter a public event in the history, if the run has one; later streams depend on the event."""
         if self.history is not None:
             self.history.bind(what, *values)
 
     def sampling(self, purpose: str, *coordinates: int) -> Stream:
-        """What decides who takes part, which records, in which order."""
+        """Return the stream that selects clients or records, or orders them."""
         return self._stream(self.sampling_key, purpose, coordinates)
 
     def noise(self, purpose: str, *coordinates: int) -> Stream:
-        """The noise of one release."""
+        """Return the stream of the noise of one release."""
         return self._stream(self.noise_key, purpose, coordinates)
 
     def _stream(self, key: bytes, purpose: str, coordinates: tuple[int, ...]) -> Stream:
@@ -132,15 +158,21 @@ class SecretStreams:
 
 
 class Stream:
-    """Random numbers from one key. The methods are those of :class:`numpy.random.Generator` that samplers
-    need, so that either may draw a lot."""
+    """Random numbers from one key.
+
+    The methods are those of :class:`numpy.random.Generator` that samplers need, so that a lot can be drawn
+    from either.
+
+    Args:
+        key: Key of 32 bytes, which no other stream has.
+    """
 
     def __init__(self, key: bytes):
-        # a nonce of zeros: no key serves twice
+        # The nonce may be zero, because no key is used twice.
         self._cipher = Cipher(algorithms.ChaCha20(key, bytes(16)), None).encryptor()
 
     def bits(self, count: int) -> np.ndarray:
-        """Uniform whole numbers of 64 bits, uint64 [count]."""
+        """Return uniform whole numbers of 64 bits, uint64 [count]."""
         return np.frombuffer(self._cipher.update(bytes(8 * count)), dtype="<u8")
 
     @overload
@@ -150,19 +182,23 @@ class Stream:
     def random(self, size: int) -> np.ndarray: ...
 
     def random(self, size: int | None = None) -> float | np.ndarray:
-        """Uniform on [0, 1) in steps of 2^-53: a float, or float64 [size]."""
+        """Return uniform numbers on [0, 1) in steps of 2^-53: a float, or float64 [size]."""
         drawn = (self.bits(1 if size is None else size) >> np.uint64(11)) * 2.0**-53
         return float(drawn[0]) if size is None else drawn
 
     def permutation(self, x: int | np.ndarray) -> np.ndarray:
-        """0 … x-1, or the rows of ``x``, in random order."""
+        """Return 0 … x-1, or the rows of an array ``x``, in random order."""
         rows = np.arange(x) if isinstance(x, (int, np.integer)) else np.asarray(x)
         return rows[np.argsort(self.bits(len(rows)), kind="stable")]
 
     def choice(
         self, a: int | np.ndarray, size: int, replace: bool = False, shuffle: bool = False
     ) -> np.ndarray:
-        """``size`` distinct ones among 0 … a-1, or among the rows of ``a``, all subsets alike."""
+        """Return ``size`` distinct numbers among 0 … a-1, or rows of an array ``a``, uniformly at random.
+
+        Raises:
+            ValueError: ``replace`` is true, or there are fewer than ``size`` to choose from.
+        """
         if replace:
             raise ValueError("only without replacement")
         count = a if isinstance(a, (int, np.integer)) else len(a)
@@ -177,7 +213,7 @@ class Stream:
     def standard_normal(self, size: int) -> np.ndarray: ...
 
     def standard_normal(self, size: int | None = None) -> float | np.ndarray:
-        """Normals, as a float or float64 [size]."""
+        """Return standard normals: a float, or float64 [size]."""
         drawn = standard_normals([self], 1 if size is None else size)[0]
         return float(drawn[0]) if size is None else drawn.numpy()
 
@@ -189,42 +225,57 @@ class Stream:
 
 
 def standard_normals(streams: Sequence[Stream], size: int) -> Tensor:
-    """Independent standard normals, a row of ``size`` from each stream: float64 [m, size] on the CPU.
+    """Draw independent standard normals, one row from each stream.
 
-    Row by row the stream gives, for every ``PAIRS_AT_ONCE`` pairs (fewer at the end), the radii's words and
-    then the angles'. Rows are made together as far as they fit into a processor's cache.
+    A stream gives, for every ``PAIRS_AT_ONCE`` pairs (fewer at the end), first the words of all radii and
+    then the words of all angles. As many rows are made together as fit into a processor's cache; that changes
+    no number.
+
+    Args:
+        streams: The streams [m].
+        size: Number of normals from each stream.
+
+    Returns:
+        The normals, float64 [m, size] on the CPU.
     """
     import torch
 
     out = torch.empty(len(streams), size, dtype=torch.float64)
     for column in range(0, size, 2 * PAIRS_AT_ONCE):
-        part = out[:, column : column + 2 * PAIRS_AT_ONCE]
-        pairs = (part.shape[1] + 1) // 2
-        together = max(1, PAIRS_AT_ONCE // pairs)
-        memory = memoryview(bytearray(16 * pairs * min(together, len(streams))))
+        chunk = out[:, column : column + 2 * PAIRS_AT_ONCE]
+        pairs = (chunk.shape[1] + 1) // 2
+        rows_at_once = max(1, PAIRS_AT_ONCE // pairs)
+        memory = memoryview(bytearray(16 * pairs * min(rows_at_once, len(streams))))
         words = torch.frombuffer(memory, dtype=torch.int64).view(-1, 2, pairs)
-        for first in range(0, len(streams), together):
-            rows = part[first : first + together]
-            for k, stream in enumerate(streams[first : first + together]):
-                stream.write_words(memory[16 * pairs * k : 16 * pairs * (k + 1)])
+        for first in range(0, len(streams), rows_at_once):
+            rows = chunk[first : first + rows_at_once]
+            for index, stream in enumerate(streams[first : first + rows_at_once]):
+                stream.write_words(memory[16 * pairs * index : 16 * pairs * (index + 1)])
             write_normals(words[: len(rows), 0], words[: len(rows), 1], rows)
     return out
 
 
 def write_normals(radii: Tensor, angles: Tensor, out: Tensor) -> None:
-    """Box and Muller: r cos φ and r sin φ from whole numbers of 64 bits each [m, p], which are overwritten,
-    into ``out`` [m, 2p] (or one fewer).
+    """Transform uniform words into standard normals r cos φ and r sin φ, after Box and Muller.
 
-        u = (k + ½) 2^-63,  k the lower 63 bits of the first;   r = √(-2 log u);   φ = π 2^-63 · the second
+        u = (k + ½) 2^-63,   r = √(-2 log u),   φ = π 2^-63 a
 
-    r goes up to 9.42 and is finer than 2^-14 up to 8.4, beyond which lies 5·10^-16 of the mass: k keeps
-    its relative precision when it is small, where float32 (or a quotient of whole numbers) would not.
+    with k the lower 63 bits of a word of ``radii`` and a the word of ``angles``.
+
+    The radius reaches 9.42. Up to 8.4 neighbouring radii are closer than 2^-14; beyond lies 5·10^-16 of the
+    mass. In float64 a small k keeps its relative precision, which float32 or a quotient of whole numbers
+    would lose, and with it the tail of the noise.
+
+    Args:
+        radii: Words of the radii, int64 [m, p]; overwritten.
+        angles: Words of the angles, int64 [m, p].
+        out: Result, float64 [m, 2p] or [m, 2p - 1].
     """
     import torch
 
     pairs = radii.shape[1]
     r = radii.bitwise_and_(0x7FFFFFFFFFFFFFFF).to(torch.float64).add_(0.5).mul_(2.0**-63)
-    np.log(r.numpy(), out=r.numpy())  # three times as fast as torch's
+    np.log(r.numpy(), out=r.numpy())  # three times as fast as torch.log
     r.mul_(-2.0).sqrt_()
     phi = angles.to(torch.float64).mul_(math.pi * 2.0**-63)
     rest = out.shape[1] - pairs

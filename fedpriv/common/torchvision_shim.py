@@ -1,4 +1,4 @@
-"""Importing torchvision next to a torch build that its compiled operators do not fit.
+"""Import of torchvision next to a torch build that does not fit its compiled operators.
 
 PyPI's torchvision is built against CUDA. On a CPU-only torch its extension cannot be loaded, and
 the import ends with ``RuntimeError: operator torchvision::nms does not exist``, because torchvision
@@ -18,9 +18,13 @@ _declarations: list[Any] = []  # torch withdraws a declaration when its Library 
 
 
 def import_torchvision() -> ModuleType:
-    """The torchvision package; where it imports without help, nothing is declared.
+    """Import torchvision, and declare its missing operators only if the import fails without them.
 
-    Raises whatever the import raises for any other reason (``ImportError`` if not installed).
+    Returns:
+        The package.
+
+    Raises:
+        ImportError: torchvision is not installed. Any other failure of the import comes out, too.
     """
     try:
         return importlib.import_module("torchvision")

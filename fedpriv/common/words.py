@@ -1,4 +1,4 @@
-"""Small words for messages."""
+"""Formatting of numbers, counts and labels in messages."""
 
 from __future__ import annotations
 
@@ -14,46 +14,70 @@ _CONTROL = re.compile(
 
 
 def printable(text: str) -> str:
-    """Return text in which a replacement character stands for each character that a terminal would obey."""
+    """Return a text with each control character of terminals replaced by the replacement character."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 round``, ``2 rounds``; ``2 histories``."""
+    """Return a number with its noun in the singular or plural.
+
+    >>> counted(1, "round"), counted(2, "history")
+    ('1 round', '2 histories')
+    """
     return f"{number} {noun if number == 1 else _plural(noun)}"
 
 
 def counted_span(low: int, high: int, noun: str) -> str:
-    """``2 to 5 lots``; ``5 lots`` where both are 5."""
+    """Return a range of numbers with their noun.
+
+    >>> counted_span(2, 5, "lot"), counted_span(5, 5, "lot")
+    ('2 to 5 lots', '5 lots')
+    """
     return counted(high, noun) if low == high else f"{low} to {high} {_plural(noun)}"
 
 
 def span(low: object, high: object) -> str:
-    """``2 to 5``; ``5`` where both read alike."""
+    """Return a range of values; a single value if both read the same.
+
+    >>> span(2, 5), span(5, 5)
+    ('2 to 5', '5')
+    """
     return f"{low}" if f"{low}" == f"{high}" else f"{low} to {high}"
 
 
 def in_short(labels: Sequence[str]) -> str:
-    """The labels, of very many only the first ones."""
-    more = len(labels) - _MOST_LABELS
-    rest = f" and {more} more" if more > 0 else ""
-    return ", ".join(labels[:_MOST_LABELS]) + rest
+    """Return labels with commas; of more than 20 labels only the first 20 and the number of the others."""
+    hidden = len(labels) - _MOST_LABELS
+    suffix = f" and {hidden} more" if hidden > 0 else ""
+    return ", ".join(labels[:_MOST_LABELS]) + suffix
 
 
 def records_of(number: int | None, whose: str = "its ") -> str:
-    """``78 records``; ``its records`` where nobody knows yet how many."""
+    """Return a number of records; ``its records`` while the number is unknown.
+
+    >>> records_of(78), records_of(None)
+    ('78 records', 'its records')
+    """
     return f"{whose}records" if number is None else f"{number} records"
 
 
 def round_up(epsilon: float) -> str:
-    """ε with three decimals, never rounded below what was spent."""
+    """Return ε with three decimals, rounded up so that no privacy loss is understated.
+
+    >>> round_up(1.2341)
+    '1.235'
+    """
     if math.isinf(epsilon):
         return "infinite"
     return f"{math.ceil(epsilon * 1000 - 1e-9) / 1000:.3f}"
 
 
 def percent_up(share: float) -> str:
-    """A share in percent with two decimals, never rounded below what it is."""
+    """Return a share in percent with two decimals, rounded up.
+
+    >>> percent_up(0.12341)
+    '12.35 %'
+    """
     return f"{math.ceil(share * 10_000 - 1e-9) / 100:.2f} %"
 
 

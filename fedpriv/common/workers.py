@@ -1,8 +1,8 @@
-"""The processes that joblib keeps for several jobs: when they end.
+"""The lifetime of the worker processes that joblib keeps between jobs.
 
-A worker ends with the process that launched it. Else it would wait for a next job for ever, with all of its
-memory, when that process was killed. And a command begins with new workers: one of an earlier command would
-write into the folder where that command was given, and would run its modules.
+A worker must end with the process that launched it. Otherwise, after a kill of that process, the worker would
+wait for a job for ever and keep its memory. A command must also begin with new workers: a worker of an
+earlier command would still have that command's working directory and modules.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _watched = threading.Event()
 
 @contextmanager
 def job_of_a_worker() -> Iterator[None]:
-    """Context of one job, which is never cut short: the process ends after it, or while it waits for one."""
+    """Run one job of a worker; the process never ends in the middle of the job.
+
+    The first job of a process starts the thread that watches the parent process.
+    """
     with _busy:
         if not _watched.is_set() and multiprocessing.current_process().name.startswith("Loky"):
             _watched.set()
@@ -38,7 +41,7 @@ def end_earlier_workers() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process, between two jobs, once its parent is another one: that of orphans."""
+    """End this process between two jobs, once the parent is gone and the system has given it another."""
     while os.getppid() == parent:
         time.sleep(_SECONDS_BETWEEN_LOOKS)
     with _busy:

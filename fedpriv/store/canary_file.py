@@ -1,4 +1,4 @@
-"""``audit/canaries.json``: what observers of a run saw of its canaries."""
+"""``audit/canaries.json``: the scores that observers of a run gave to its canaries."""
 
 from __future__ import annotations
 
@@ -12,17 +12,26 @@ from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.store.saved import saved_json
 
 RELEASES, FINAL, SIZES, BLACK_BOX = "releases", "final_model", "sizes", "black_box"
-"""Who looks: at every release; at the last model's weights alone; only at how long the last release is; or
-who asks the last model and sees nothing of it but its answers."""
+"""The observers. They see every release; the final weights alone; only the norm of the last release; or only
+the answers of the final model to queries."""
 HEADLINES = {DIRECTION: RELEASES, MISLABELLED: BLACK_BOX}
-"""Of each kind of canary the observer whose number stands for the audit, chosen beforehand."""
+"""The observer whose number is the result of the audit, by kind of canary. It is fixed before the run,
+because choosing the best observer afterwards would invalidate the confidence of the bound."""
 _LARGEST = 1 << 26  # bytes
 
 
 @dataclass(frozen=True)
 class CanaryFile:
-    """``coins`` [m]; ``scores`` [m] of each observer; ``released``: of a canary's releases each kind with its
-    count; ``independent``: whether each canary was in a run of its own; ``canary``: of which kind."""
+    """The observations of m canaries.
+
+    Attributes:
+        coins: Fair coin of each canary [m]: True if the canary took part in the run.
+        scores: Score of each canary [m], by observer; a high score speaks for participation.
+        released: Each kind of release of a canary, with its count.
+        rounds: Number of rounds of the run.
+        independent: True if each canary was in a run of its own.
+        canary: Kind of the canaries.
+    """
 
     coins: list[bool]
     scores: dict[str, list[float]]
@@ -32,12 +41,16 @@ class CanaryFile:
     canary: str = DIRECTION
 
     def plain(self) -> dict[str, object]:
-        """As values for JSON."""
+        """Return the content of the JSON file."""
         return asdict(self)
 
 
 def read_canaries(path: Path) -> CanaryFile:
-    """Raises ConfigError for a file that is not one."""
+    """Read ``canaries.json``.
+
+    Raises:
+        ConfigError: The file cannot be read, or is no list of canaries with their scores.
+    """
     values = saved_json(path, _LARGEST)
     found: list[Any] = [values.get(key) for key in ("coins", "scores", "released")]
     coins, scores, released = found
@@ -49,17 +62,28 @@ def read_canaries(path: Path) -> CanaryFile:
         and all(type(coin) is bool for coin in coins)
         and isinstance(scores, dict)
         and HEADLINES[canary] in scores
-        and all(isinstance(own, list) and len(own) == len(coins) for own in scores.values())
-        and all(_is_number(x) for own in scores.values() for x in own)
+        and all(
+            isinstance(observer_scores, list) and len(observer_scores) == len(coins)
+            for observer_scores in scores.values()
+        )
+        and all(
+            _is_number(score) for observer_scores in scores.values() for score in observer_scores
+        )
         and isinstance(released, list)
-        and all(isinstance(kind, dict) and type(kind.get("count")) is int for kind in released)
+        and all(
+            isinstance(release, dict) and type(release.get("count")) is int for release in released
+        )
         and type(values.get("rounds")) is int
     )
     if not good:
         raise ConfigError(f"{path} cannot be read: it is no list of canaries and their scores")
-    known = {name: own for name, own in scores.items() if name in (RELEASES, FINAL, BLACK_BOX)}
-    apart = values.get("independent") is True
-    return CanaryFile(coins, known, released, values["rounds"], apart, canary)
+    known_scores = {
+        name: observer_scores
+        for name, observer_scores in scores.items()
+        if name in (RELEASES, FINAL, BLACK_BOX)
+    }
+    independent = values.get("independent") is True
+    return CanaryFile(coins, known_scores, released, values["rounds"], independent, canary)
 
 
 def _is_number(value: Any) -> bool:

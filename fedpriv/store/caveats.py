@@ -1,4 +1,8 @@
-"""What a reader of the privacy numbers must know, in words: the texts of the statement."""
+"""The caveats of the privacy statement: sentences that a reader of the numbers must know.
+
+The texts are stored in ``privacy.json`` and ``privacy.txt`` of every run, and stored statements are compared
+with them. So a change of a text is a change of the format.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +26,8 @@ ENTROPY = (
     "adds its own epsilon."
 )
 TAIL = 2.4e-16
-"""Mass of a pair of normals beyond 8.4 standard deviations, where not every output on the grid is possible
-under a neighbour; for one of the two (:mod:`fedpriv.common.secret_streams`)."""
+"""Probability, for one of a pair of normals, that the pair lies beyond 8.4 standard deviations. There not
+every output on the grid is possible under a neighbour (:mod:`fedpriv.common.secret_streams`)."""
 
 
 def aborted_words(aborted: int, rounds: int) -> str:
@@ -143,7 +147,11 @@ CAVEATS = {
 
 
 def own_code(targets: Mapping[str, str]) -> str:
-    """Return the caveat on code outside fedpriv. ``targets``: what each key names."""
+    """Return the caveat on code outside fedpriv.
+
+    Args:
+        targets: The ``_target_`` of each such part, by configuration key.
+    """
     named = ", ".join(f"{key} ({target})" for key, target in targets.items())
     return (
         f"Code outside fedpriv takes part: {named}. What it released was held against what was announced and "
@@ -152,7 +160,7 @@ def own_code(targets: Mapping[str, str]) -> str:
 
 
 def own_sampling(names: Sequence[str]) -> str:
-    """Return the caveat on classes outside fedpriv that draw cohorts or lots."""
+    """Return the caveat on classes outside fedpriv, given by name, that draw cohorts or lots."""
     return (
         f"Cohorts or lots are drawn by code outside fedpriv ({', '.join(names)}). They were not drawn a "
         "second time from what is charged, so epsilon counts on that code."
@@ -160,7 +168,12 @@ def own_sampling(names: Sequence[str]) -> str:
 
 
 def own_model(lots: Sequence[int], isolated: bool) -> str:
-    """Say what is known of records in a model of the user's own, probed with lots of these sizes."""
+    """Return the caveat on a model of the user's own.
+
+    Args:
+        lots: The lot sizes with which the model was probed.
+        isolated: True if each record was computed by a copy of the model (``isolate_records=true``).
+    """
     sizes = ", ".join(map(str, lots))
     if isolated:
         return (
@@ -178,7 +191,10 @@ def own_model(lots: Sequence[int], isolated: bool) -> str:
 
 
 def floating_point(numbers: int) -> str:
-    """What rounding leaves of the guarantee, for a client that releases so many numbers."""
+    """Return the caveat on floating point, for a client that releases at most ``numbers`` values.
+
+    Each value adds its tail mass to δ, so the bound is ``numbers`` times :data:`TAIL`.
+    """
     return (
         "Noise is drawn in double precision and rounded to a public grid of at most 2^-14 of its standard "
         f"deviation. What floating point leaves adds at most {TAIL * numbers:.0e} to delta by the tails of "
@@ -188,5 +204,5 @@ def floating_point(numbers: int) -> str:
 
 
 def diagnostic_items(secret_cohort: bool) -> list[str]:
-    """What of a folder with diagnostics is not private."""
+    """Return the files and values of a folder with diagnostics that are not private."""
     return [*DIAGNOSTICS, SECRET_COHORT] if secret_cohort else list(DIAGNOSTICS)

@@ -1,4 +1,4 @@
-"""A run folder that is read with suspicion: every file against its digest, every damage one sentence."""
+"""Checks of a stored run folder: every file against its digest, every damage as one sentence."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ class CheckedFolder:
 
     Args:
         path: The run folder.
-        tolerant: A file that cannot be read is empty, and nothing is said: ``damage`` has it. Else it raises
-            ConfigError, and of a file that can be read and is damaged a notice of the command says so.
+        tolerant: True: an unreadable file counts as empty, and only ``damage`` says so. False: an unreadable
+            file raises ConfigError, and a file that is readable but changed leads to a warning.
 
     Attributes:
-        files: The paths of its files.
-        damage: The sentence of each damaged file that was read so far, one for each file.
+        files: The paths of the run's files.
+        path: The run folder.
+        damage: One sentence for each damaged file that was read so far.
     """
 
     def __init__(self, path: str | Path | RunFolder, tolerant: bool = False):
@@ -45,7 +46,7 @@ class CheckedFolder:
 
     @cached_property
     def stated(self) -> dict[str, Digest]:
-        """The digests of the run's files by ``summary.json``; empty before its end."""
+        """The digests of the run's files, from ``summary.json``; empty before the run has ended."""
         summary, problem = self._summary
         if problem:
             self._enter(self.files.summary, problem)
@@ -65,7 +66,7 @@ class CheckedFolder:
 
     @property
     def lost(self) -> str:
-        """That a run has a statement and no summary, in a sentence; empty where it is not so."""
+        """The damage of a run with a statement but no summary, in a sentence; else empty."""
         path, statement = self.files.summary, self.files.privacy_json
         if os.path.lexists(path) or not os.path.lexists(statement):
             return ""
@@ -73,7 +74,7 @@ class CheckedFolder:
 
     @cached_property
     def _summary(self) -> tuple[dict[str, Any], str]:
-        """(what ``summary.json`` holds, why it cannot be read)."""
+        """The content of ``summary.json``, and the reason why it cannot be read; one of them is empty."""
         path = self.files.summary
         if not os.path.lexists(path):
             return {}, ""
@@ -93,7 +94,12 @@ class CheckedFolder:
         return summary, ""
 
     def check(self, path: Path, largest: float = math.inf) -> None:
-        """Compare a file with its digest; one with more than ``largest`` bytes by its size alone."""
+        """Compare a file with its digest once; a second call does nothing.
+
+        Args:
+            path: A file of the run.
+            largest: Bytes; of a larger file only the size is compared.
+        """
         name = path.relative_to(self.path).as_posix()
         if name in self._checked or path == self.files.summary:
             return
@@ -103,9 +109,9 @@ class CheckedFolder:
             self._enter(path, _changed(path))
 
     def check_all(self) -> None:
-        """Compare every file that ``summary.json`` names and that is there.
+        """Compare every existing file that ``summary.json`` names.
 
-        Of an interrupted run, those that the resumed run may write again are left out.
+        Files of an interrupted run that a resumed run may write again are left out.
         """
         for name in self.stated:
             path = self.path / name
@@ -120,7 +126,7 @@ class CheckedFolder:
                 self._enter(path, str(error))
 
     def damage_of(self, *paths: Path) -> list[str]:
-        """Return a sentence for each of these files that is not as ``summary.json`` states it, or is gone."""
+        """Return a sentence for each of these files that is gone, or differs from its stated digest."""
         for path in paths:
             if path.name in self.stated and not os.path.lexists(path):
                 self._enter(path, f"{path} cannot be read: it is not there")
@@ -128,7 +134,7 @@ class CheckedFolder:
         return [self.damage[path] for path in paths if path in self.damage]
 
     def vouches_for(self, *paths: Path) -> bool:
-        """Return whether all these files are as ``summary.json`` states them."""
+        """Return whether ``summary.json`` has a digest of each of these files, and all of them match."""
         entries = [self.stated.get(path.relative_to(self.path).as_posix()) for path in paths]
         return all(
             entry is not None and matches(path, entry)
@@ -137,7 +143,7 @@ class CheckedFolder:
 
     @property
     def went_on(self) -> bool:
-        """Return whether an interrupted run has more rounds than its summary states."""
+        """True for an interrupted run with more rounds in ``metrics.csv`` than its summary states."""
         path = self.files.metrics
         try:
             return self._goes_on and path.stat().st_size > self.stated[path.name]["bytes"]
@@ -151,10 +157,17 @@ class CheckedFolder:
     def _read(
         self, path: Path, read: Callable[[Path], Read], absent: Any, optional: bool = True
     ) -> Read:
-        """Return what ``read`` makes of a file and compare it with its digest. Raises ConfigError.
+        """Read a file and compare it with its digest.
 
-        ``absent`` stands for a file that the run has not written, unless it must have (not ``optional``), and
-        for one that cannot be read, where the reader is tolerant.
+        Args:
+            path: The file.
+            read: Returns the content of the file at a path, or raises ConfigError.
+            absent: The value of a file that does not exist, and of an unreadable file if the reader is
+                tolerant.
+            optional: False for a file that every run has; its absence is an error.
+
+        Raises:
+            ConfigError: The file cannot be read, and the reader is not tolerant.
         """
         name = path.relative_to(self.path).as_posix()
         if optional and not os.path.lexists(path) and name not in self.stated:
@@ -169,7 +182,11 @@ class CheckedFolder:
         return content
 
     def refuse(self, path: Path, reason: str, instead: Any = None) -> Any:
-        """Say that a file cannot be read; return what stands for it. Raises ConfigError if not tolerant."""
+        """Report that a file cannot be read, and return the value in its place.
+
+        Raises:
+            ConfigError: The reader is not tolerant.
+        """
         return self._refuse(path, f"{path} cannot be read: {reason}", instead)
 
     def _refuse(self, path: Path, problem: str, instead: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Okabe & Ito's colours, distinguishable with every common colour vision, and a few more.
+"""Colours by name: Okabe and Ito's palette, safe for all common colour vision, and a few more.
 
-Names only here, so that a figure's YAML can be checked without matplotlib.
+The module does not import matplotlib, so that a figure's YAML can be checked without it.
 """
 
 from __future__ import annotations

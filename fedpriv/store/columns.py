@@ -1,4 +1,4 @@
-"""The columns of metrics.csv and clients.csv as a reader sees them: label, unit, whole range."""
+"""Labels, units and ranges with which the columns of metrics.csv and clients.csv are shown."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Quantity:
-    """How a column is shown.
+    """The display of a column.
 
     Attributes:
-        label: On an axis.
-        scale: Factor from the stored value to the one shown (100 for shares shown in percent).
-        decimals: In tables.
-        from_zero: Whether its axis begins at zero.
+        label: Label of an axis.
+        scale: Factor from the stored value to the shown value; 100 for shares in percent.
+        decimals: Number of decimals in tables.
+        from_zero: True if an axis begins at zero.
     """
 
     label: str
@@ -28,7 +28,7 @@ AUDIT_COLUMNS: dict[str, Quantity] = {
     "membership_tpr_at_0.1_percent": Quantity("TPR of membership inference at 0.1 % FPR"),
     "property_auc": Quantity("AUC of property inference", from_zero=False),
 }
-"""What ``summary.json`` alone knows, of runs with ``audit``: for figures with points."""
+"""Columns that only ``summary.json`` has, for runs with ``audit``; figures of points use them."""
 COLUMNS: dict[str, Quantity] = {
     "round": Quantity("round", decimals=0),
     "epsilon": Quantity("ε enforced (worst client)"),
@@ -72,4 +72,4 @@ STATED_COLUMNS: dict[str, Quantity] = {
     "epsilon_sound": COLUMNS["epsilon_sound"],
     **AUDIT_COLUMNS,
 }
-"""What ``summary.json`` knows about the end of a run and a paper may state."""
+"""Values of ``summary.json`` about the end of a run that a paper may state."""

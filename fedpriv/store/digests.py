@@ -1,11 +1,11 @@
-"""The SHA-256 of the files of a run folder: noted as they are written, compared as they are read.
+"""SHA-256 digests of the files of a run folder: noted when a file is written, compared when it is read.
 
-``summary.json`` holds them under ``files`` once a run has ended, its own among them; ``checkpoint.pt`` holds
-those of a run that goes on. Tables that grow are hashed row by row, so no file is read to be hashed. Digests
-find accidents. They do not stop somebody who edits a file and its digest.
+After the end of a run ``summary.json`` holds the digests under ``files``, that of ``summary.json`` included.
+Before the end ``checkpoint.pt`` holds them. Tables that grow are hashed row by row, so no file is read again
+only to be hashed. Digests find accidents. They do not stop a person who edits a file and its digest.
 
-Not covered: checkpoints and snapshots, which hold a digest of their own, ``secret_key`` (the run's streams
-depend on it), and what fedpriv never reads back: ``run.log``, pictures, reports.
+Three kinds of files have no digest here. Checkpoints and snapshots hold one inside. ``secret_key`` has none,
+because the run's random streams depend on the key. ``run.log``, pictures and reports are never read back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from fedpriv.common.files import json_text
 
 KEY = "files"
-"""Of ``summary.json`` and of a checkpoint: file name → ``{"bytes": …, "sha256": …}``."""
+"""Key of the digests in ``summary.json`` and in a checkpoint: file name → ``{"bytes": …, "sha256": …}``."""
 GROWING = ("metrics.csv", "clients.csv", "participation.csv")
 _SUMMARY, _STATEMENT = "summary.json", "privacy.json"
 _BLOCK = 1 << 20
@@ -31,32 +31,36 @@ Digest = dict[str, Any]
 
 
 def digest(content: bytes | memoryview) -> Digest:
-    """The digest of a file with this content."""
+    """Return the digest of a file with this content."""
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def begun(path: Path, size: int) -> hashlib._Hash:
-    """SHA-256 of the first ``size`` bytes of a file, to go on with."""
-    found = hashlib.sha256()
+    """Return the SHA-256 object of the first ``size`` bytes of a file, ready for more bytes."""
+    sha256 = hashlib.sha256()
     with open(path, "rb") as file:
         while size > 0 and (block := file.read(min(size, _BLOCK))):
-            found.update(block)
+            sha256.update(block)
             size -= len(block)
-    return found
+    return sha256
 
 
 def matches(path: Path, entry: Digest, largest: float = math.inf, goes_on: bool = False) -> bool:
-    """Return whether a file has this digest; of a table of a run that goes on, whether it begins so.
+    """Return whether a file has a digest.
 
-    Of a file with more than ``largest`` bytes only the size is compared. What is no file is for its
-    reader to refuse.
+    Args:
+        path: The file. Something else than a file matches: refusing it is the task of its reader.
+        entry: The stated digest. An entry without size or SHA-256 matches nothing.
+        largest: Bytes; of a larger file only the size is compared.
+        goes_on: True: the run was interrupted, so that a growing table may be longer than it was. Then only
+            the beginning of the table must match.
     """
     try:
-        found, size = path.lstat(), entry["bytes"]
-        if not stat.S_ISREG(found.st_mode):
+        status, size = path.lstat(), entry["bytes"]
+        if not stat.S_ISREG(status.st_mode):
             return True
-        longer = found.st_size > size and path.name in GROWING and goes_on
-        return (found.st_size == size or longer) and (
+        longer = status.st_size > size and path.name in GROWING and goes_on
+        return (status.st_size == size or longer) and (
             size > largest or begun(path, size).hexdigest() == entry["sha256"]
         )
     except FileNotFoundError:
@@ -68,14 +72,18 @@ def matches(path: Path, entry: Digest, largest: float = math.inf, goes_on: bool 
 
 
 class FileDigests:
-    """The digests of what this process wrote into one run folder: ``written``, by name."""
+    """The digests of the files that this process wrote into one run folder.
+
+    Attributes:
+        written: The digest of each file by its path below the folder.
+    """
 
     def __init__(self, folder: Path):
         self._folder = folder
         self.written: dict[str, Digest] = {}
 
     def note(self, path: Path, size: int, sha256: str) -> None:
-        """Enter a file that was written."""
+        """Enter the size and the SHA-256 of a file that was written."""
         self.written[self._name(path)] = {"bytes": size, "sha256": sha256}
 
     def note_content(self, path: Path, content: bytes | memoryview) -> None:
@@ -83,7 +91,7 @@ class FileDigests:
         self.written[self._name(path)] = digest(content)
 
     def add_missing(self, names: list[str]) -> None:
-        """Enter what is there and was not written by this process: of a run that an older version began."""
+        """Enter existing files that this process did not write: those of a run begun by an older version."""
         for name in names:
             path = self._folder / name
             if name not in self.written and path.is_file():
@@ -95,19 +103,26 @@ class FileDigests:
 
 
 def sealed(summary: dict[str, Any], stated: dict[str, Digest]) -> tuple[dict[str, Any], str]:
-    """Return (a summary with these digests and its own, its text)."""
+    """Return a summary with the digests of all files, and the text of ``summary.json``.
+
+    The digest of ``summary.json`` itself is computed with 64 zeros in its place.
+
+    Args:
+        summary: The results.
+        stated: The digests of the other files.
+    """
     files = {name: stated[name] for name in sorted(stated) if name != _SUMMARY}
     full = {**summary, KEY: {**files, _SUMMARY: {"sha256": _UNKNOWN}}}
-    own = hashlib.sha256(json_text(full).encode()).hexdigest()
-    full[KEY][_SUMMARY]["sha256"] = own
+    own_digest = hashlib.sha256(json_text(full).encode()).hexdigest()
+    full[KEY][_SUMMARY]["sha256"] = own_digest
     return full, json_text(full)
 
 
 def is_own_digest(text: str, stated: Mapping[str, Digest]) -> bool:
-    """Return whether the text of a summary has the digest that it states of itself."""
-    own = stated.get(_SUMMARY)
-    own = own.get("sha256") if isinstance(own, dict) else None
-    if not isinstance(own, str) or len(own) != len(_UNKNOWN):
+    """Return whether the text of ``summary.json`` has the digest that it states for itself."""
+    own_digest = stated.get(_SUMMARY)
+    own_digest = own_digest.get("sha256") if isinstance(own_digest, dict) else None
+    if not isinstance(own_digest, str) or len(own_digest) != len(_UNKNOWN):
         return False
-    head, _, tail = text.rpartition(own)
-    return own == hashlib.sha256(f"{head}{_UNKNOWN}{tail}".encode()).hexdigest()
+    head, _, tail = text.rpartition(own_digest)
+    return own_digest == hashlib.sha256(f"{head}{_UNKNOWN}{tail}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What a person sees of a run on the console: its plan, the statement in a sentence, times."""
+"""Lines about a run on the console: its plan, the short statement, the summary, times."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from fedpriv.store.table import pairs
 
 
 def show_plan(lines: Iterable[tuple[str, str]]) -> None:
-    """Print what a run would do."""
+    """Print the plan of a run as a table of names and values."""
     console().print(pairs("Plan", lines))
 
 
 def teller(progress: str) -> Callable[[str], None]:
-    """Prints a line about what goes before a run, unless ``progress`` is none."""
+    """Return a function that prints a line about the preparation of a run.
+
+    With ``progress=none`` the function prints nothing.
+    """
     return (lambda _: None) if progress == "none" else console().print
 
 
 def statement_lines(privacy: Mapping[str, Any]) -> str:
-    """The short statement shown at the end; privacy.txt has all of it."""
+    """Return the short privacy statement for the end of a run; privacy.txt has the whole of it."""
     lines = [headline(dict(privacy))]
     if privacy["private"]:
         lines.append("Epsilon of the worst client:")
@@ -50,7 +53,12 @@ _MEANINGS = {
 
 
 def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, str]]:
-    """The rows of the summary table; ``adapts``: whether the noise could decay."""
+    """Return the rows (name, value) of the summary table.
+
+    Args:
+        summary: The content of ``summary.json``.
+        adapts: True if the noise schedule could decay σ; the number of decays is then shown.
+    """
     rows = [
         ("algorithm", summary["algorithm"]),
         ("data set", summary["dataset"]),
@@ -65,11 +73,11 @@ def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, s
             ("test loss", f"{summary['test_loss']:.4f}"),
         ]
     if summary.get("backdoor_accuracy") is not None:
-        on = counted(summary["backdoor_test_records"], "record")
-        by = counted(len(summary["attackers"]), "attacker")
-        rounds = counted(summary["attacked_rounds"], "round")
-        words = f"{100 * summary['backdoor_accuracy']:.2f} % (attack success rate) on {on}; "
-        words += f"{by}, attacks in {rounds}"
+        records = counted(summary["backdoor_test_records"], "record")
+        attackers = counted(len(summary["attackers"]), "attacker")
+        attacked_rounds = counted(summary["attacked_rounds"], "round")
+        words = f"{100 * summary['backdoor_accuracy']:.2f} % (attack success rate) on {records}; "
+        words += f"{attackers}, attacks in {attacked_rounds}"
         if summary["attackers"] and not summary["attacked_rounds"]:
             words += ": that of a model nobody attacked"
         rows.append(("backdoor accuracy", words))
@@ -87,7 +95,7 @@ def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, s
 
 
 def _epsilon_words(summary: Mapping[str, Any]) -> str:
-    """The enforced value, and what it is worth where the sound one differs."""
+    """Describe the enforced ε, with the sound ε where the two differ."""
     enforced, sound = summary["epsilon"], summary["epsilon_sound"]
     words = f"{round_up(enforced)} at delta {summary['delta']:g}"
     if math.isinf(sound) and math.isfinite(enforced):
@@ -103,7 +111,11 @@ def _epsilon_words(summary: Mapping[str, Any]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``75`` → ``1:15``."""
+    """Return a duration as minutes and seconds, or as hours, minutes and seconds.
+
+    >>> duration(75)
+    '1:15'
+    """
     whole = max(0, round(seconds))
     hours, rest = divmod(whole, 3600)
     minutes, secs = divmod(rest, 60)

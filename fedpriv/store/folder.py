@@ -25,19 +25,25 @@ from fedpriv.store.digests import FileDigests, sealed
 
 SCHEMA_VERSION = 2
 CANARIES = "canaries.json"
-"""In ``audit/``: what was seen of the canaries of a run; the input of an audit, not its result."""
+"""File in ``audit/`` with the observations of a run's canaries: the input of an audit, not its result."""
 FINISHED = ("budget", "rounds", "schedule", "diverged")
-"""Stop reasons after which there is nothing left to run."""
+"""Stop reasons after which a run cannot be resumed."""
 COVERED = ["config.yaml", "environment.json", "search.csv", "trackers.json"]
-"""What a run writes before its first round, of which a checkpoint of an older version has no digest."""
+"""Files written before the first round. Checkpoints of older versions hold no digest of them."""
 PACKAGES = ("fedpriv", "torch", "torchvision", "opacus", "dp-accounting", "hydra-core", "numpy")
 
 
 class RunFolder:
-    """The files of one run, by name, and the writing of them. ``StoredRun`` reads them back.
+    """The paths of one run's files, and the methods that write them. ``StoredRun`` reads them back.
+
+    Making the object touches nothing on disk; see :meth:`create`.
+
+    Args:
+        path: The run folder, which need not exist.
 
     Attributes:
-        digests: Of what this process wrote.
+        path: The run folder. Every other path is an attribute, too: ``config``, ``metrics``, ``ledger``, …
+        digests: SHA-256 of each file that this process wrote.
     """
 
     def __init__(self, path: str | Path):
@@ -66,9 +72,16 @@ class RunFolder:
         self.digests = FileDigests(self.path)
 
     def create(self, key: str = "runtime.run_dir") -> RunFolder:
-        """Make the folder, which must not hold a run already. Raises ConfigError if it cannot.
+        """Make the folder on disk.
 
-        ``key``: the key that says where it lies.
+        Args:
+            key: The configuration key to name where the folder cannot be made.
+
+        Returns:
+            This object.
+
+        Raises:
+            ConfigError: The folder holds a run or results already, or cannot be written.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -101,23 +114,26 @@ class RunFolder:
         return self
 
     def _results(self) -> tuple[Path, ...]:
-        """Return the files that a run writes once it has written its configuration."""
+        """Return the files that a run writes after its configuration."""
         return (
             self.metrics, self.clients, self.participation, self.ledger, self.privacy_json, self.privacy_text,
             self.summary, self.checkpoint, self.checkpoint_before, self.model, self.log,
         )  # fmt: skip
 
     def refuse_odd(self, path: Path) -> None:
-        """Raise ConfigError where a file of the run is anything but a file, or lies behind a link.
+        """Refuse to use a path of the run that is no regular file or folder, or lies behind a link.
 
-        What is written to a link goes elsewhere, and a pipe is waited for.
+        Writing to a link would change a file elsewhere, and reading a pipe could block for ever.
+
+        Raises:
+            ConfigError: A part of the path is a link, a pipe or a device, or a folder stands for a file.
         """
         below = path.relative_to(self.path)
         for name in (*list(below.parents)[-2::-1], below):
             try:
                 mode = (self.path / name).lstat().st_mode
             except FileNotFoundError:
-                return  # another process that runs it writes a file of its own and renames it
+                return  # absent, or another process is just replacing it by an atomic rename
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 raise ConfigError(
                     f"{self.path} holds {name}, which is neither a file nor a folder; fedpriv makes no links "
@@ -128,23 +144,23 @@ class RunFolder:
 
     @property
     def _files(self) -> list[Path]:
-        """The paths of all files that have a name of their own."""
+        """The paths of all files that have an attribute, without the folders."""
         folders = (self.path, self.plots, self.snapshots, self.audit, self.public)
         paths = (path for path in vars(self).values() if isinstance(path, Path))
         return [path for path in paths if path not in folders]
 
     def refuse_links(self) -> None:
-        """Raise ConfigError if the folder holds anything but files and folders where they belong."""
+        """Raise ConfigError if anything in the folder is no regular file or folder in its place."""
         for path in self.path.rglob("*"):
             self.refuse_odd(path)
 
     def remove_leftovers(self) -> None:
-        """Delete what a process that was killed while it wrote has left half written."""
+        """Delete the half-written temporary files of a process that was killed."""
         for path in self.path.glob(".*.tmp"):
             path.unlink(missing_ok=True)
 
     def write_text(self, path: Path, text: str) -> None:
-        """Write a file of the run atomically, and note its digest."""
+        """Write a text file of the run atomically, and note its digest."""
         write_text(path, text)
         self.digests.note_content(path, text.encode())
 
@@ -155,7 +171,7 @@ class RunFolder:
         self.digests.note_content(path, content)
 
     def copy(self, path: Path, to: Path) -> None:
-        """Copy a file of the run; the copy has the digest that was noted of it."""
+        """Copy a file of the run, and note for the copy the digest of the original."""
         with saying_where(to):
             shutil.copyfile(path, to)
         name = path.relative_to(self.path).as_posix()
@@ -163,10 +179,15 @@ class RunFolder:
             self.digests.note(to, *self.digests.written[name].values())
 
     def write_json(self, path: Path, value: Mapping[str, object]) -> None:
+        """Write a JSON file of the run atomically, and note its digest."""
         self.write_text(path, json_text(value))
 
     def write_summary(self, summary: dict[str, object]) -> dict[str, object]:
-        """Write ``summary.json`` with the digests of all files of the run; return what it holds."""
+        """Write ``summary.json`` with the digests of all files of the run.
+
+        Returns:
+            The summary with its digests, as it stands in the file.
+        """
         self.digests.add_missing(COVERED)
         full, text = sealed(summary, self.digests.written)
         write_text(self.summary, text)
@@ -174,7 +195,7 @@ class RunFolder:
 
 
 def not_resumable(folder: object) -> ConfigError:
-    """The error for ``resume=`` something that is not a run folder."""
+    """Return the error for ``resume=`` with something that is no run folder."""
     hint = ""
     if (Path(str(folder)) / "multirun.yaml").is_file():
         hint = (
@@ -186,7 +207,16 @@ def not_resumable(folder: object) -> ConfigError:
 
 
 def new_folder(output_dir: str, name: str) -> RunFolder:
-    """A fresh folder ``<output_dir>/<name>``, or ``…-2``, ``…-3`` if others were faster."""
+    """Make a new run folder below an output folder.
+
+    Args:
+        output_dir: The folder of many runs; made if it is absent.
+        name: Name of the run. ``-2``, ``-3``, … is appended where another run has the name. ``mkdir`` decides
+            that, so two processes never share a folder.
+
+    Raises:
+        ConfigError: The folder cannot be written.
+    """
     base = Path(output_dir)
     try:
         base.mkdir(parents=True, exist_ok=True)
@@ -210,8 +240,14 @@ def new_folder(output_dir: str, name: str) -> RunFolder:
 def environment(
     overrides: Sequence[str] | None, device: str, threads: int, streams: int
 ) -> dict[str, object]:
-    """Versions, machine and command: what someone needs to repeat the run; ``streams``: the version of
-    its random streams."""
+    """Return versions, machine and command: what someone needs to repeat the run.
+
+    Args:
+        overrides: The arguments of the command; None: they are withheld, because they may hold seeds.
+        device: Name of the device.
+        threads: Number of threads of torch.
+        streams: Version of the secret random streams.
+    """
     return {
         "schema_version": SCHEMA_VERSION,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -236,24 +272,24 @@ def _version(package: str) -> str | None:
 
 
 def commit_words(commit: str | None, release: str | None) -> str:
-    """The code that did something: its commit, or the version of an installed package."""
+    """Name the code that made a result: by its commit, or else by the version of the installed package."""
     if commit is not None:
         return f"commit {commit}"
     return f"installed package, fedpriv {release or 'of unknown version'}, commit unknown"
 
 
 def own_commit_words() -> str:
-    """The code that runs now."""
+    """Name the code that runs now, as :func:`commit_words` does."""
     return commit_words(commit(), _version("fedpriv"))
 
 
 def commit() -> str | None:
-    """The git commit of the checkout fedpriv runs from, if it is one."""
-    here = Path(__file__).resolve().parents[2]
-    if not (here / ".git").exists():
+    """Return the git commit of the checkout that fedpriv runs from; None for an installed package."""
+    checkout = Path(__file__).resolve().parents[2]
+    if not (checkout / ".git").exists():
         return None
     answer = subprocess.run(
-        ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"],
+        ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=12"],
         capture_output=True,
         text=True,
         check=False,

@@ -1,4 +1,4 @@
-"""``ledger.csv``: every kind of draw, its epsilon in both views, who made it and how often."""
+"""``ledger.csv``: every distinct draw in both views, which clients made it, and how often."""
 
 from __future__ import annotations
 
@@ -37,7 +37,15 @@ def write_ledger(path: Path, ledger: Ledger, claim: Claim | None) -> None:
 
 
 def ledger_text(ledger: Ledger, claim: Claim | None) -> str:
-    """A row per (distinct draw, number of times); ranges are low..high over clients and rounds."""
+    """Return the text of ``ledger.csv``.
+
+    A row stands for one distinct draw and one number of times. Noise and sensitivity are ranges ``low..high``
+    over clients and rounds.
+
+    Args:
+        ledger: The releases of a run.
+        claim: The theorem that gives the published view; None: the columns of that view are empty.
+    """
     rows: list[tuple[object, ...]] = [COLUMNS]
     for joint, entry, clients, count in ledger.draws():
         rows.append(
@@ -57,7 +65,7 @@ def ledger_text(ledger: Ledger, claim: Claim | None) -> str:
 
 
 def _published(joint: JointQuery, claim: Claim | None) -> tuple[str, str]:
-    """The event that the work's theorem charges, and its adjacency; empty where there is no theorem."""
+    """Return the event that the claim charges, and its adjacency; two empty texts without a claim."""
     return ("", "") if claim is None else (describe_event(claim.event(joint)), claim.neighbours)
 
 
@@ -75,7 +83,15 @@ class StoredLedger:
 
 
 def read_ledger(path: Path, view: str) -> StoredLedger:
-    """Read the draws of every client in the view ``sound`` or ``published``. Raises ConfigError."""
+    """Read how often each client made each draw.
+
+    Args:
+        path: A ``ledger.csv``.
+        view: ``sound`` or ``published``.
+
+    Raises:
+        ConfigError: The file cannot be read, has no entries, or has no such view.
+    """
     names, *cells = saved_rows(path) or [[]]
     rows = [dict(zip(names, row, strict=False)) for row in cells]
     if rows and view == PUBLISHED and not any(row.get("event_published") for row in rows):
@@ -96,18 +112,18 @@ def read_ledger(path: Path, view: str) -> StoredLedger:
         if draws.of_everyone:
             claimed[row["event_sound"], row["queries"]] = draws.event, draws.count
         for client in draws.clients:
-            own = counts.setdefault(client, {})
+            client_counts = counts.setdefault(client, {})
             if not draws.of_everyone:
-                _add(own, draws.event, draws.count)
+                _add(client_counts, draws.event, draws.count)
     if not counts:
         raise ConfigError(f"{path} has no entries: nothing was released")
     if len(relations) > 1:
         raise ConfigError(
             f"{path} cannot be read: it mixes the relations {', '.join(sorted(relations))}"
         )
-    for own in counts.values():
+    for client_counts in counts.values():
         for event, count in claimed.values():
-            _add(own, event, count)
+            _add(client_counts, event, count)
     return StoredLedger(relations.pop(), counts)
 
 
@@ -116,11 +132,11 @@ class _Draws:
     """A row of a ledger file in one view.
 
     Attributes:
-        event: What each draw is charged as.
-        count: How often it was made: by each of ``clients``, or, with ``of_everyone``, by every client.
-        clients: Who made it.
+        event: The event that each draw is charged as.
+        count: Number of draws by each of ``clients``; with ``of_everyone``, by every client.
+        clients: The clients that made the draw.
         neighbours: The adjacency.
-        of_everyone: Whether the theorem charges every client, present or not.
+        of_everyone: True if the theorem charges every client, present or not.
     """
 
     event: dp_event.DpEvent
@@ -131,7 +147,7 @@ class _Draws:
 
 
 def _read_row(row: dict[str, str], view: str) -> _Draws:
-    """Raises KeyError, TypeError, AttributeError or ValueError where it is no row of a ledger."""
+    """Read a row. Raise KeyError, TypeError, AttributeError or ValueError for anything else."""
     event, count = parse_event(row[f"event_{view}"]), int(row["draws_per_client"])
     clients = parse_ranges(row["clients"])
     neighbours = row.get(f"neighbours_{view}") or row["neighbours"]

@@ -1,4 +1,4 @@
-"""Columns of numbers, read from a run's CSV without pandas, whose import takes as long as drawing them."""
+"""Columns of numbers, read from a run's CSV without pandas. Importing pandas takes as long as drawing."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from fedpriv.store.saved import LARGEST_TABLE, refuse_no_file
 
 
 class Columns(dict[str, np.ndarray]):
-    """Columns [n] of floats by name; what is empty is NaN."""
+    """Columns of floats [n] by name; an empty cell is NaN."""
 
     def where(self, rows: np.ndarray) -> Columns:
-        """Those rows alone: a mask or indices."""
+        """Return only the given rows, which are a mask [n] or indices."""
         return Columns({name: values[rows] for name, values in self.items()})
 
     def known(self, name: str) -> Columns:
-        """The rows that have a value of this column."""
+        """Return only the rows with a value in this column."""
         return self.where(~np.isnan(self[name]))
 
     def has(self, name: str) -> bool:
-        """Whether there is a column of this name with any value."""
+        """Return whether the column exists and has any value."""
         return name in self and not np.isnan(self[name]).all()
 
     @property
     def rows(self) -> int:
+        """Number of rows n."""
         return len(next(iter(self.values()), ()))
 
 
@@ -39,12 +40,15 @@ def read_columns(
     names: Collection[str] | None = None,
     lowest: tuple[str, int] | None = None,
 ) -> Columns:
-    """Read a CSV whose cells are numbers or empty, row by row: only numbers that are asked for are kept.
+    """Read a CSV of numbers and empty cells.
+
+    The file is read row by row, and only the requested numbers stay in memory.
 
     Args:
+        path: The file.
         names: Columns to read; None: all.
-        lowest: A column and a count: rows are left out unless the value of this column is among so many
-            lowest ones in the file.
+        lowest: A column and a count n. Only rows whose value in the column is among the n lowest distinct
+            values are kept; with ``("client", 10)`` the rows of ten clients.
 
     Raises:
         ConfigError: The file cannot be read or is no table of numbers.
@@ -56,13 +60,19 @@ def read_columns(
             header = next(rows, None)
             if header is None:
                 raise ValueError("no header")
-            kept = range(len(header)) if names is None else [header.index(name) for name in names]
-            cells = _cells(rows, len(header), kept, lowest and (header.index(lowest[0]), lowest[1]))
-        columns = np.frombuffer(cells).reshape(-1, len(kept)) if cells else np.empty((0, len(kept)))
+            indices = (
+                range(len(header)) if names is None else [header.index(name) for name in names]
+            )
+            cells = _cells(
+                rows, len(header), indices, lowest and (header.index(lowest[0]), lowest[1])
+            )
+        columns = (
+            np.frombuffer(cells).reshape(-1, len(indices)) if cells else np.empty((0, len(indices)))
+        )
     except (OSError, ValueError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or "it is not a table of numbers"
         raise ConfigError(f"{path} cannot be read: {reason}") from None
-    read = Columns(zip((header[i] for i in kept), columns.T, strict=True))
+    read = Columns(zip((header[index] for index in indices), columns.T, strict=True))
     if lowest is None:
         return read
     values = read[lowest[0]]
@@ -70,27 +80,34 @@ def read_columns(
 
 
 def _cells(
-    rows: Iterable[list[str]], width: int, kept: Sequence[int], lowest: tuple[int, int] | None
+    rows: Iterable[list[str]], width: int, indices: Sequence[int], lowest: tuple[int, int] | None
 ) -> array[float]:
-    """Return the numbers of the kept columns, row after row."""
+    """Return the numbers of the columns at ``indices``, row after row.
+
+    ``lowest_values`` only ever shrinks towards the lowest values of the file. So some early rows remain that
+    the caller must drop at the end.
+    """
     cells = array("d")
-    shown: set[float] = set()
+    lowest_values: set[float] = set()
     for row in rows:
         numbers = [float(cell) if cell else math.nan for cell in row]
         if len(numbers) != width:
             raise ValueError("a row of another length")
         if lowest is not None:
             value = numbers[lowest[0]]
-            if value not in shown:
-                shown = set(sorted({*shown, value})[: lowest[1]])
-            if value not in shown:
+            if value not in lowest_values:
+                lowest_values = set(sorted({*lowest_values, value})[: lowest[1]])
+            if value not in lowest_values:
                 continue
-        cells.extend([numbers[i] for i in kept])
+        cells.extend([numbers[index] for index in indices])
     return cells
 
 
 def between_known(values: np.ndarray) -> np.ndarray:
-    """The values [n], with what is unknown between two known ones on the line between those."""
+    """Return the values [n] with each NaN between two known values replaced by linear interpolation.
+
+    NaN before the first and after the last known value stays.
+    """
     known = np.flatnonzero(~np.isnan(values))
     if not len(known):
         return values

@@ -1,6 +1,6 @@
-"""Finished runs in one file, ``runs.zip``: what ``fedpriv figure --reuse`` draws from.
+"""Finished runs in one file, ``runs.zip``, from which ``fedpriv figure --reuse`` draws.
 
-It may come from somebody else: nothing is taken out of it but files of run folders, of a bounded size in all.
+The archive may be untrusted. Only files of run folders are unpacked, and only up to a total size.
 """
 
 from __future__ import annotations
@@ -24,13 +24,18 @@ FILES = (
     "config.yaml", "summary.json", "metrics.csv", "clients.csv", "privacy.txt", "privacy.json",
     "environment.json",
 )  # fmt: skip
-LARGEST = 1 << 28  # bytes, of the file and of what is in it
+LARGEST = 1 << 28  # bytes of the archive, and of all its files unpacked
 _ENTRY = re.compile(rf"(?!\.)[\w.,=+-]+/({'|'.join(map(re.escape, FILES))})")
-_TIME = (1980, 1, 1, 0, 0, 0)
+_TIME = (1980, 1, 1, 0, 0, 0)  # a fixed date for all entries: the same runs give the same bytes
 
 
 def pack_runs(folders: Iterable[Path], archive: Path) -> None:
-    """Write the runs in these folders, which have different names: the same runs give the same bytes."""
+    """Write runs to an archive; the same runs give the same bytes.
+
+    Args:
+        folders: Run folders, each with a name of its own.
+        archive: The file to write.
+    """
 
     def write(file: IO[bytes]) -> None:
         with zipfile.ZipFile(file, "w") as packed:
@@ -45,16 +50,28 @@ def pack_runs(folders: Iterable[Path], archive: Path) -> None:
 
 
 def unpack_runs(archive: Path, into: Path) -> Path:
-    """The folder, below ``into``, of the runs that ``archive`` holds; unpacked once. Raises ConfigError."""
+    """Unpack an archive, unless that was done before.
+
+    Args:
+        archive: A file that :func:`pack_runs` wrote.
+        into: The folder below which a folder is made for the archive, named after its digest.
+
+    Returns:
+        The folder of the unpacked runs.
+
+    Raises:
+        ConfigError: The archive is damaged, too large, or holds other files than those of runs.
+        WriteError: The folder cannot be written.
+    """
     refuse_no_file(archive, LARGEST)
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()[:12]
     target = into / f"{archive.resolve().parent.name}-{digest}"
     if not target.is_dir():
         with saying_where(target):
             into.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=into, prefix=".") as half:
-                _extract(archive, Path(half) / "runs")
-                _move(Path(half) / "runs", target)
+            with tempfile.TemporaryDirectory(dir=into, prefix=".") as temporary:
+                _extract(archive, Path(temporary) / "runs")
+                _move(Path(temporary) / "runs", target)
     return target
 
 
@@ -78,10 +95,10 @@ def _unreadable(archive: Path, reason: str) -> ConfigError:
     return ConfigError(f"{archive} cannot be read: {reason}")
 
 
-def _move(made: Path, target: Path) -> None:
+def _move(unpacked: Path, target: Path) -> None:
     try:
-        made.rename(target)
+        unpacked.rename(target)
     except OSError:
         if not target.is_dir():  # else another process was first
             raise
-        shutil.rmtree(made)
+        shutil.rmtree(unpacked)

@@ -1,8 +1,8 @@
 """Differences between paired runs: runs of one seed with the same lots, cohorts and noise.
 
-What two such runs have in common cancels in their difference, so its interval over seeds is usually much
-shorter than the means and standard deviations of the two would suggest. Those of the two say nothing about
-it: the runs are not independent.
+The randomness that two paired runs share cancels in their difference. So the confidence interval of the
+difference over seeds is usually much shorter than the standard deviations of the two runs suggest. These
+standard deviations say nothing about the difference, because paired runs are not independent.
 
 Seeds are the independent units. Pairs of one seed under several names, or with several noise seeds, share
 partition and initial weights, so their differences are averaged before the interval is computed.
@@ -22,7 +22,8 @@ from fedpriv.store.table import Table
 PAIRED = "paired"
 LEVEL = 0.95
 FEWEST = 3
-"""Seeds of an interval: with two, Student's quantile is 12.7 and the interval says nothing."""
+"""Smallest number of seeds for an interval. With two seeds Student's quantile is 12.7, and the interval says
+nothing."""
 TOO_FEW, EQUAL = "too few pairs for an interval", "all differences equal"
 BEYOND = "reaches beyond ±100 %: too few pairs"
 TOGETHER = (
@@ -30,58 +31,65 @@ TOGETHER = (
     "privacy, because the difference of two such runs has no noise."
 )
 _UNITS = (PAIRED, "seed", "noise_seed")
-"""What two runs of a pair have in common, and two pairs do not."""
-_NO_SPREAD = 1e-9  # differences of shares are equal up to rounding
+"""Columns that are equal within a pair of runs and differ between pairs."""
+_NO_SPREAD = 1e-9  # differences of shares this close are equal up to rounding
 
 
 def paired_differences(
     runs: pd.DataFrame, settings: Sequence[str], columns: Sequence[str]
 ) -> pd.DataFrame:
-    """Return the differences to the first setting, a row for each other setting and column.
+    """Return the differences of each setting to the first setting.
 
     Args:
         runs: A row for each run, with its results, its seed and the name of its pair.
-        settings: The columns that tell runs of one pair apart; those of the first row are the baseline.
+        settings: The columns that distinguish runs of one pair; the values in the first row are the baseline.
         columns: The results that are compared.
 
     Returns:
-        The settings, ``column``, ``pairs`` (how many seeds both were run with), ``mean``, ``low`` and
-        ``high`` (Student's interval of level 0.95 for the mean difference over seeds, or nan), ``note``
-        (why there is no interval, or what is wrong with it) and ``differences`` (one for each seed);
-        the attribute ``baseline`` names the first setting.
+        A row for each other setting and each result: the settings, ``column`` (the result), ``pairs`` (number
+        of seeds that both settings were run with), ``mean``, ``low`` and ``high`` (Student's interval of
+        level 0.95 for the mean difference over seeds, or nan), ``note`` (the reason why the interval is
+        absent or doubtful) and ``differences`` (one for each seed). ``attrs["baseline"]`` names the first
+        setting. The table is empty without paired runs.
     """
     units = [unit for unit in _UNITS if unit in runs]
-    told_apart = [setting for setting in settings if setting not in units]
+    distinguishing = [setting for setting in settings if setting not in units]
     paired = runs.dropna(subset=units[:2])
-    if paired.empty or not told_apart:
+    if paired.empty or not distinguishing:
         return pd.DataFrame()
-    groups = list(paired.groupby(told_apart, dropna=False, sort=False))
+    groups = list(paired.groupby(distinguishing, dropna=False, sort=False))
     baseline = groups[0][1].drop_duplicates(units).set_index(units)
     rows = []
-    for values, group in groups[1:]:
+    for setting_values, group in groups[1:]:
         other = group.drop_duplicates(units).set_index(units)
         common = other.index.intersection(baseline.index)
         for column in columns:
-            here, there = (frame.loc[common, column].astype(float) for frame in (other, baseline))
-            differences = here - there
-            of_seeds = differences.dropna().groupby(level="seed").mean()
-            named = dict(zip(told_apart, values, strict=True))
-            rows.append({**named, "column": column, **_interval([*of_seeds], column)})
-    found = pd.DataFrame(rows)
-    first = zip(told_apart, groups[0][0], strict=True)
-    found.attrs["baseline"] = " ".join(f"{key}={value}" for key, value in first)
-    return found
+            other_values, baseline_values = (
+                frame.loc[common, column].astype(float) for frame in (other, baseline)
+            )
+            differences = other_values - baseline_values
+            seed_means = differences.dropna().groupby(level="seed").mean()
+            setting_columns = dict(zip(distinguishing, setting_values, strict=True))
+            rows.append({**setting_columns, "column": column, **_interval([*seed_means], column)})
+    result = pd.DataFrame(rows)
+    first = zip(distinguishing, groups[0][0], strict=True)
+    result.attrs["baseline"] = " ".join(f"{key}={value}" for key, value in first)
+    return result
 
 
 def share_noise(runs: pd.DataFrame) -> bool:
-    """Return whether two private runs are of one pair: seen together, they have no noise."""
+    """Return whether two private runs are a pair, whose joint ε is infinite."""
     units = [unit for unit in _UNITS if unit in runs]
     private = runs[runs["epsilon_sound"].notna()].dropna(subset=units[:2])
     return bool(private.duplicated(units).any())
 
 
 def _interval(differences: Sequence[float], column: str) -> dict[str, Any]:
-    """Return the mean m of n differences and the interval m ± t s / √n, t of n - 1 degrees of freedom."""
+    """Return mean and confidence interval of n differences.
+
+    The interval is m ± t s / √n with mean m, standard deviation s, and t the quantile of Student's
+    distribution with n - 1 degrees of freedom.
+    """
     from scipy.special import stdtrit
 
     values, low, high, note = pd.Series(differences, dtype=float), math.nan, math.nan, ""
@@ -114,12 +122,14 @@ class Differences(Protocol):
 
 
 def interval_words(row: Differences, shown: Callable[[float], str], unit: str = "") -> str:
-    """Return a row's interval as text, or why there is none; of too few differences, each of them.
+    """Return the interval of a row as text, or the reason why there is none.
+
+    With too few seeds for an interval the text lists the single differences.
 
     Args:
         row: A row of :func:`paired_differences`.
-        shown: Formats a difference, without its unit.
-        unit: What follows the numbers.
+        shown: Function that formats a difference without its unit.
+        unit: Unit that is appended to the numbers.
     """
     if not math.isnan(row.low):
         interval = f"{shown(row.low)} … {shown(row.high)}{unit}"
@@ -130,7 +140,7 @@ def interval_words(row: Differences, shown: Callable[[float], str], unit: str = 
 
 
 def table_of(differences: pd.DataFrame) -> Table:
-    """Return the differences of shares as a table of percentage points."""
+    """Return differences of shares as a table in percentage points."""
     baseline = differences.attrs["baseline"]
     title = f"Paired differences to {baseline}, the first row ({LEVEL:.0%} intervals over seeds)"
     settings = list(differences.columns[: differences.columns.get_loc("column")])
@@ -143,12 +153,12 @@ def table_of(differences: pd.DataFrame) -> Table:
         differences[settings].itertuples(index=False), differences.itertuples(), strict=True
     ):
         mean = "-" if math.isnan(row.mean) else f"{percent(row.mean)} points"
-        told = (row.column.replace("_", " "), str(row.pairs), mean)
-        table.add(*map(str, values), *told, interval_words(row, percent, " points"))
+        cells = (row.column.replace("_", " "), str(row.pairs), mean)
+        table.add(*map(str, values), *cells, interval_words(row, percent, " points"))
     return table
 
 
 def write_differences(differences: pd.DataFrame, path: Any) -> None:
-    """Write the differences as CSV, those of single seeds in one cell."""
+    """Write the differences as CSV; the differences of single seeds share one cell."""
     single = [" ".join(f"{value:.6g}" for value in each) for each in differences["differences"]]
     write_csv(path, differences.assign(differences=single))

@@ -1,8 +1,9 @@
-"""The only place that draws: panels that say what they show, and pictures made of them.
+"""Drawing: descriptions of panels, and the functions that make pictures of them.
 
-:func:`draw_panels` makes a picture of print size with one legend below it, as for a paper. :func:`draw_plot`
-makes one for the screen, quickly: those of a run, and of ``fedpriv account``. Colours are safe for all
-common kinds of colour vision.
+No other module draws with matplotlib. A caller describes panels as plain values (:class:`Panel`,
+:class:`HeatMap`, :class:`StackedBars`) and passes them to one of three functions. :func:`draw_panels` makes a
+picture of print size with one legend below it, as for a paper. :func:`draw_plot` quickly makes a picture for
+the screen, with panels above one another. :func:`draw_beside` puts the panels side by side.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from fedpriv.common.files import write_atomically
 from fedpriv.store.colours import COLOURS
 
-matplotlib.rcdefaults()  # a matplotlibrc in the folder one works in changes no picture
+# A matplotlibrc in the working directory must not change the pictures.
+matplotlib.rcdefaults()
 
 CYCLE = tuple(COLOURS.values())
 STYLE: dict[Any, int] = {
@@ -36,11 +38,11 @@ STYLE: dict[Any, int] = {
     "pdf.fonttype": 42,
 }
 PANEL_WIDTH, PANEL_HEIGHT = 3.4, 2.5  # inches: a column of a two-column paper
-INCHES_PER_LETTER, INCHES_PER_LINE = 0.05, 0.14  # of a legend
-HANDLE = 0.5  # inches of a legend's entry beside its label
-LEGEND_LINES = 4  # so many find room below the panels; for more the picture grows
+INCHES_PER_LETTER, INCHES_PER_LINE = 0.05, 0.14  # in a legend
+HANDLE = 0.5  # inches in front of a label in a legend
+LEGEND_LINES = 4  # lines that fit below the panels; for more lines the picture grows
 TITLE_SIZE, CAPTION_SIZE = 9.0, 6.5  # points
-CELL = (0.36, 0.26)  # inches, of a map
+CELL = (0.36, 0.26)  # width and height in inches of a heat map's cell
 DPI, SCREEN_DPI = 200, 150
 SCREEN_WIDTH = 5.2  # inches
 
@@ -50,15 +52,24 @@ Numbers = Sequence[float] | np.ndarray
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a panel, perhaps with a band from ``low`` to ``high``.
+    """One line of a panel, with a band from ``low`` to ``high`` if both are given.
 
     Attributes:
-        label: In the legend.
+        label: Label in the legend.
+        colour: Colour as matplotlib reads it.
+        x: Horizontal positions [n].
+        y: Vertical positions [n].
+        low: Lower ends of the band [n].
+        high: Upper ends of the band [n].
+        dotted: True for a dotted line.
+        dashed: True for a dashed line.
+        thin: True for a thinner line.
         marker: matplotlib's name of a symbol at each point.
-        joined: False: symbols without a line.
-        style: matplotlib's name of a line style; empty: the one that ``dotted`` and ``dashed`` tell.
-        width, marker_size: In points; None: those of a figure in print.
-        band_label: Name of the band in the legend; such a band is darker.
+        joined: False for symbols without a line between them.
+        style: matplotlib's name of a line style; it replaces ``dotted`` and ``dashed``.
+        width: Width in points; None: that of a printed figure.
+        marker_size: Size of the symbols in points; None: that of a printed figure.
+        band_label: Label of the band in the legend; a labelled band is darker.
     """
 
     label: str
@@ -80,15 +91,23 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """What one coordinate system of a picture shows.
+    """One coordinate system of a picture, with lines.
 
     Attributes:
-        x_limits, y_limits: An end that is None follows from the data.
-        x_from_zero, y_from_zero: Whether an axis without limits begins at zero.
-        x_log, y_log: Whether an axis is logarithmic; ``x_powers``: its numbers are powers of ten.
+        title: Title above the axes.
+        x_label: Label of the x axis.
+        y_label: Label of the y axis.
+        lines: The lines, in the order of the legend.
+        x_limits: Ends of the x axis; an end that is None follows from the data.
+        y_limits: Ends of the y axis; an end that is None follows from the data.
+        x_from_zero: True if an x axis without limits begins at zero.
+        y_from_zero: True if a y axis without limits begins at zero.
+        x_log: True for a logarithmic x axis with plain numbers.
+        y_log: True for a logarithmic y axis.
+        x_powers: True for a logarithmic x axis with powers of ten.
         y_ticks: Names of the rows at y = 0, 1, 2, …
-        legend: ``inside`` or ``beside`` the axes; empty: none of its own.
-        legend_title: Heading of its own legend.
+        legend: ``inside`` or ``beside`` the axes; empty: the panel has no legend of its own.
+        legend_title: Heading of the panel's own legend.
     """
 
     title: str
@@ -108,22 +127,27 @@ class Panel:
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in inches: rows with names have room for them."""
+        """Width and height in inches, with room for the names of rows."""
         if not self.y_ticks:
             return PANEL_WIDTH, PANEL_HEIGHT
-        beside = INCHES_PER_LETTER * max(map(len, self.y_ticks))
-        return PANEL_WIDTH + beside, max(PANEL_HEIGHT, 0.9 + CELL[1] * len(self.y_ticks))
+        label_width = INCHES_PER_LETTER * max(map(len, self.y_ticks))
+        return PANEL_WIDTH + label_width, max(PANEL_HEIGHT, 0.9 + CELL[1] * len(self.y_ticks))
 
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A table as colours, with each number in its cell.
+    """A table shown as colours, with each number in its cell.
 
     Attributes:
-        label: What the values are, beside the colour bar.
-        rows, columns: The labels of ``values``' rows and columns.
-        values: NaN where there is none.
-        best: ``low`` or ``high``: which cell of each row is framed.
+        title: Title above the axes.
+        x_label: Label of the x axis.
+        y_label: Label of the y axis.
+        label: Label of the colour bar.
+        rows: Labels of the rows [r].
+        columns: Labels of the columns [c].
+        values: The numbers [r, c]; NaN leaves a cell empty.
+        decimals: Number of decimals in a cell.
+        best: ``low`` or ``high``: the cell of each row that is framed.
     """
 
     title: str
@@ -138,19 +162,23 @@ class HeatMap:
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height in inches: every cell holds its number."""
-        beside = 1.1 + INCHES_PER_LETTER * max(map(len, self.rows))
-        width = beside + CELL[0] * len(self.columns)
+        """Width and height in inches, so that each number fits into its cell."""
+        label_width = 1.1 + INCHES_PER_LETTER * max(map(len, self.rows))
+        width = label_width + CELL[0] * len(self.columns)
         return max(PANEL_WIDTH, width), max(PANEL_HEIGHT, 0.9 + CELL[1] * len(self.rows))
 
 
 @dataclass(frozen=True)
 class StackedBars:
-    """A bar for each row of counts [rows, parts], made of its parts, in the colours of the cycle.
+    """A horizontal bar for each row of counts, made of coloured parts.
 
     Attributes:
-        apart: Whether bars have gaps and numbers; many of them form bands.
-        legend_title: What the parts are; they are numbered.
+        x_label: Label of the x axis.
+        y_label: Label of the y axis.
+        counts: Lengths of the parts [rows, parts].
+        apart: True for bars with gaps and numbers; False for many bars, which then form bands.
+        legend_title: Heading of the legend, in which the parts are numbered.
+        legend: Place of the legend.
     """
 
     x_label: str
@@ -169,13 +197,23 @@ def draw_panels(
     stamp: str = "",
     creator: str = "",
 ) -> None:
-    """Draw a grid of panels with one legend below them into every one of ``files``.
+    """Draw a grid of panels with one common legend below them.
 
-    ``stamp`` is written across the picture: something a reader must not overlook. ``creator``: the command
-    that may later replace the files.
+    Args:
+        files: Files to write; the ending of each decides on its format.
+        rows: Panels by row; a row may be shorter than the others.
+        title: Title of the picture.
+        caption: Text between panels and legend.
+        stamp: Text across the picture that a reader must not overlook.
+        creator: Command that may later write over the files; see :func:`save_picture`.
+
+    Raises:
+        WriteError: A file cannot be written.
     """
     columns = max(len(row) for row in rows)
-    widths = [max(row[i].size[0] for row in rows if i < len(row)) for i in range(columns)]
+    widths = [
+        max(row[column].size[0] for row in rows if column < len(row)) for column in range(columns)
+    ]
     heights = [max(panel.size[1] for panel in row) for row in rows]
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(sum(widths), sum(heights) + 0.9), layout="constrained")
@@ -183,13 +221,13 @@ def draw_panels(
         axes = figure.subplots(
             len(rows), columns, squeeze=False, width_ratios=widths, height_ratios=heights
         )
-        for row, places in zip(rows, axes, strict=True):
-            for panel, axis in zip(row, places, strict=False):
+        for row, row_axes in zip(rows, axes, strict=True):
+            for panel, axis in zip(row, row_axes, strict=False):
                 if isinstance(panel, HeatMap):
                     _draw_map(axis, panel)
                 else:
                     _draw_panel(axis, panel)
-            for axis in places[len(row) :]:
+            for axis in row_axes[len(row) :]:
                 axis.set_axis_off()
         width = figure.get_figwidth()
         if caption:
@@ -208,12 +246,22 @@ def draw_panels(
 
 
 def draw_plot(path: Path, panels: Sequence[Panel | StackedBars], title: str, subtitle: str) -> None:
-    """Draw panels that share their x axis one below the other into a PNG for the screen."""
-    high = 3.8 if len(panels) == 1 else 5.0
-    figure = Figure(figsize=(SCREEN_WIDTH, high))
-    right = 0.86 if any(panel.legend == "beside" for panel in panels) else 0.97
-    # margins that are measured cost a third of the drawing
-    figure.subplots_adjust(0.14, 0.5 / high, right, 1 - 0.5 / high, hspace=0.1)
+    """Draw panels one below the other, with a common x axis, into a PNG for the screen.
+
+    Args:
+        path: File to write.
+        panels: One or two panels.
+        title: Title of the picture.
+        subtitle: Line below the title, shortened to 80 characters.
+
+    Raises:
+        WriteError: The file cannot be written.
+    """
+    height = 3.8 if len(panels) == 1 else 5.0
+    figure = Figure(figsize=(SCREEN_WIDTH, height))
+    right_margin = 0.86 if any(panel.legend == "beside" for panel in panels) else 0.97
+    # The margins are fixed. Letting matplotlib measure them would take a third of the drawing time.
+    figure.subplots_adjust(0.14, 0.5 / height, right_margin, 1 - 0.5 / height, hspace=0.1)
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(panels), 1, sharex=len(panels) > 1, squeeze=False)[:, 0]
     for axis, panel in zip(axes, panels, strict=True):
@@ -221,16 +269,26 @@ def draw_plot(path: Path, panels: Sequence[Panel | StackedBars], title: str, sub
             _draw_bars(axis, panel)
         else:
             _draw_panel(axis, panel)
-    figure.suptitle(title, x=0.14, y=1 - 0.06 / high, ha="left", va="top", fontsize=10)
+    figure.suptitle(title, x=0.14, y=1 - 0.06 / height, ha="left", va="top", fontsize=10)
     figure.text(
-        0.14, 1 - 0.28 / high, subtitle if len(subtitle) <= 80 else f"{subtitle[:77]}...",
+        0.14, 1 - 0.28 / height, subtitle if len(subtitle) <= 80 else f"{subtitle[:77]}...",
         ha="left", va="top", fontsize=7, color="0.35",
     )  # fmt: skip
     save_picture(figure, path, SCREEN_DPI)
 
 
 def draw_beside(path: Path, panels: Sequence[Panel], note: str, creator: str) -> None:
-    """Draw panels side by side for the screen. ``note``: what a reader must know, above them."""
+    """Draw panels side by side into a PNG for the screen.
+
+    Args:
+        path: File to write.
+        panels: The panels, from left to right.
+        note: Text above the panels that a reader must know; may be empty.
+        creator: Command that may later write over the file; see :func:`save_picture`.
+
+    Raises:
+        WriteError: The file cannot be written.
+    """
     width = SCREEN_WIDTH if len(panels) == 1 else 4.8 * len(panels)
     figure = Figure(figsize=(width, 3.4), layout="constrained")
     FigureCanvasAgg(figure)
@@ -243,22 +301,31 @@ def draw_beside(path: Path, panels: Sequence[Panel], note: str, creator: str) ->
 
 
 def save_picture(figure: Figure, path: Path, dpi: int, creator: str = "") -> None:
-    """Write a picture whose file is whole or not there. Raises WriteError.
+    """Write a picture atomically.
 
-    ``creator``: noted in the file, so that its command knows what it may write over.
+    Args:
+        figure: The picture.
+        path: File to write; its ending decides on the format.
+        dpi: Dots per inch.
+        creator: Command that is noted in the file, so that this command alone may write over it.
+
+    Raises:
+        WriteError: The file cannot be written.
     """
-    # without a date, the same numbers give the same bytes
+    # Without a date the same numbers give the same bytes.
     metadata: dict[str, str | None] = {"CreationDate": None} if path.suffix == ".pdf" else {}
     if creator:
         metadata["Software" if path.suffix == ".png" else "Creator"] = creator
-    content = io.BytesIO()  # matplotlib would leave half a file on a full disk
+    content = io.BytesIO()  # writing directly, matplotlib would leave half a file on a full disk
     figure.savefig(content, dpi=dpi, metadata=metadata, format=path.suffix[1:])
     write_atomically(path, lambda file: file.write(content.getbuffer()), "wb")
 
 
 def _legend_below(figure: Figure, axes: Iterable[Axes], caption: str, width: float) -> None:
-    """The caption and one legend for all panels, below them, each label once; labels too long for one
-    line are wrapped, and the picture grows with them."""
+    """Draw the caption and one legend of all panels below them.
+
+    Each label appears once. Long labels are wrapped, and the picture grows with the number of lines.
+    """
     handles: dict[str, Artist] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -266,13 +333,13 @@ def _legend_below(figure: Figure, axes: Iterable[Axes], caption: str, width: flo
     if not handles:
         figure.supxlabel(caption, fontsize=CAPTION_SIZE)
         return
-    entry = HANDLE + INCHES_PER_LETTER * max(map(len, handles))
-    columns = max(1, min(len(handles), int(width / entry)))
-    letters = int((width - HANDLE) / INCHES_PER_LETTER)
-    labels = ["\n".join(textwrap.wrap(label, letters)) for label in handles]
+    entry_width = HANDLE + INCHES_PER_LETTER * max(map(len, handles))
+    columns = max(1, min(len(handles), int(width / entry_width)))
+    letters_per_line = int((width - HANDLE) / INCHES_PER_LETTER)
+    labels = ["\n".join(textwrap.wrap(label, letters_per_line)) for label in handles]
     lines = sum(1 + label.count("\n") for label in labels) / columns
-    more = INCHES_PER_LINE * max(0.0, lines - LEGEND_LINES)
-    figure.set_figheight(figure.get_figheight() + more)
+    extra_height = INCHES_PER_LINE * max(0.0, lines - LEGEND_LINES)
+    figure.set_figheight(figure.get_figheight() + extra_height)
     figure.legend(
         list(handles.values()), labels, title=caption, loc="outside lower center",
         ncols=columns, frameon=False, fontsize=7, title_fontsize=CAPTION_SIZE,
@@ -280,16 +347,16 @@ def _legend_below(figure: Figure, axes: Iterable[Axes], caption: str, width: flo
 
 
 def _wrapped(text: str, inches: float, size: float) -> str:
-    """Broken into lines that fit: a letter is about half as wide as it is high."""
+    """Return a text broken into lines that fit. A letter is about half as wide as it is high."""
     return "\n".join(textwrap.wrap(text, max(20, int(inches * 72 / (0.52 * size)))))
 
 
 def _draw_panel(axis: Axes, panel: Panel) -> None:
     for line in panel.lines:
-        alone = "o" if np.size(line.x) == 1 else None
+        lone_point = "o" if np.size(line.x) == 1 else None
         axis.plot(
             line.x, line.y, label=line.label, color=line.colour, linestyle=_line_style(line),
-            linewidth=line.width or (0.9 if line.thin else 1.4), marker=line.marker or alone,
+            linewidth=line.width or (0.9 if line.thin else 1.4), marker=line.marker or lone_point,
             markersize=line.marker_size or (3 if line.joined else 5),
         )  # fmt: skip
         if line.low is not None and line.high is not None:
@@ -328,7 +395,7 @@ def _line_style(line: Line) -> object:
 
 
 def _log_x(axis: Axes, limits: tuple[float | None, float | None] | None) -> None:
-    """Powers of ten as plain numbers, with 2 and 5 between them where they find room."""
+    """Make the x axis logarithmic with plain numbers: powers of ten, and 2 and 5 between them if they fit."""
     low, high = limits or (None, None)
     wide = low is not None and high is not None and high / low > 300
     axis.set_xscale("log")
@@ -379,7 +446,7 @@ def _draw_bars(axis: Axes, panel: StackedBars) -> None:
 
 
 def _finish(axis: Axes, legend: str, legend_title: str | None) -> None:
-    """Two spines, a light grid, and the axis's own legend."""
+    """Draw a light grid and the panel's own legend, and hide the upper and the right spine."""
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(alpha=0.25, linewidth=0.6)
     axis.set_axisbelow(True)
@@ -393,6 +460,6 @@ def _finish(axis: Axes, legend: str, legend_title: str | None) -> None:
 
 
 def from_zero(values: np.ndarray) -> tuple[float, float] | None:
-    """Return limits from zero to a little above the largest value; None where no value is above zero."""
+    """Return axis limits from zero to a little above the largest value; None if no value is above zero."""
     largest = np.max(values, initial=0.0, where=~np.isnan(values))
     return (0.0, 1.02 * largest) if np.isfinite(largest) and largest > 0 else None

@@ -1,4 +1,4 @@
-"""What the statement says of releases before the first round, and of how many numbers all releases have."""
+"""The part of the statement on releases before the first round, and the count of released numbers."""
 
 from __future__ import annotations
 
@@ -14,41 +14,50 @@ from fedpriv.privacy.sound import tightest
 
 
 def facts_before(budget: Budget) -> dict[str, Any]:
-    """What the ledger has of statistics released before the first round; nothing where it has none."""
+    """Return the facts about feature statistics released before the first round; empty without any."""
     for joint, entry in budget.ledger:
         if FEATURE_STATISTICS in joint.names:
             event, neighbours = joint.event(), budget.neighbours
-            alone = tightest(event, neighbours).epsilon_of({event: 1}, budget.delta, neighbours)
+            epsilon_alone = tightest(event, neighbours).epsilon_of(
+                {event: 1}, budget.delta, neighbours
+            )
             query = joint.query(FEATURE_STATISTICS)
-            told = {
+            facts = {
                 "released": query.describe(),
                 "clip_norm": entry.sensitivity[FEATURE_STATISTICS].high,
                 "clients": int(np.count_nonzero(entry.counts(budget.ledger.clients))),
-                "epsilon_alone": alone,
+                "epsilon_alone": epsilon_alone,
             }
-            return {"before_first_round": told}
+            return {"before_first_round": facts}
     return {}
 
 
 def words_before(facts: dict[str, Any]) -> list[str]:
-    """The same in a sentence."""
-    told = facts.get("before_first_round")
-    if told is None:
+    """Describe the statistics released before the first round; an empty list without any."""
+    release = facts.get("before_first_round")
+    if release is None:
         return []
-    name, _, multiplier = told["released"].partition("=")
+    name, _, multiplier = release["released"].partition("=")
     return [
-        f"Before the first round each of {told['clients']} clients released {name} once: the sum over its "
-        "records of the mean and mean square of each channel of their features, clipped to L2 norm "
-        f"{told['clip_norm']:g}, with noise multiplier {multiplier}. What the sums make is in model.pt "
-        f"(mean, variance). Alone epsilon = {round_up(told['epsilon_alone'])}; it is part of every epsilon "
-        "here."
+        f"Before the first round each of {release['clients']} clients released {name} once: the sum over "
+        "its records of the mean and mean square of each channel of their features, clipped to L2 norm "
+        f"{release['clip_norm']:g}, with noise multiplier {multiplier}. What the sums make is in model.pt "
+        f"(mean, variance). Alone epsilon = {round_up(release['epsilon_alone'])}; it is part of every "
+        "epsilon here."
     ]
 
 
 def noised_numbers(budget: Budget, draws: np.ndarray, of_a_draw: int, before: int) -> int:
-    """How many with noise of real numbers a client releases at most, in ``draws`` [K] draws of so many and
-    ``before`` the first round. A release is of all answers of a run where its noise is correlated."""
+    """Return the largest number of values with continuous noise that one client releases.
 
+    Correlated noise releases all answers of the run at once, however often a client took part.
+
+    Args:
+        budget: The budget of the run.
+        draws: Number of draws of each client [K].
+        of_a_draw: Number of values that one draw releases.
+        before: Number of values released before the first round.
+    """
     queries = (query for joint, _ in budget.ledger for query in joint.queries)
     answers = max((q.answers for q in queries if isinstance(q, CorrelatedQuery)), default=1)
     return max(int(draws.max()), answers) * of_a_draw + before

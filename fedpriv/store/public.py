@@ -1,4 +1,4 @@
-"""``public/``: what of a run with ``publish=true`` may be given away, and nothing else."""
+"""``public/``: the part of a run with ``publish=true`` that may be given away."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from fedpriv.store.folder import RunFolder
 from fedpriv.store.statement import privacy_words, publishable
 
 _LEFT_OUT = ("seed", "noise_seed", "runtime", "resume", "dry_run", "audit", "tracker")
-"""Keys of the configuration that are secret, or tell of the machine the run was made on."""
+"""Keys of the configuration that are secret, or describe the machine of the run."""
 
 
 def write_public(folder: RunFolder, privacy: dict[str, Any], test_metrics: bool) -> None:
-    """Make ``public/`` anew; there is none of a run that may not be published.
+    """Write ``public/`` anew; a run that may not be published has no such folder.
 
-    It holds the model, the statement and the configuration without seeds, and with ``test_metrics`` the
-    metrics, whose other columns follow from released values.
+    The folder holds the model, the privacy statement and the configuration without seeds.
+
+    Args:
+        folder: The run folder.
+        privacy: The facts of the privacy statement.
+        test_metrics: True adds ``metrics.csv``. Its test columns read the test records; all other columns
+            follow from released values.
     """
     shutil.rmtree(folder.public, ignore_errors=True)
     if publishable(privacy) is not None:
@@ -37,8 +42,10 @@ def write_public(folder: RunFolder, privacy: dict[str, Any], test_metrics: bool)
 
 
 def _without_secrets(config: Any, top: bool = True) -> Any:
-    """The configuration without seeds, of groups too, and without where data lie."""
+    """Return the configuration without seeds, those of groups included, and without paths of data."""
     if not isinstance(config, dict):
         return config
     left_out = _LEFT_OUT if top else ("seed", "path")
-    return {k: _without_secrets(v, False) for k, v in config.items() if k not in left_out}
+    return {
+        key: _without_secrets(value, False) for key, value in config.items() if key not in left_out
+    }

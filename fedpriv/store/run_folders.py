@@ -1,4 +1,4 @@
-"""Run folders below a folder, and what each of them says in a list of runs."""
+"""Search for run folders, and the row that each run has in a list of runs."""
 
 from __future__ import annotations
 
@@ -15,23 +15,29 @@ from fedpriv.store.stored_run import StoredRun
 
 DAMAGED, UNFINISHED = "damaged", "unfinished"
 _RESULTS = ("rounds", "epsilon", "epsilon_published", "epsilon_sound", "test_accuracy")
-"""Results that share a name with a setting, or that metrics.csv has of a run without an end."""
+"""Results that share a name with a setting, or that metrics.csv holds before a run has ended."""
 _RUN, _SEARCH = "run", "search"
 CONFIG, SUMMARY = "config.", "summary."
 _SEEDS = {"seed", "noise_seed", "partition.seed", "model.seed"}
 _NO_SETTING = ("runtime.", "protocol.", "resume", "dry_run", "dataset.path")
-_TOLD = {"algorithm", "algorithm.name", "dataset"}  # by every table
+_IN_EVERY_TABLE = {"algorithm", "algorithm.name", "dataset"}
 
 
 class ListedRun:
-    """A run among many: its state, and every key that it can be asked for.
+    """One run in a list of runs: its state, and a value for every key that a user can ask for.
+
+    A run that cannot be read raises nothing; it is listed as damaged.
+
+    Args:
+        name: Path of the run below the folder that the user gave.
+        path: The run folder.
 
     Attributes:
-        name: Its path below the folder that was asked for.
-        state: The stop reason, ``unfinished`` without one, ``damaged`` where a file is damaged.
+        name: Path of the run below the folder that the user gave.
+        state: The stop reason; ``unfinished`` without one, ``damaged`` where a file is damaged.
         problem: The first damage, in a sentence; empty if there is none.
-        config: The configuration's values by dotted key, and the option of each group.
-        results: The summary; of a run without an end the last round in ``metrics.csv``.
+        config: Values of the configuration by dotted key, and the chosen option of each group.
+        results: The summary; for a run that has not ended, the last round in ``metrics.csv``.
     """
 
     def __init__(self, name: str, path: Path):
@@ -44,10 +50,13 @@ class ListedRun:
         reason = self.results.get("stop_reason")
         self.state = reason if isinstance(reason, str) else UNFINISHED
         if not run.stated and self.results:
-            _ = run.statement  # without digests the two are compared
+            _ = (
+                run.statement
+            )  # reading it compares it with the summary: all there is without digests
         run.check_all()
         if run.went_on:
-            self.state, self.results = UNFINISHED, {}  # the summary is of before
+            # An interrupted run was resumed, so its summary describes an earlier end.
+            self.state, self.results = UNFINISHED, {}
         if self.config and not self.results:
             same = {"algorithm": self.config["algorithm.name"], "dataset": self.config["dataset"]}
             self.results = {**same, "seed": self.config.get("seed"), **dict.fromkeys(_RESULTS)}
@@ -57,7 +66,11 @@ class ListedRun:
         self.state = DAMAGED if self.problem else self.state
 
     def values(self) -> dict[str, object]:
-        """Return every key it can be asked for; where both files have a name, it is that of the result."""
+        """Return the value of every key that a user can ask for.
+
+        A name that configuration and summary share stands for the result. The prefixes ``config.`` and
+        ``summary.`` choose between the two.
+        """
         return {
             **self.config,
             **{f"{CONFIG}{key}": value for key, value in self.config.items()},
@@ -69,52 +82,59 @@ class ListedRun:
         }
 
     def settings(self) -> dict[str, object]:
-        """Return what may set it apart from other runs, without seeds, by the name it can be asked for."""
+        """Return the settings that may distinguish this run from others, without seeds, by their key."""
         return {
             f"{CONFIG}{key}" if key in self.results else key: value
             for key, value in self.config.items()
-            if key not in _SEEDS | _TOLD
+            if key not in _SEEDS | _IN_EVERY_TABLE
             and not key.endswith("_target_")
             and not key.startswith(_NO_SETTING)
         }
 
 
 def run_folders(given: str) -> list[tuple[str, Path]]:
-    """(name, path) of the run folders at or below ``given``; not those inside run folders.
+    """Return the run folders at or below a folder; run folders inside run folders are not searched.
 
-    Raises ConfigError where there is no such folder or none of a run.
+    Args:
+        given: The folder as the user typed it.
+
+    Returns:
+        (path below ``given``, path) of each run, in the order of the names.
+
+    Raises:
+        ConfigError: There is no such folder, or it holds neither a run nor a search.
     """
     top = Path(given)
     if not top.is_dir():
         raise ConfigError(f"there is no folder {given}")
-    found = [path for path, kind in _below(str(top)) if kind == _RUN]
-    if not found and not search_folders(given):
+    paths = [path for path, kind in _below(str(top)) if kind == _RUN]
+    if not paths and not search_folders(given):
         raise ConfigError(f"{given}: no run folder is there or below it")
-    if found == [str(top)]:
+    if paths == [str(top)]:
         return [(top.resolve().name, top)]
-    return [(os.path.relpath(path, top), Path(path)) for path in found]
+    return [(os.path.relpath(path, top), Path(path)) for path in paths]
 
 
 def search_folders(given: str) -> list[Path]:
-    """The folders of searches at or below ``given``."""
+    """Return the folders of hyper-parameter searches at or below a folder."""
     return [Path(path) for path, kind in _below(str(given)) if kind == _SEARCH]
 
 
 def _below(folder: str) -> Iterator[tuple[str, str]]:
-    """(path, what is there) of the runs, and of the searches, which hold runs."""
+    """Yield (path, kind) of the runs and searches below a folder; the runs of a search are among them."""
     folders = [folder]
     while folders:
-        here = folders.pop()
+        current = folders.pop()
         try:
-            entries = sorted(os.scandir(here), key=lambda entry: entry.name, reverse=True)
+            entries = sorted(os.scandir(current), key=lambda entry: entry.name, reverse=True)
         except OSError:
             continue
         names = {entry.name for entry in entries}
         if len(RUN_FILES & names) > 1:
-            yield here, _RUN
+            yield current, _RUN
             continue
         if RECORD in names:
-            yield here, _SEARCH
+            yield current, _SEARCH
         folders += [
             entry.path
             for entry in entries

@@ -1,4 +1,4 @@
-"""The plots of one run, from its CSV files: PNG, colour-blind safe, axes labelled."""
+"""The plots of one run, drawn from its CSV files into ``plots/``."""
 
 from __future__ import annotations
 
@@ -35,12 +35,21 @@ _WIDTH = 1.5  # points, of a line
 def plot_run(
     folder: RunFolder, privacy: Mapping[str, object], labels_per_client: np.ndarray | None
 ) -> list[Path]:
-    """Draw every plot the run has data for into ``plots/``; returns the files.
+    """Draw every plot that the run has data for.
 
-    ``privacy``: the facts of its statement.
+    Args:
+        folder: The run folder.
+        privacy: The facts of the run's privacy statement.
+        labels_per_client: Number of training records [clients, labels]; None: the plot is left out.
+
+    Returns:
+        The pictures that were written.
+
+    Raises:
+        WriteError: A picture cannot be written.
     """
     metrics = read_columns(folder.metrics)
-    # some accountants answer few rounds; between them ε is drawn as a line
+    # Some accountants compute ε only in a few rounds. Between these rounds ε is drawn as a line.
     metrics["epsilon"] = between_known(metrics["epsilon"])
     plots: dict[str, tuple[Panel | StackedBars, ...]] = {
         "accuracy_by_round": (_accuracy(metrics, "round", ROUND),),
@@ -69,7 +78,7 @@ def plot_run(
 
 
 def _epsilon_label(metrics: Columns, word: str) -> str:
-    """Return the label of an axis of ε: what its running value is worth."""
+    """Return the label of an ε axis, which says what the running value of ε guarantees."""
     sounds, running = (np.unique(metrics.known(c)[c]) for c in ("epsilon_sound", "epsilon"))
     sound = sounds.max(initial=0.0)
     if np.isinf(sound):
@@ -80,7 +89,7 @@ def _epsilon_label(metrics: Columns, word: str) -> str:
 
 
 def _sound_label(metrics: Columns, privacy: Mapping[str, Any]) -> str:
-    """Return ``sound``, and why it is the same in every round if it is."""
+    """Return the label of the sound ε, with the reason if it is the same in every round."""
     values = metrics.known("epsilon_sound")["epsilon_sound"]
     if len(values) < 2 or len(np.unique(values)) > 1 or np.isinf(values).any():
         return "sound"
@@ -90,7 +99,7 @@ def _sound_label(metrics: Columns, privacy: Mapping[str, Any]) -> str:
 
 
 def _limits(x: str, values: np.ndarray) -> tuple[float, float] | None:
-    """Return limits of the x axis: rounds begin at zero, ε where it has a value."""
+    """Return limits of the x axis: rounds begin at zero, ε begins at its smallest value."""
     if x == "round":
         return from_zero(values)
     known = values[np.isfinite(values)]
@@ -206,7 +215,7 @@ def _gradient_norms(clients: Columns, metrics: Columns) -> Panel:
         ROUND,
         "L2 norm before clipping",
         tuple(lines),
-        x_limits=from_zero(metrics["round"]),  # clients that are not drawn may be the last
+        x_limits=from_zero(metrics["round"]),  # all rounds, also those without a client drawn here
         y_limits=(0, None),
         legend="beside",
         legend_title="client",
@@ -214,8 +223,11 @@ def _gradient_norms(clients: Columns, metrics: Columns) -> Panel:
 
 
 def _labels(counts: np.ndarray) -> StackedBars:
-    """Return a bar per client, in its order; hundreds of clients as bands without gaps, sorted by their
-    most frequent label, so that what they are like can be seen."""
+    """Return one bar for each client.
+
+    Hundreds of clients become bands without gaps, sorted by the most frequent label of a client, so that
+    groups of similar clients can be seen.
+    """
     few = len(counts) <= _CLIENTS_WITH_A_BAR
     if not few:
         counts = counts[np.lexsort((-counts.max(axis=1), counts.argmax(axis=1)))]

@@ -1,7 +1,7 @@
-"""What is read back from a run folder.
+"""Readers of single files of a run folder, which may be damaged or untrusted.
 
-It may be damaged, or come from somebody else. So nothing in it is run, nothing takes memory without end, and
-what cannot be read is one sentence.
+No reader executes anything in a file, none takes unbounded memory, and each raises ConfigError with one
+sentence for a file that it cannot read.
 """
 
 from __future__ import annotations
@@ -29,14 +29,18 @@ if TYPE_CHECKING:
 
     pass
 
-LARGEST_CONFIG = 1 << 20  # bytes; one of ours has a few thousand
+# Limits in bytes. Files of fedpriv are far smaller: a configuration has a few thousand bytes.
+LARGEST_CONFIG = 1 << 20
 LARGEST_JSON = LARGEST_TABLE = 1 << 28
-LARGEST_SUMMARY = 1 << 20  # where many runs are read
-LARGEST_HASHED = 1 << 18  # where many runs are compared with their digests
+LARGEST_SUMMARY = 1 << 20  # small, because some commands read the summaries of many runs
+LARGEST_HASHED = 1 << 18  # small, because some commands hash the files of many runs
 
 
 def refuse_no_file(path: Path, largest: int | None = None) -> None:
-    """Raise ConfigError for what is absent, not a file (a pipe would be waited for) or has more bytes."""
+    """Raise ConfigError for a path that is absent, no regular file, or larger than ``largest`` bytes.
+
+    Reading a pipe could block for ever.
+    """
     try:
         if not path.is_file():
             reason = "it is not a file" if path.exists() else "it is not there"
@@ -50,7 +54,15 @@ def refuse_no_file(path: Path, largest: int | None = None) -> None:
 
 
 def saved_text(path: Path, largest: int) -> str:
-    """A text file of at most so many bytes. Raises ConfigError."""
+    """Return the content of a text file.
+
+    Args:
+        path: The file.
+        largest: Largest size in bytes that is read.
+
+    Raises:
+        ConfigError: The file cannot be read, is too large, or is not UTF-8.
+    """
     refuse_no_file(path, largest)
     try:
         with readable(path):
@@ -69,7 +81,7 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def saved_rows(path: Path) -> list[list[str]]:
-    """Return the rows of a CSV as texts, the names of its columns first. Raises ConfigError."""
+    """Return the cells of a CSV as text, the names of the columns first. Raise ConfigError for no CSV."""
     text = saved_text(path, LARGEST_TABLE)
     try:
         return [row for row in csv.reader(io.StringIO(text)) if row]
@@ -78,12 +90,20 @@ def saved_rows(path: Path) -> list[list[str]]:
 
 
 def saved_json(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
-    """A JSON object. Raises ConfigError."""
+    """Return the JSON object in a file.
+
+    Raises:
+        ConfigError: The file cannot be read, is larger than ``largest`` bytes, or is no JSON object.
+    """
     return parsed_json(path, saved_text(path, largest))
 
 
 def parsed_json(path: Path, text: str) -> dict[str, Any]:
-    """Return the JSON object that a file with this text holds. Raises ConfigError."""
+    """Return the JSON object in the text of a file; ``path`` is for the message.
+
+    Raises:
+        ConfigError: The text is no JSON object, or an object holds a key twice.
+    """
     try:
         value = json.loads(text, object_pairs_hook=_once_each)
     except _KeyTwice as error:
@@ -96,11 +116,11 @@ def parsed_json(path: Path, text: str) -> dict[str, Any]:
 
 
 class _KeyTwice(ValueError):
-    """A key that a JSON object has twice: which of its values holds is anybody's guess."""
+    """Error for a JSON object with a key twice: readers disagree about which value counts."""
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the pairs of a JSON object as a dict. Raises _KeyTwice."""
+    """Return the pairs of a JSON object as a dict. Raise _KeyTwice for a repeated key."""
     values = dict(pairs)
     if len(values) < len(pairs):
         names = [name for name, _ in pairs]
@@ -109,9 +129,10 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def saved_config(path: Path) -> DictConfig:
-    """Read a run's ``config.yaml``, without its trackers: who reads a run does not track it.
+    """Return a run's ``config.yaml`` without its trackers, which a reader of the run must not start.
 
-    Raises ConfigError for anything else, as :func:`saved_values`.
+    Raises:
+        ConfigError: The file is no run's configuration; see :func:`saved_values`.
     """
     values = _parsed_yaml(path)
     _written_out(path, values)
@@ -120,36 +141,42 @@ def saved_config(path: Path) -> DictConfig:
 
 
 def saved_values(path: Path) -> dict[str, object]:
-    """Read the values of a run's ``config.yaml`` by their dotted keys. Raises ConfigError for anything else.
+    """Return the values of a run's ``config.yaml`` by dotted key.
 
-    Aliases and interpolations, which fedpriv never writes there, are refused: the first can stand for more
-    than fits into memory, the second read the environment of who opens it.
+    fedpriv writes neither aliases nor interpolations there, so both are refused. An alias can expand to more
+    than fits into memory. An interpolation can read the reader's environment variables.
+
+    Raises:
+        ConfigError: The file is no run's configuration.
     """
     return _written_out(path, _parsed_yaml(path))
 
 
 def _parsed_yaml(path: Path) -> dict[str, Any]:
-    """Return what OmegaConf reads in a YAML, in a tenth of its time. Raises ConfigError."""
+    """Return the content of a YAML as OmegaConf would read it, in a tenth of the time."""
     text = yaml_text(path)
     try:
-        # only a text with an asterisk can have an alias
-        if "*" in text and any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(text, _Loader)):
+        # Only a text with an asterisk can hold an alias. Looking for the asterisk first saves the parsing.
+        if "*" in text and any(
+            isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, _Loader)
+        ):
             raise ConfigError(f"{path} cannot be read: it has aliases, which fedpriv never writes")
         values = yaml.load(text, _Loader)
     except ConfigError:
         raise
-    except Exception:  # YAML of any kind
+    except Exception:  # a broken YAML can make the parser raise almost anything
         raise _not_yaml(path) from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise ConfigError(f"{path} cannot be read: it is no run's configuration")
     return values
 
 
-_DEEPEST = 50  # brackets in brackets: of thousands, YAML's readers never come back
+_DEEPEST = 50
+"""Largest depth of nested brackets. On thousands of nested brackets the YAML parsers do not finish."""
 
 
 def yaml_text(path: Path) -> str:
-    """The text of a small YAML that a reader of YAML comes back from. Raises ConfigError."""
+    """Return the text of a small YAML on which a parser ends. Raise ConfigError for any other file."""
     text, depth = saved_text(path, LARGEST_CONFIG), 0
     for bracket in re.findall(r"[\[\]{}]", text):
         depth = max(0, depth + (1 if bracket in "[{" else -1))
@@ -158,8 +185,8 @@ def yaml_text(path: Path) -> str:
     return text
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # C's where it is built
-    """YAML's plain values; as for OmegaConf, 1e-5 is a number, a date is text, and no key is there twice."""
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # in C where available
+    """A loader of plain values with OmegaConf's rules: 1e-5 is a number, a date is text, keys are unique."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value]
@@ -182,8 +209,7 @@ def _not_yaml(path: Path) -> ConfigError:
 
 
 def _written_out(path: Path, values: dict[str, Any]) -> dict[str, object]:
-    """The values of a configuration by their dotted keys. Raises ConfigError where it is not a run's or
-    not written out."""
+    """Return the values of a resolved configuration by dotted key. Raise ConfigError for anything else."""
     for key in GROUPS:
         if key not in OF_NOTHING and not _is_option(values.get(key)):
             raise ConfigError(
@@ -207,10 +233,17 @@ def _is_option(node: object) -> bool:
 
 
 def saved_tensors(path: Path, device: str | torch.device) -> object:
-    """What ``torch.save`` wrote there, of tensors and plain values alone. Raises ConfigError.
+    """Return the tensors and plain values that ``torch.save`` wrote to a file.
 
-    A flipped bit is noticed: by the SHA-256 that fedpriv's own files hold, else by the checksums of the
-    archive's members, which torch itself does not compare.
+    torch does not compare the checksums of its archives, so they are compared here. A file of fedpriv holds
+    a SHA-256 of all its bytes; a file of torch alone has a CRC for each member of its ZIP archive.
+
+    Args:
+        path: The file.
+        device: The device of the tensors.
+
+    Raises:
+        ConfigError: The file is damaged, or holds other objects than tensors and plain values.
     """
     import torch
 
@@ -228,11 +261,14 @@ def saved_tensors(path: Path, device: str | torch.device) -> object:
 
 
 class _Damaged(ValueError):
-    """An archive whose bytes are not those that were written."""
+    """Error for an archive with other bytes than were written."""
 
 
 def _refuse_flipped_bits(content: bytes) -> None:
-    """Raise for an archive that is compressed or damaged; files of torch's older format have no checksums."""
+    """Raise ValueError for an archive that is compressed or damaged.
+
+    Files in torch's older format are no archives and have no checksums.
+    """
     if not zipfile.is_zipfile(io.BytesIO(content)):
         if content[:2] == b"PK":
             raise _Damaged("its archive is broken")
@@ -240,19 +276,21 @@ def _refuse_flipped_bits(content: bytes) -> None:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = archive.infolist()
         if sum(member.file_size for member in members) > len(content):
-            raise ValueError("compressed")  # torch compresses nothing
-        if not archive.comment:  # written by torch alone
-            # torch takes a member with the attribute of a folder for an empty one
+            raise ValueError(
+                "compressed"
+            )  # torch never compresses; expanding could fill the memory
+        if not archive.comment:  # the file was written by torch, not by fedpriv
+            # torch reads a member that is marked as a folder as empty, and no checksum covers that mark
             if archive.testzip() is not None or any(member.external_attr for member in members):
                 raise _Damaged("its checksum is another")
             return
-        stated, found = sealed_digest(content, archive.comment)
-    if stated != found:
+        stated, computed = sealed_digest(content, archive.comment)
+    if stated != computed:
         raise _Damaged("its SHA-256 is another")
 
 
 def saved_picture(path: Path, largest: int) -> bytes | None:
-    """Return a PNG of at most so many bytes, if there is one."""
+    """Return a PNG; None if there is none, or one with more than ``largest`` bytes."""
     try:
         if not path.is_file() or path.is_symlink() or path.stat().st_size > largest:
             return None

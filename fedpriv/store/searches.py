@@ -1,4 +1,4 @@
-"""What a search has left in its folder: read back, though it may be damaged or somebody else's."""
+"""Stored hyper-parameter searches, read from folders that may be damaged or untrusted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ RECORD, STATEMENT = "search.json", "privacy.txt"
 
 @dataclass(frozen=True)
 class StoredSearch:
-    """``statement``: privacy.txt; ``facts``: search.json; ``problem``: what cannot be read."""
+    """The files of one search.
+
+    Attributes:
+        folder: The folder of the search.
+        statement: Content of ``privacy.txt``.
+        facts: Content of ``search.json``; None if it cannot be read.
+        problem: The reason why a file cannot be read; else empty.
+    """
 
     folder: Path
     statement: str = ""
@@ -25,32 +32,33 @@ class StoredSearch:
 
     @property
     def stopped(self) -> bool:
-        """Whether its trials were secret (random stopping)."""
+        """True if the number of trials was secret (random stopping)."""
         return "number_of_trials" in (self.facts or {})
 
     @property
     def trials(self) -> list[dict[str, Any]]:
-        """The rows of its trials, as far as they are ones."""
+        """The rows of the trials; entries of another type are left out."""
         rows = (self.facts or {}).get("trials")
         return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
     def line(self) -> str:
-        """What it costs, in a line."""
+        """Return the privacy cost of the search in one line."""
         if self.problem:
             return f"search {self.folder}: {self.problem}"
         epsilon, delta = ((self.facts or {}).get(name) for name in ("epsilon", "delta"))
         known = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
-        value = round_up(float(epsilon)) if known else "not known"  # type: ignore[arg-type]
-        whose = "the best of a secret number" if self.stopped else "all of its trials together"
-        return f"search {self.folder}: epsilon {value} at delta {show(delta)}, of {whose}"
+        cost = round_up(float(epsilon)) if known else "not known"  # type: ignore[arg-type]
+        scope = "the best of a secret number" if self.stopped else "all of its trials together"
+        return f"search {self.folder}: epsilon {cost} at delta {show(delta)}, of {scope}"
 
 
 def is_search(folder: str | Path) -> bool:
+    """Return whether a folder is that of a search."""
     return os.path.lexists(Path(folder) / RECORD)
 
 
 def read_search(folder: Path) -> StoredSearch:
-    """What there is of a search."""
+    """Read a search. A file that cannot be read raises nothing and is reported as ``problem``."""
     try:
         facts = saved_json(folder / RECORD, LARGEST_SUMMARY)
         return StoredSearch(folder, saved_text(folder / STATEMENT, LARGEST_CONFIG), facts)

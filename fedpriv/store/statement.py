@@ -1,4 +1,8 @@
-"""The privacy statement in words for a paper: ``privacy.txt``."""
+"""The privacy statement in words: ``privacy.txt``.
+
+Every function takes the facts that :mod:`fedpriv.store.statement_facts` writes to ``privacy.json``, so a
+statement can be worded again from a stored run.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +28,16 @@ from fedpriv.store.statement_facts import ENTROPY_ROOT
 
 LEVELS = {"record": "record level, example level", "client": "client level, user level"}
 NOMINAL = 100.0
-"""An ε beyond which nobody should speak of protection."""
-_UNBROKEN = "\u00a0"  # a space where no line ends
+"""Largest ε that the statement calls protection; a larger one is called vacuous."""
+_UNBROKEN = "\u00a0"  # a space at which no line is broken
 
 
 def privacy_words(facts: dict[str, Any]) -> str:
-    """The statement a person reads."""
+    """Return the full text of ``privacy.txt``.
+
+    Args:
+        facts: The facts of the statement, as in ``privacy.json``.
+    """
     if not facts["private"]:
         return facts["words"] + "\n"
     sound = facts["views"]["sound"]
@@ -77,7 +85,7 @@ def privacy_words(facts: dict[str, Any]) -> str:
 
 
 def publishable(facts: dict[str, Any]) -> str | None:
-    """Why what a run with publish=true released may not be given away, or None if it may."""
+    """Return the reason why a run with ``publish=true`` may not be published; None if it may be."""
     if not facts["finished"] or facts["stop_reason"] == "interrupted":
         return "the run has not ended"
     if facts.get("budget_exceeded"):
@@ -104,7 +112,7 @@ def _of_a_published_run(facts: dict[str, Any]) -> str:
 
 
 def composition_word(facts: Mapping[str, object]) -> str:
-    """What the configured accountant's ε is: without a budget nothing is enforced."""
+    """Return the name of the configured accountant's ε: ``composed`` without a budget, else ``enforced``."""
     return "composed" if facts["budget"] is None else "enforced"
 
 
@@ -117,7 +125,7 @@ def _whom(facts: dict[str, Any]) -> str:
 
 
 def _claimed(facts: dict[str, Any]) -> str:
-    """What the published analysis says, where nothing or little is protected."""
+    """State the published claim, for a run that protects nothing or little."""
     published = facts["epsilon_published"]
     if published is None or math.isinf(published):
         return "No published analysis claims a finite epsilon of it."
@@ -128,7 +136,7 @@ def _claimed(facts: dict[str, Any]) -> str:
 
 
 def exceeded_words(facts: dict[str, Any]) -> str:
-    """Say that the budget is exceeded, and by what epsilon."""
+    """State that the budget is exceeded, with the ε of the ledger."""
     return (
         f"budget exceeded: the ledger has epsilon = {round_up(facts['epsilon'])} of {facts['budget']:g} "
         f"({facts['budget_view']} view)"
@@ -136,7 +144,7 @@ def exceeded_words(facts: dict[str, Any]) -> str:
 
 
 def headline(facts: dict[str, Any]) -> str:
-    """One sentence: what may be claimed."""
+    """Return the guarantee that may be claimed, in one sentence."""
     if facts.get("budget_exceeded"):
         return f"{_sentence(exceeded_words(facts))} {_headline(facts)}"
     return _headline(facts)
@@ -152,31 +160,31 @@ def _headline(facts: dict[str, Any]) -> str:
             f"({facts['reasons']['epsilon_sound']}). {_claimed(facts)}"
         )
     view = facts["views"]["sound"]
-    whom = "honest client" if facts["attackers"] else "client"
+    protected = "honest client" if facts["attackers"] else "client"
     if view["unit"] != "client":
-        whom = f"{view['unit']} of every {whom}"
+        protected = f"{view['unit']} of every {protected}"
     trust = TRUSTS[view["trust"]]
     local = "local " if view["unit"] == "client" and trust.sees_each_upload else ""
-    against = trust.observer
+    observer = trust.observer
     trusting = (
         "" if facts["parts"] is None else ", if the aggregator that sets the clip norm is trusted"
     )
     if sound > NOMINAL:
         return (
-            f"Vacuous guarantee{_if_secret(facts)}: {local}differential privacy of every {whom} "
-            f"against {against} holds with epsilon = {round_up(sound)} at delta = {delta:g}{trusting}. "
+            f"Vacuous guarantee{_if_secret(facts)}: {local}differential privacy of every {protected} "
+            f"against {observer} holds with epsilon = {round_up(sound)} at delta = {delta:g}{trusting}. "
             f"{_claimed(facts)}"
         )
-    words = (
-        f"very {whom} is protected by ({round_up(sound)}, {delta:g})-{local}differential privacy "
-        f"against {against}{trusting}."
+    sentence = (
+        f"very {protected} is protected by ({round_up(sound)}, {delta:g})-{local}differential privacy "
+        f"against {observer}{trusting}."
     )
     simulated = _if_secret(facts)
-    return f"Simulation{simulated}: e{words}" if simulated else f"E{words}"
+    return f"Simulation{simulated}: e{sentence}" if simulated else f"E{sentence}"
 
 
 def _if_secret(facts: dict[str, Any]) -> str:
-    """The condition under which a simulation's guarantee holds."""
+    """Return the condition under which a simulation's guarantee holds; empty with secrets of the system."""
     if facts["randomness"] == ENTROPY_ROOT:
         return ""
     condition = ", which holds only if seed and noise_seed are secret"
@@ -188,12 +196,12 @@ def _if_secret(facts: dict[str, Any]) -> str:
 def _number(key: str, label: str, facts: dict[str, Any]) -> str:
     value = facts[key]
     shown = round_up(value)
-    extra = ""
+    note = ""
     if key == "epsilon":
         limit = "no budget" if facts["budget"] is None else f"budget {facts['budget']:g}"
         limit += " exceeded" if facts.get("budget_exceeded") else ""
-        extra = f" ({limit}, {facts['budget_view']} view)"
-    return f"{label}: epsilon = {shown}{extra}. {_sentence(facts['reasons'][key])}"
+        note = f" ({limit}, {facts['budget_view']} view)"
+    return f"{label}: epsilon = {shown}{note}. {_sentence(facts['reasons'][key])}"
 
 
 def _published(facts: dict[str, Any]) -> str:
@@ -206,24 +214,24 @@ def _published(facts: dict[str, Any]) -> str:
 
 
 def _best_attack(facts: dict[str, Any]) -> str:
-    """The trade-off curve at two points."""
+    """State the best attack's true positive rate at two false positive rates, from the trade-off curve."""
     attack = f"attack that {_decides(facts['views']['sound'])}"
     low, high = (facts["largest_tpr"][name] for name in RATES)
     if low == 1.0:
-        words = (
+        sentence = (
             f"No {attack} is ruled out: its true positive rate may be 100 % at a false positive rate "
             "of 0.1 %."
         )
     else:
-        words = (
+        sentence = (
             f"Even the best {attack} has a true positive rate of at most {percent_up(low)} at a false "
             f"positive rate of 0.1 %, and of at most {percent_up(high)} at 1 %."
         )
-    return words.replace(" %", f"{_UNBROKEN}%")
+    return sentence.replace(" %", f"{_UNBROKEN}%")
 
 
 def _decides(view: dict[str, Any]) -> str:
-    """What an attack that the sound number is about decides."""
+    """Describe the decision of an attack against which the sound ε protects."""
     if view["neighbours"] == ADD_OR_REMOVE:
         did = "was used" if view["unit"] == "record" else "was among those that train"
         return f"decides whether a given {view['unit']} {did}"
@@ -253,7 +261,7 @@ def _neighbours(view: dict[str, Any]) -> str:
 
 
 def _for_whom(facts: dict[str, Any]) -> str:
-    """Whose number a finite one is."""
+    """State the clients for which a finite ε holds."""
     if math.isinf(facts["epsilon_sound"]):
         return ""
     if not TRUSTS[facts["views"]["sound"]["trust"]].secret_cohort:
@@ -262,7 +270,7 @@ def _for_whom(facts: dict[str, Any]) -> str:
 
 
 def _pair(facts: dict[str, Any]) -> list[str]:
-    """What holds without and with trust in the aggregator."""
+    """Return a paragraph on ε without and with trust in the aggregator; an empty list without one."""
     if facts["parts"] is None:
         return []
     client, aggregator = (round_up(facts["parts"][by]) for by in (CLIENT, AGGREGATOR))
@@ -280,10 +288,10 @@ def _spread(facts: dict[str, Any]) -> str:
         return f"all {clients['total']} have the same, {counted(clients['draws_most'], 'release')} in all."
     key = "epsilon_sound" if facts["budget_view"] == SOUND else "epsilon"
     spread = facts["spread"][key]
-    what = "lot" if facts["views"]["sound"]["unit"] == "record" else "report"
-    draws = counted_span(clients["draws_fewest"], clients["draws_most"], what)
-    low, middle, high = (round_up(spread[name]) for name in ("lowest", "median", "highest"))
-    values = f"{high} for each" if low == high else f"from {low} to {high}, median {middle}"
+    noun = "lot" if facts["views"]["sound"]["unit"] == "record" else "report"
+    draws = counted_span(clients["draws_fewest"], clients["draws_most"], noun)
+    low, median, high = (round_up(spread[name]) for name in ("lowest", "median", "highest"))
+    values = f"{high} for each" if low == high else f"from {low} to {high}, median {median}"
     return f"{clients['took_part']} of {clients['total']} took part, with {draws} each; {key} {values}."
 
 

@@ -1,4 +1,4 @@
-"""What the privacy statement of a run says, as plain values: ``privacy.json``."""
+"""The facts of a run's privacy statement as plain values: ``privacy.json``."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from fedpriv.store.caveats import (
 from fedpriv.store.prior_releases import facts_before, noised_numbers
 
 SEEDED, ENTROPY_ROOT = "seeds of the configuration", "the operating system's entropy"
-_ROUNDING = 1e-9  # of a sum that was planned to end at the budget
+_ROUNDING = 1e-9  # relative; a run planned to end at its budget may exceed it by rounding
 
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the statement must know of a run beside its budget.
+    """The facts about a run that its budget does not hold.
 
     Attributes:
-        unit: What is protected, ``record`` or ``client``.
-        trust: Who sees which uploads.
-        caveats: What a reader must know, in sentences.
-        diagnostics: Whether the folder holds exact statistics of private data.
-        attackers: Clients of which nothing is said.
-        published: Whether the secrets come from the operating system.
-        paired: The name of the runs with the same secrets; None: there are none.
-        numbers: How many numbers with real noise a draw releases; 0: the noise is of whole numbers.
-        before: How many such numbers were released before the first round.
+        unit: The unit of privacy, ``record`` or ``client``.
+        trust: The trust model: which party sees which uploads.
+        caveats: Sentences that a reader must know, of this run alone.
+        diagnostics: True if the folder holds exact statistics of private data.
+        attackers: Indices of the clients for which no guarantee is stated.
+        published: True if the secrets come from the operating system (``publish=true``).
+        paired: Name of the group of runs with the same secrets; None: the run is not paired.
+        numbers: Number of values with continuous noise that a draw releases; 0 for discrete noise.
+        before: Number of such values that were released before the first round.
     """
 
     unit: str
@@ -62,12 +62,14 @@ class Circumstances:
 def privacy_facts(
     budget: Budget | None, run: Circumstances, stop_reason: str | None
 ) -> dict[str, Any]:
-    """Return everything the statement says, as plain values (``inf`` for an infinite ε).
+    """Return the content of ``privacy.json``; an infinite ε is ``inf``.
+
+    Every ε is the largest over the honest clients, because attackers are owed no protection.
 
     Args:
-        budget: Ledger and totals of the run; None: it has no privacy.
-        run: What else there is to know of the run.
-        stop_reason: Why it ended; None: it goes on.
+        budget: Ledger and totals of the run; None for a run without privacy.
+        run: The facts that the budget does not hold.
+        stop_reason: The reason why the run ended; None while it runs.
     """
     if budget is None:
         return {
@@ -154,8 +156,10 @@ def privacy_facts(
 
 
 def _secret_cohort(budget: Budget, trust: Trust) -> bool:
-    """Whether the guarantee counts on nobody knowing who took part: with zero-out adjacency only where
-    sampling amplifies."""
+    """Return whether the guarantee needs the cohorts to stay secret.
+
+    With zero-out adjacency that is so only where sampling amplifies: neighbours there have equal cohorts.
+    """
     if budget.neighbours != ZERO_OUT:
         return trust.secret_cohort
     queries = [query for joint, _ in budget.ledger for query in joint.queries]
@@ -164,12 +168,12 @@ def _secret_cohort(budget: Budget, trust: Trust) -> bool:
 
 
 def _number_or_none(value: float) -> float | None:
-    """None for what does not exist: the published ε of an algorithm without a published claim."""
+    """Return a float; None for nan, the published ε of an algorithm without a published claim."""
     return None if np.isnan(value) else float(value)
 
 
 def _parts(budget: Budget, trust: Trust) -> dict[str, float | None] | None:
-    """Sound ε of what the clients noised and of what a trusted aggregator noised, each alone."""
+    """Return the sound ε of the values noised by clients and by a trusted aggregator, each alone."""
     if not trust.sees_each_upload or budget.epsilon_of_part(AGGREGATOR) is None:
         return None
     return {by: budget.epsilon_of_part(by) for by in (CLIENT, AGGREGATOR)}

@@ -1,11 +1,11 @@
-"""A stored run: the only reader of run folders.
+"""Stored runs: the only reader of run folders.
 
-A folder may be damaged, or come from somebody else. Nothing in it is run, no link in it is followed, no file
-takes memory without end, and what is wrong with a file is one sentence, the same in every command:
+A run folder may be damaged or untrusted. The reader executes nothing in it, follows no link, and limits the
+memory that a file can take. Every command describes a bad file with the same sentence:
 
-- ``<file> cannot be read: <reason>`` for what is not what a run writes there;
-- ``<file> is not as the run wrote it, by the SHA-256 in summary.json: it is damaged or was edited`` for what
-  can be read and is something else than the run wrote.
+- ``<file> cannot be read: <reason>``, if the content is not of the kind that a run writes there;
+- ``<file> is not as the run wrote it, by the SHA-256 in summary.json: it is damaged or was edited``, if the
+  content is readable but differs from what the run wrote.
 """
 
 from __future__ import annotations
@@ -45,19 +45,24 @@ if TYPE_CHECKING:
     from fedpriv.store.numbers import Columns
 
 _STATED_TWICE = ("epsilon", "epsilon_published", "epsilon_sound", "delta")
-"""What ``summary.json`` and ``privacy.json`` both hold."""
+"""Keys that ``summary.json`` and ``privacy.json`` both hold."""
 _TOLERANCE, _SMALL = 0.05, 0.005
-"""Relative, and absolute: accountants that are all valid differ by less, an edited ledger by more."""
-_BOUND = (
-    "an upper bound"  # the beginning of a reason why the statement's number is no more than that
-)
+"""Relative and absolute tolerance of ε. Valid accountants differ by less, an edited ledger by more."""
+_BOUND = "an upper bound"
+"""Beginning of the stated reason where the statement's ε is only a bound of the ledger's."""
 _MOST_AUDITS = 50
 _LARGEST_PICTURE = 1 << 19  # bytes
 
 
 @dataclass(frozen=True)
 class StoredAudit:
-    """What one audit found, and its picture if there is one."""
+    """The result of one audit, and its picture if there is one.
+
+    Attributes:
+        name: Name of the result's file, without ``.json``.
+        facts: Content of that file.
+        picture: A PNG; None where there is none, or a picture that is too large.
+    """
 
     name: str
     facts: dict[str, Any]
@@ -67,26 +72,26 @@ class StoredAudit:
 class StoredRun(CheckedFolder):
     """A run folder as its reader finds it. Each file is read once, when it is first asked for.
 
-    A file that cannot be read raises ConfigError; one that is not as the run wrote it is used, and a notice
-    of the command says so. A file that the run has not written yet is empty.
-    A reader that is ``tolerant`` takes what cannot be read for empty, too, and looks at ``damage``.
+    A file that cannot be read raises ConfigError. A file that is readable but not as the run wrote it is
+    used, and the command prints a warning. A file that the run has not written yet counts as empty. A
+    ``tolerant`` reader also takes unreadable files for empty, and its caller looks at ``damage``.
     """
 
     # ---- what the run is
 
     @cached_property
     def configuration(self) -> DictConfig:
-        """The run's own configuration, without its trackers."""
+        """The resolved configuration of the run, without its trackers."""
         return self._read(self.files.config, saved_config, {}, optional=False)
 
     @cached_property
     def values(self) -> dict[str, object]:
-        """The values of the configuration by their dotted keys, in a tenth of the time."""
+        """The values of the configuration by dotted key, read ten times as fast as ``configuration``."""
         return self._read(self.files.config, saved_values, {}, optional=False)
 
     @cached_property
     def identity(self) -> dict[str, object]:
-        """The values that can change a result."""
+        """The values of the configuration that can change a result, by dotted key."""
         return configuration.identity_of_values(self.values)
 
     @cached_property
@@ -96,13 +101,13 @@ class StoredRun(CheckedFolder):
 
     @property
     def versions(self) -> dict[str, Any]:
-        """The versions of the packages that the run was made with."""
+        """The versions of the packages that the run used."""
         versions = self.environment.get("versions")
         return versions if isinstance(versions, dict) else {}
 
     @cached_property
     def overrides(self) -> list[str] | None:
-        """The overrides that the run was begun with; None where they are withheld or not known."""
+        """The arguments that the run was started with; None where they are withheld or unknown."""
         path, overrides = self.files.environment, self.environment.get("overrides")
         if overrides is None or (
             isinstance(overrides, list) and all(isinstance(one, str) for one in overrides)
@@ -116,7 +121,7 @@ class StoredRun(CheckedFolder):
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """The results of a run that has ended; empty before."""
+        """The results of a run that has ended; empty before its end."""
         summary, problem = self._summary
         if problem:
             return self._refuse(self.files.summary, problem, {})
@@ -124,18 +129,19 @@ class StoredRun(CheckedFolder):
 
     @property
     def finished(self) -> bool:
-        """Return whether there is nothing left to run."""
+        """True for a run that has ended and cannot be resumed."""
         return self.summary.get("stop_reason") in FINISHED
 
     @cached_property
     def statement(self) -> dict[str, Any]:
-        """The facts of the privacy statement (``privacy.json``)."""
+        """The facts of the privacy statement (``privacy.json``), compared with the summary."""
         path = self.files.privacy_json
         facts = self._read(path, saved_json, {})
         summary, _ = self._summary
         for key in _STATED_TWICE:
             if key in summary and key in facts and not _equal(summary[key], facts[key]):
-                if not {path, self.files.summary} & self.damage.keys():  # else it is said already
+                # Where one of the files is known to be damaged, a second sentence would say nothing new.
+                if not {path, self.files.summary} & self.damage.keys():
                     self._enter(
                         path,
                         f"{self.files.summary} says {key} {summary[key]}, {path.name} says {facts[key]}: one "
@@ -160,7 +166,7 @@ class StoredRun(CheckedFolder):
 
     @cached_property
     def clients(self) -> Columns:
-        """The participants of evaluated rounds (``clients.csv``)."""
+        """The participants of the evaluated rounds (``clients.csv``)."""
         return self._columns(self.files.clients)
 
     def _columns(self, path: Path) -> Columns:
@@ -175,7 +181,7 @@ class StoredRun(CheckedFolder):
         return self._read(path, read, Columns(), optional=self._tolerant)
 
     def last_value(self, column: str) -> float | None:
-        """Return what ``metrics.csv`` has last in a column, be it nan; None where all its cells are empty."""
+        """Return the last value in a column of ``metrics.csv``, even nan; None where all cells are empty."""
 
         def read(path: Path) -> float | None:
             try:
@@ -191,15 +197,19 @@ class StoredRun(CheckedFolder):
 
     @cached_property
     def last_round(self) -> dict[str, float]:
-        """The results in the last whole row of ``metrics.csv``, and the accuracy evaluated last, without
-        reading all of it.
+        """The results in the last whole row of ``metrics.csv``, and the accuracy that was evaluated last.
 
-        An epsilon that the last row does not have stays unknown: an earlier one is less than was spent.
+        Only the end of the file is read. An ε that the last row lacks stays unknown, because an ε of an
+        earlier round is smaller than what was spent.
         """
         return self._read(self.files.metrics, last_round, {})
 
     def participants(self, client_count: int) -> list[int] | None:
-        """Return the clients that took part in any round, ascending; None where the run did not write it."""
+        """Return the clients that took part in any round, ascending; None where no file says so.
+
+        Args:
+            client_count: Number of clients of the run; a file with another client is refused.
+        """
 
         def read(path: Path) -> list[int]:
             try:
@@ -218,11 +228,12 @@ class StoredRun(CheckedFolder):
     # ---- what it released
 
     def compare_ledger(self, epsilon: float, tightest: bool) -> None:
-        """Enter where the ledger has another epsilon than the statement's sound one.
+        """Enter a damage if the ledger's ε disagrees with the statement's sound ε.
 
         Args:
-            epsilon: Of the ledger, at the run's delta; noise must not have adapted.
-            tightest: Whether ``epsilon`` is by the tightest accountant; another may have a larger one.
+            epsilon: ε computed from the ledger at the run's δ. The noise must not have adapted.
+            tightest: True if the tightest accountant computed ``epsilon``. A looser accountant may exceed
+                the stated value without any damage.
         """
         stated, reasons = self.statement.get("epsilon_sound"), self.statement.get("reasons")
         if isinstance(stated, bool) or not isinstance(stated, int | float):
@@ -238,7 +249,14 @@ class StoredRun(CheckedFolder):
             )
 
     def ledger(self, view: str) -> StoredLedger:
-        """Return what the clients released, in the view ``sound`` or ``published``. Raises ConfigError."""
+        """Return the releases of the clients.
+
+        Args:
+            view: ``sound`` or ``published``.
+
+        Raises:
+            ConfigError: There is no ledger, it cannot be read, or it has no such view.
+        """
         from fedpriv.store.ledger_file import read_ledger
 
         path = self.files.ledger
@@ -251,18 +269,18 @@ class StoredRun(CheckedFolder):
 
     @cached_property
     def ledger_rows(self) -> list[list[str]]:
-        """The ledger as text, the names of its columns first."""
+        """The cells of the ledger as text; the first row names the columns."""
         return self._read(self.files.ledger, saved_rows, [])
 
     @cached_property
     def canaries(self) -> CanaryFile | None:
-        """What observers of the run saw of its canaries; None where it has none."""
+        """The observations of the run's canaries; None for a run without canaries."""
         from fedpriv.store.canary_file import read_canaries
 
         return self._read(self.files.canaries, read_canaries, None)
 
     def model(self, device: str | torch.device) -> dict[str, object]:
-        """Return the last weights by name."""
+        """Return the final weights by name, on ``device``."""
 
         def weights(path: Path) -> dict[str, object]:
             return cast("dict[str, object]", saved_tensors(path, device))
@@ -271,20 +289,20 @@ class StoredRun(CheckedFolder):
 
     @cached_property
     def audits(self) -> list[StoredAudit]:
-        """What audits of the run found."""
+        """The results of audits of the run, at most 50."""
         if not self.files.audit.is_dir():
             return []
         paths = sorted(set(self.files.audit.glob("*.json")) - {self.files.canaries})[:_MOST_AUDITS]
-        found = [(path, self._read(path, saved_json, None)) for path in paths]
+        results = [(path, self._read(path, saved_json, None)) for path in paths]
         return [
             StoredAudit(path.stem, facts, saved_picture(path.with_suffix(".png"), _LARGEST_PICTURE))
-            for path, facts in found
+            for path, facts in results
             if facts is not None
         ]
 
     @cached_property
     def trackers(self) -> dict[str, dict[str, str]]:
-        """What the trackers of the run left in its folder: texts by tracker and name."""
+        """The texts that trackers left in the folder, by tracker and name."""
         return {
             tracker: {key: value for key, value in facts.items() if isinstance(value, str)}
             for tracker, facts in self._read(self.files.trackers, saved_json, {}).items()
@@ -293,9 +311,10 @@ class StoredRun(CheckedFolder):
 
 
 def add_to_summary(folder: RunFolder, results: Mapping[str, object]) -> None:
-    """Add results to the ``summary.json`` of a run that has ended, and the digests of what was written since.
+    """Add results to the ``summary.json`` of a run that has ended, and the digests of newly written files.
 
-    A summary that is damaged, or of an older version, stays without a digest that fits.
+    A damaged summary keeps its wrong digest, so that adding a result never hides the damage. A summary of
+    an older version has no digests and gets none.
     """
     run = StoredRun(folder)
     summary = {key: value for key, value in run.summary.items() if key != KEY} | dict(results)

@@ -1,4 +1,4 @@
-"""The table of a sweep: one row per setting, means over seeds."""
+"""The table of a sweep: one row for each setting, with means over seeds."""
 
 from __future__ import annotations
 
@@ -37,11 +37,17 @@ _RUNTIME = "runtime."
 
 
 def read_runs(folder: Path) -> pd.DataFrame:
-    """Return a row per finished run below ``folder``: its settings, seed and results. A run whose summary,
-    configuration or environment is not as it was written has the stop reason ``damaged`` and no results.
+    """Return a table with one row for each finished run directly below a folder.
 
-    The settings are the keys that any of the runs was given. A run that was not given one of them, because
-    the sweep was extended by it later, has the value of its configuration. Each run counts once.
+    A setting is a key that any of the runs was given on its command line. A run that was not given the key,
+    because the sweep was extended later, has the value in its configuration. Equal runs count once. A run
+    whose summary, configuration or environment is damaged has the stop reason ``damaged`` and no results.
+
+    Args:
+        folder: The folder of the sweep.
+
+    Returns:
+        The name, the settings, the seed and the results of each run; all cells are Python objects.
     """
     paths = sorted(folder.iterdir(), key=_by_number) if folder.is_dir() else []
     runs = [_SweptRun(path) for path in paths if (path / "summary.json").exists()]
@@ -66,37 +72,45 @@ def read_runs(folder: Path) -> pd.DataFrame:
                 **settings,
                 **({PAIRED: run.summary[PAIRED]} if PAIRED in run.summary else {}),
                 "seed": run.summary["seed"],
-                **{v: run.summary[v] for v in VALUES},
+                **{value: run.summary[value] for value in VALUES},
                 **({BACKDOOR: run.summary[BACKDOOR]} if BACKDOOR in run.summary else {}),
             }
         )
-    # of objects: a cell that is missing makes no whole number a decimal one
+    # With dtype object a missing cell does not turn the whole numbers of its column into floats.
     return _in_order(pd.DataFrame(rows, dtype=object), [*map(_column, keys), "seed"])
 
 
 class _SweptRun:
-    """What the table of a sweep reads of one run folder.
+    """One run folder, as far as the table of a sweep needs it.
 
     Attributes:
-        overrides: What the run was given, by key.
-        values: Its resolved configuration by dotted keys.
+        name: Name of the run folder.
+        summary: Results of the run.
+        overrides: Values that the command line gave, by key.
+        values: Resolved configuration by dotted key.
         identity: Fingerprint of the configuration.
         seedless: Fingerprint of the configuration without its seeds.
-        problem: Why its results do not count: a file that cannot be read or is not as the run wrote it.
-        damage: That, or the first damage of a file that no result of the table is read from.
+        problem: Reason why the results do not count: a file that the table is read from is damaged.
+        damage: The first damage of any file of the run.
     """
 
     def __init__(self, path: Path):
         run = StoredRun(path, tolerant=True)
         self.name, self.values, self.summary = path.name, run.values, run.summary
-        self.overrides = dict(one.lstrip("+").partition("=")[::2] for one in run.overrides or [])
+        self.overrides = dict(
+            override.lstrip("+").partition("=")[::2] for override in run.overrides or []
+        )
         if absent := [key for key in ("seed", *VALUES) if key not in self.summary]:
             run.refuse(run.files.summary, f"it has no {absent[0]}")
         self.problem = next(iter(run.damage.values()), "")
         run.check_all()
         self.damage = next(iter(run.damage.values()), "")
         self.identity = fingerprint(run.identity)
-        setting = {k: v for k, v in run.identity.items() if k.rpartition(".")[2] not in _SEEDS}
+        setting = {
+            key: value
+            for key, value in run.identity.items()
+            if key.rpartition(".")[2] not in _SEEDS
+        }
         self.seedless = fingerprint(setting)
 
     def setting(self, key: str) -> str | None:
@@ -109,32 +123,32 @@ class _SweptRun:
 
 
 def _told(runs: Sequence[_SweptRun]) -> list[str]:
-    """Keys that any run was given, without the seed and the name of its pair.
+    """Return the keys that any run was given, without the seed and the name of its pair.
 
-    Keys of ``runtime`` change no result: they are told where all runs were given the same value, or where one
-    configuration was run with several values. A sweep extended on another machine may differ in them, and
-    its runs still belong to one setting.
+    Keys of ``runtime`` change no result. They are columns only where all runs were given the same value, or
+    where one configuration was run with several values. A sweep that was extended on another machine may
+    differ in such keys, and its runs still belong to one setting.
     """
     keys = dict.fromkeys(
         key for run in runs for key in run.overrides if key not in ("seed", PAIRED)
     )
-    told = set()
+    runtime_keys = set()
     for key in (key for key in keys if key.startswith(_RUNTIME)):
         pairs = {(run.identity, run.setting(key)) for run in runs}
         swept = len(pairs) > len({identity for identity, _ in pairs})
         if swept or len({run.overrides.get(key) for run in runs}) == 1:
-            told.add(key)
-    return [key for key in keys if not key.startswith(_RUNTIME) or key in told]
+            runtime_keys.add(key)
+    return [key for key in keys if not key.startswith(_RUNTIME) or key in runtime_keys]
 
 
 def _by_number(path: Path) -> list[tuple[bool, int, str]]:
-    """Sort key by which 10 comes after 9."""
+    """Return a sort key by which run 10 comes after run 9."""
     parts = re.findall(r"\d+|\D+", path.name)
     return [(not p.isdigit(), int(p) if p.isdigit() else 0, p) for p in parts]
 
 
 def _column(key: str) -> str:
-    """A key's column: its name, unless a result has that (epsilon as asked for, and as spent)."""
+    """Return the column of a setting; ``epsilon`` and the like are both a setting and a result."""
     return f"{_GIVEN}{key}" if key in VALUES else key
 
 
@@ -142,22 +156,25 @@ def _in_order(runs: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """Sort the rows by the values of ``columns``: numbers by size, others as they first appear."""
     if runs.empty:
         return runs
-    places = {c: {v: i for i, v in enumerate(dict.fromkeys(runs[c]))} for c in columns}
+    places = {
+        column: {value: place for place, value in enumerate(dict.fromkeys(runs[column]))}
+        for column in columns
+    }
 
     def rank(column: str, value: object) -> tuple[int, float]:
         number = _number(value)
-        if column == "seed" and (value is None or value != value):  # of a damaged run
+        if column == "seed" and (value is None or value != value):  # a damaged run comes last
             return (2, 0)
         return (1, places[column][value]) if number is None else (0, number)
 
-    ranks = [[rank(c, v) for c, v in zip(columns, row, strict=True)]
+    ranks = [[rank(column, value) for column, value in zip(columns, row, strict=True)]
              for row in runs[list(columns)].itertuples(index=False)]  # fmt: skip
     order = sorted(range(len(runs)), key=ranks.__getitem__)
     return runs.iloc[order].reset_index(drop=True)
 
 
 def _number(value: object) -> float | None:
-    """A value as a number; None where it is none."""
+    """Return a value as a number; None for everything else, nan included."""
     try:
         number = float(str(value))
     except ValueError:
@@ -166,7 +183,11 @@ def _number(value: object) -> float | None:
 
 
 def show_sweep(folder: Path) -> None:
-    """Print the table of the runs below ``folder`` and write it to ``sweep.csv`` there."""
+    """Print the table of a sweep, and write its runs to ``sweep.csv`` in the folder of the sweep.
+
+    Interrupted and damaged runs are named, but count in no mean. Paired runs have a second table with their
+    differences, which is also written to ``paired_differences.csv``.
+    """
     runs = read_runs(folder)
     if runs.empty:
         return
@@ -179,17 +200,30 @@ def show_sweep(folder: Path) -> None:
             runs = runs[~left_out]
     if runs.empty:
         return
-    settings = [c for c in runs.columns if c not in ("run", "seed", _SETTING, *VALUES, BACKDOOR)]
-    plain = {c: runs[c].map(lambda v: v if _number(v) is None else _number(v)) for c in settings}
-    varied = [c for c in settings if plain[c].nunique(dropna=False) > 1]
+    settings = [
+        column
+        for column in runs.columns
+        if column not in ("run", "seed", _SETTING, *VALUES, BACKDOOR)
+    ]
+    plain = {
+        column: runs[column].map(lambda value: value if _number(value) is None else _number(value))
+        for column in settings
+    }
+    varied = [column for column in settings if plain[column].nunique(dropna=False) > 1]
     shares = [column for column in ("test_accuracy", BACKDOOR) if column in runs]
-    results = ("seeds", "rounds", "epsilon", "sound", *(c.replace("_", " ") for c in shares))
+    results = (
+        "seeds",
+        "rounds",
+        "epsilon",
+        "sound",
+        *(column.replace("_", " ") for column in shares),
+    )
     table = Table("Sweep", (*varied, *results))
-    by = [runs[_SETTING], *(plain[c] for c in varied)]
+    by = [runs[_SETTING], *(plain[column] for column in varied)]
     for _, rows in runs.groupby(by, dropna=False, sort=False):
         table.add(
             *(_shown(rows[column].iloc[0]) for column in varied),
-            " ".join(str(s) for s in sorted(rows["seed"], key=str)),
+            " ".join(str(seed) for seed in sorted(rows["seed"], key=str)),
             _range(rows["rounds"], "{:.0f}".format),
             _range(rows["epsilon"], round_up),
             _range(rows["epsilon_sound"], round_up),
@@ -208,7 +242,7 @@ def show_sweep(folder: Path) -> None:
 
 def _shown(value: object) -> str:
     number = _number(value)
-    if number is not None and number.is_integer():  # 2 and 2.0 are one value
+    if number is not None and number.is_integer():  # 2 and 2.0 are the same setting
         return f"{number:.0f}"
     return "-" if value is None or value != value else str(value)
 

@@ -1,8 +1,8 @@
-"""The one table: rows under named columns, for a terminal, as CSV, as Markdown or as LaTeX.
+"""The table class of all commands: for a terminal, as CSV, as Markdown or as LaTeX.
 
-What a cell holds may come from a run folder that is somebody else's. Each form therefore has one function
-through which all text goes: :func:`printable` for terminals, :func:`csv_text`, :func:`markdown_text` and
-:func:`latex_text`. HTML has its own in :mod:`fedpriv.tools.report.markup`.
+The text of a cell may come from an untrusted run folder. So each format has one function that escapes every
+text: :func:`printable` for terminals, :func:`csv_text`, :func:`markdown_text` and :func:`latex_text`. HTML
+has its own in :mod:`fedpriv.tools.report.markup`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class Column:
     """A column of a table.
 
     Attributes:
-        name: Its name in CSV.
-        heading: Its name for readers; None: ``name``.
-        right: Whether its cells are flush right.
-        shown: Formats a value for readers; CSV has the value itself.
-        code: Whether its cells are commands and the like: set in typewriter type in Markdown and LaTeX.
-        style: Its colour on a terminal.
-        wrap: Whether its cells may be broken into lines on a terminal.
-        width: Characters on a terminal; None: as many as needed.
-        least: Least number of characters on a terminal.
+        name: Name in CSV.
+        heading: Name for readers; None: ``name``.
+        right: True for cells that are flush right.
+        shown: Function that formats a value for readers; CSV has the value itself.
+        code: True for commands and the like, which Markdown and LaTeX set in typewriter type.
+        style: Colour on a terminal.
+        wrap: True if cells may be broken into lines on a terminal.
+        width: Width on a terminal in characters; None: as many as needed.
+        least: Smallest width on a terminal in characters.
     """
 
     name: str
@@ -48,10 +48,11 @@ class Column:
 
     @property
     def title(self) -> str:
+        """The name for readers."""
         return self.name if self.heading is None else self.heading
 
     def text(self, value: object) -> str:
-        """Return a value as readers see it."""
+        """Return a value formatted for readers; None gives an empty cell."""
         return "" if value is None else self.shown(value)
 
 
@@ -79,7 +80,15 @@ class Table:
         self._ends: set[int] = set()  # rows below which a line is drawn
 
     def add(self, *cells: object, style: str = "") -> None:
-        """Add a row; a cell that is None is empty. ``style``: its colour on a terminal."""
+        """Add a row.
+
+        Args:
+            cells: One value for each column; None gives an empty cell.
+            style: Colour of the row on a terminal.
+
+        Raises:
+            ValueError: The number of cells is not the number of columns.
+        """
         if len(cells) != len(self.columns):
             raise ValueError(f"{len(cells)} cells for {len(self.columns)} columns")
         self.rows.append(cells)
@@ -111,41 +120,44 @@ class Table:
                 style=column.style, no_wrap=not column.wrap, width=column.width, min_width=column.least,
                 overflow="fold" if column.wrap else "ellipsis",
             )  # fmt: skip
-        for place, (texts, style) in enumerate(zip(self._texts(), self._styles, strict=True)):
+        for index, (texts, style) in enumerate(zip(self._texts(), self._styles, strict=True)):
             cells = (Text(printable(text)) for text in texts)
-            table.add_row(*cells, style=style or None, end_section=place in self._ends)
+            table.add_row(*cells, style=style or None, end_section=index in self._ends)
         return table
 
     def csv(self) -> str:
-        """Return the table as CSV: values as they are, in one line each."""
+        """Return the table as CSV with unformatted values; a text with line breaks becomes one line."""
         rows = ([_plain(value) for value in row] for row in self.rows)
         return csv_text([[column.name for column in self.columns], *rows])
 
     def markdown(self) -> str:
-        """Return the table in GitHub's Markdown, without its title."""
-        rows = [[markdown_text(c.title if self.header else "") for c in self.columns]]
-        rows.append(["---:" if c.right else "---" for c in self.columns])
+        """Return the table in GitHub's Markdown, without the title."""
+        rows = [[markdown_text(column.title if self.header else "") for column in self.columns]]
+        rows.append(["---:" if column.right else "---" for column in self.columns])
         for texts in self._texts():
             cells = zip(self.columns, texts, strict=True)
             rows.append([markdown_text(text, column.code) for column, text in cells])
         return "\n".join("".join(f"| {cell} " if cell else "| " for cell in r) + "|" for r in rows)
 
     def latex(self) -> str:
-        """Return the table as a ``tabular`` of the package booktabs, without its title."""
-        sides = "".join("r" if column.right else "l" for column in self.columns)
-        lines = [r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{{sides}}}", r"  \toprule"]
+        """Return the table as a LaTeX ``tabular`` for the package booktabs, without the title."""
+        alignment = "".join("r" if column.right else "l" for column in self.columns)
+        lines = [r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{{alignment}}}", r"  \toprule"]
         if self.header:
-            lines += [_latex_row(latex_text(c.title) for c in self.columns), r"  \midrule"]
-        for place, texts in enumerate(self._texts()):
+            lines += [
+                _latex_row(latex_text(column.title) for column in self.columns),
+                r"  \midrule",
+            ]
+        for index, texts in enumerate(self._texts()):
             cells = zip(self.columns, texts, strict=True)
             lines.append(_latex_row(latex_text(text, column.code) for column, text in cells))
-            if place in self._ends and place < len(self.rows) - 1:
+            if index in self._ends and index < len(self.rows) - 1:
                 lines.append(r"  \midrule")
         return "\n".join([*lines, r"  \bottomrule", r"\end{tabular}"])
 
 
 def pairs(title: str, lines: Iterable[tuple[str, object]]) -> Table:
-    """Return a table of names and values."""
+    """Return a table without header, with a row for each (name, value)."""
     table = Table(title, (Column("name", style="cyan", wrap=False), "value"), header=False)
     for name, value in lines:
         table.add(name, str(value))
@@ -153,7 +165,7 @@ def pairs(title: str, lines: Iterable[tuple[str, object]]) -> Table:
 
 
 def _plain(value: object) -> object:
-    """Return a value of a CSV cell: numbers as they are, text in one line."""
+    """Return the value of a CSV cell: a number unchanged, a text in one line."""
     if value is None or isinstance(value, bool):
         return "" if value is None else show(value)
     return value if isinstance(value, int | float) else str(value).replace("\n", " ")
@@ -163,19 +175,19 @@ _MARKUP = re.compile(r"[\\`*\[<|~]|&(?=#?\w+;)|(?<!\w)_|_(?!\w)")
 
 
 def markdown_text(text: str, code: bool = False) -> str:
-    """Return text that stands in a cell of a Markdown table as it is; ``code``: in typewriter type."""
+    """Return a text escaped for a cell of a Markdown table; with ``code`` in typewriter type."""
     text = printable(text).replace("\n", " ")
     if not code or not text:
         return _MARKUP.sub(r"\\\g<0>", text)
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence, blank = "`" * (longest + 1), " " * bool(longest)
-    # in a table a pipe ends a cell even in code, unless it has a backslash, which is then not shown
+    # In a table a pipe ends the cell even inside code. A backslash prevents that and is not shown.
     return f"{fence}{blank}{text}{blank}{fence}".replace("|", r"\|")
 
 
 _LATEX = str.maketrans(
     {c: rf"\{c}" for c in "&%$#_{}"}
-    | {c: f"{{{c}}}" for c in "[]*"}  # after \\ they would be its arguments
+    | {c: f"{{{c}}}" for c in "[]*"}  # after \\ LaTeX would take these for its arguments
     | {
         "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
         "<": r"\textless{}", ">": r"\textgreater{}", '"': "''", "`": r"\textasciigrave{}",
@@ -187,7 +199,7 @@ _LATEX = str.maketrans(
 
 
 def latex_text(text: str, code: bool = False) -> str:
-    """Return text that LaTeX sets as it is; ``code``: in typewriter type."""
+    """Return a text escaped for LaTeX; with ``code`` in typewriter type."""
     escaped = printable(text).translate(_LATEX)
     return rf"\texttt{{{escaped}}}" if code and escaped else escaped
 

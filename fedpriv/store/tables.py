@@ -1,4 +1,4 @@
-"""CSV files that grow with the run and survive being killed: append, flush, cut back on resume."""
+"""CSV files that grow with the run, and stay consistent with its checkpoint if the process is killed."""
 
 from __future__ import annotations
 
@@ -40,11 +40,26 @@ PARTICIPATION = ("first_round", "last_round", "clients")
 
 
 class GrowingTable:
-    """Rows kept in memory until ``flush``; ``position`` is the length of the file after it.
+    """A CSV file to which rows are appended.
 
-    A checkpoint stores ``position``; resuming cuts the file back to it, so rows written after the
-    checkpoint by a killed process are not there twice. ``digests`` learns the SHA-256 of the rows written so
-    far, and knows that of a table that goes on.
+    Rows stay in memory until ``flush``. A checkpoint stores ``position``. Resuming cuts the file back to this
+    length, so that rows which a killed process wrote after the checkpoint do not appear twice.
+
+    Args:
+        path: The file.
+        columns: Names of the columns.
+        position: Length of the file in the checkpoint; None begins a new file.
+        digests: Digests of the run folder. They take the SHA-256 of the table after each flush, and hold
+            the one that a resumed table must have.
+
+    Attributes:
+        path: The file.
+        columns: Names of the columns. A table begun by an older version keeps the columns it has.
+        position: Length of the file in bytes after the last flush.
+
+    Raises:
+        ConfigError: The file was changed since the checkpoint.
+        WriteError: The file cannot be written.
     """
 
     def __init__(
@@ -68,7 +83,9 @@ class GrowingTable:
                 raise ConfigError(
                     f"resume: {path} is shorter than its checkpoint says; it was changed since, start anew"
                 )
-            self.columns = self._header()  # of a run begun when there were fewer columns
+            self.columns = (
+                self._header()
+            )  # an older version may have begun the run with fewer columns
             self._hash = begun(path, position)
             self._refuse_change(position)
             with open(path, "r+b") as file:
@@ -76,7 +93,7 @@ class GrowingTable:
             self.position = position
 
     def _refuse_change(self, position: int) -> None:
-        """Raise ConfigError where the rows are not those that the checkpoint is of."""
+        """Raise ConfigError if the rows up to ``position`` differ from those of the checkpoint."""
         known = None if self._digests is None else self._digests.written.get(self.path.name)
         if known not in (None, {"bytes": position, "sha256": self._hash.hexdigest()}):
             raise ConfigError(
@@ -90,20 +107,20 @@ class GrowingTable:
 
     def _header(self) -> tuple[str, ...]:
         with open(self.path, "rb") as file:
-            found = file.readline().decode("utf-8", "replace").strip().split(",")
-        if not set(found) <= set(self.columns) or found[0] != self.columns[0]:
+            columns = file.readline().decode("utf-8", "replace").strip().split(",")
+        if not set(columns) <= set(self.columns) or columns[0] != self.columns[0]:
             raise ConfigError(
                 f"resume: {self.path} does not begin with the names of its columns; it was changed since, "
                 "start anew"
             )
-        return tuple(found)
+        return tuple(columns)
 
     def append(self, row: Mapping[str, object]) -> None:
-        """Add a row; absent or None values stay empty."""
+        """Add a row by column; absent or None values give empty cells."""
         self._rows.append(csv_text([[row.get(column) for column in self.columns]]))
 
     def flush(self) -> int:
-        """Write what is pending to disk and return the length of the file."""
+        """Write all pending rows to disk, and return the length of the file in bytes."""
         if self._rows:
             rows = "".join(self._rows).encode()
             with saying_where(self.path), open(self.path, "ab") as file:
@@ -118,7 +135,16 @@ class GrowingTable:
 
 
 class ParticipationTable(GrowingTable):
-    """Who took part, a row for each stretch of rounds with the same cohort."""
+    """The cohorts, with one row for each stretch of rounds with the same cohort.
+
+    The last stretch is open: it is written only when another cohort follows, or by ``finish``. So the
+    checkpoint holds the open stretch, too.
+
+    Args:
+        path: The file.
+        state: State from the checkpoint; None begins a new file.
+        digests: Digests of the run folder.
+    """
 
     def __init__(
         self,
@@ -132,6 +158,7 @@ class ParticipationTable(GrowingTable):
         self._open = None if state is None else saved["open"]
 
     def enter(self, round_number: int, clients: Iterable[int]) -> None:
+        """Enter the cohort of a round, with its clients in ascending order."""
         cohort = ranges(clients)
         if self._open is not None and self._open[2] == cohort:
             self._open = (self._open[0], round_number, cohort)
@@ -144,29 +171,41 @@ class ParticipationTable(GrowingTable):
             self.append(dict(zip(PARTICIPATION, self._open, strict=True)))
 
     def finish(self) -> None:
-        """Write the last stretch: the run is over."""
+        """Write the open stretch at the end of the run."""
         self._close()
         self._open = None
         self.flush()
 
     def state_dict(self) -> dict[str, object]:
+        """Flush the table, and return its position and the open stretch for the checkpoint."""
         return {"position": self.flush(), "open": self._open}
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """``[0, 1, 2, 5]`` → ``0-2 5``."""
-    parts: list[list[int]] = []
-    for n in numbers:
-        n = int(n)
-        if parts and parts[-1][1] == n - 1:
-            parts[-1][1] = n
+    """Return ascending whole numbers as text, with consecutive numbers joined.
+
+    >>> ranges([0, 1, 2, 5])
+    '0-2 5'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        number = int(number)
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
         else:
-            parts.append([n, n])
-    return " ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+            runs.append([number, number])
+    return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def parse_ranges(text: str) -> list[int]:
-    """``0-2 5`` → ``[0, 1, 2, 5]``. Raises ValueError, also for more than anybody's clients."""
+    """Return the whole numbers of a text that :func:`ranges` wrote.
+
+    >>> parse_ranges("0-2 5")
+    [0, 1, 2, 5]
+
+    Raises:
+        ValueError: The text has another form, or stands for more numbers than any run has clients.
+    """
     numbers: list[int] = []
     for part in text.split():
         first, _, last = part.partition("-")
@@ -180,13 +219,17 @@ def parse_ranges(text: str) -> list[int]:
 def last_round(path: Path) -> dict[str, float]:
     """Return the results in the last whole row of ``metrics.csv``, and the accuracy evaluated last.
 
-    Raises ConfigError for what is no table of numbers.
+    Only the last 64 KiB of the file are read.
+
+    Raises:
+        ConfigError: The file cannot be read, or is no table of numbers.
     """
     refuse_no_file(path, LARGEST_TABLE)
     with readable(path), open(path, "rb") as file:
         header = file.readline(_ROW).decode(errors="replace").strip().split(",")
         file.seek(max(file.tell(), path.stat().st_size - _TAIL))
-        lines = file.read(_TAIL).decode(errors="replace").split("\n")[:-1]  # the rest is half a row
+        # What follows the last line break is half a row, or nothing.
+        lines = file.read(_TAIL).decode(errors="replace").split("\n")[:-1]
     rows = [dict(zip(header, line.split(","), strict=False)) for line in lines]
     rows = [row for row in rows if len(row) == len(header)]
     results: dict[str, float] = {}
