@@ -108,7 +108,8 @@ def with_protocol(config: DictConfig) -> DictConfig:
     """Return the configuration with the numbers of the protocol that it names, if it names one.
 
     A user's own algorithm has no row in ``conf/protocols.yaml``. Its YAML may name the algorithm whose
-    numbers it takes (``protocol: dp_fl``). If that algorithm has no numbers for the data set, the defaults hold.
+    numbers it takes (``protocol: dp_fl``). If that algorithm has no numbers for the data set, the defaults
+    hold.
 
     Raises:
         ConfigError: The named algorithm has no protocols.
