@@ -5,6 +5,6 @@ declares constructor arguments. ``config`` composes the configuration and comput
 ``groups`` lists groups and options, ``option_keys`` their keys, ``flags`` the flags of commands.
 ``conflicts`` is what the parts of a run see of one another, ``saved`` their state in a checkpoint.
 ``secret_streams`` gives noise and sampling, ``random_streams`` all that is public. ``exact`` and
-``attributes`` compute digests. ``files`` writes atomically, ``endings`` handles interruptions, ``workers`` and
-``startup`` care for processes. ``moved`` lists old import paths.
+``attributes`` compute digests. ``files`` writes atomically, ``endings`` handles interruptions, ``workers``
+and ``startup`` care for processes. ``moved`` lists old import paths.
 """
