@@ -77,7 +77,7 @@ def test_every_link_leads_somewhere(page):
 
 
 def test_the_readme_is_short():
-    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 140
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 110
 
 
 def test_every_page_is_in_the_navigation():
