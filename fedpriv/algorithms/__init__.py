@@ -1,4 +1,4 @@
-"""Algorithms: what clients compute in a round, and how the server steps.
+"""Algorithms: the clients' computation in a round, and the server's step.
 
 Begin with ``trainer`` (one round, the same for all) and ``client_computation`` (the computation of a local
 step), of which there are three kinds: ``record_computation`` (each client clips records to its own clip
@@ -6,9 +6,9 @@ norm), ``record_sums`` (records, to the server's clip norm) and ``upload_computa
 ``uploads`` computes). ``optimizers`` turn a noised mean into a change of weights; ``server_steps`` move the
 global weights.
 
-An algorithm is a class of settings, importable without torch, whose ``start`` makes the trainer of a run:
-``base`` is what all share, ``record_level`` and ``client_level`` are the bases at record and at client level.
-What belongs to one published work alone stands in a file of its own.
+An algorithm is a class of settings, importable without torch, whose ``start`` makes the trainer of a run.
+``base`` holds what all algorithms share; ``record_level`` and ``client_level`` hold the base classes of the
+two levels. Each published work has a file of its own for what belongs to it alone.
 """
 
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg

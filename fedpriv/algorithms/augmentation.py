@@ -1,11 +1,12 @@
-"""Augmentation multiplicity: a record's gradient is the mean over K randomly changed copies of its image.
+"""Augmentation multiplicity: the gradient of a record is the mean over K randomly changed copies.
 
     g_i = (1/K) Σ_j ∇ℓ(a_j(x_i), y_i),    ḡ_i = g_i min(1, C/‖g_i‖)
 
-with a_j a flip, a crop, or both, drawn anew for every copy, record and step. The mean is clipped, not the
-copies: a record still moves the sum by C at most, so noise and ε are those of plain training.
+a_j is a flip, a crop, or both, drawn anew for every copy, record and step. The mean is clipped, not the
+copies: a record still moves the sum by at most C, so noise and ε are those of plain training.
+
 Sources: Hoffer et al., "Augment your batch", 2019; De et al., "Unlocking high-accuracy differentially private
-image classification through scale", 2022 (who cut images out of a border of 4 pixels, filled by reflection).
+image classification through scale", 2022 (crops out of a border of 4 pixels, filled by reflection).
 """
 
 from __future__ import annotations
@@ -23,14 +24,19 @@ from fedpriv.common.words import counted
 REFLECT, ZEROS = "reflect", "zeros"
 FILLS = (REFLECT, ZEROS)
 MOST = 1024
-"""Copies of a record: they are in memory together."""
+"""Largest number of copies of a record: they are in memory together."""
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """``multiplicity`` K; ``flip``: mirrored left to right with probability 1/2; ``crop``: pixels of border
-    around an image, out of which as large an image is cut anywhere (0: not); ``fill``: what is in the border,
-    the image mirrored at its edges (``reflect``) or ``zeros``."""
+    """The random changes that make the copies of an image.
+
+    Attributes:
+        multiplicity: K, the number of copies of each image.
+        flip: Whether a copy is mirrored left to right with probability 1/2.
+        crop: Pixels of border around an image, out of which a copy is cut anywhere; 0: no crop.
+        fill: Content of the border: the image mirrored at its edges (``reflect``) or ``zeros``.
+    """
 
     multiplicity: int
     flip: bool
@@ -38,7 +44,7 @@ class Augmentation:
     fill: str
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse records that are no images, or images as small as the border."""
+        """Refuse records that are not images, and images as small as the border."""
         dataset = parts.dataset.without_features()  # features refuse augmentation themselves
         shape = tuple(dataset.input_shape)
         if len(shape) != 3 or dataset.vocabulary_size is not None:
@@ -51,8 +57,17 @@ class Augmentation:
             yield ConfigError("algorithm.random_crop", self.crop, allowed)
 
     def moves(self, words: np.ndarray) -> np.ndarray:
-        """(mirrored, pixels down, pixels to the right) of each copy [n, K, 3], int32, from uniform words of
-        64 bits [n, K]. A crop is even but for 2^-31."""
+        """Turn random words into moves.
+
+        One bit of a word decides the flip, 32 bits the pixels down, 31 the pixels to the right. Each shift is
+        uniform up to a bias of 2^-31.
+
+        Args:
+            words: Uniform words of 64 bits [n, K].
+
+        Returns:
+            (mirrored, pixels down, pixels to the right) of each copy [n, K, 3], int32.
+        """
         wide = np.uint64(2 * self.crop + 1)
         high = words >> np.uint64(33)
         low = (words >> np.uint64(1)) & np.uint64(0xFFFFFFFF)
@@ -63,7 +78,7 @@ class Augmentation:
         return moves
 
     def describe(self) -> str:
-        """In the plan."""
+        """Describe the copies for the plan."""
         changes = ["flipped"] if self.flip else []
         if self.crop:
             filled = "reflection" if self.fill == REFLECT else "zeros"
@@ -76,7 +91,7 @@ class Augmentation:
         return f"{copies}, {how} at random; the mean of their gradients is clipped"
 
     def statement(self) -> str:
-        """In the privacy statement."""
+        """Return the sentence of the privacy statement about the copies."""
         what = "that of a randomly changed copy of its image"
         if self.multiplicity > 1:
             what = f"the mean over {self.multiplicity} randomly changed copies of its image"
@@ -93,7 +108,15 @@ def _given(part: Augmented, value: object) -> bool:
 
 @declared
 class Augmented:
-    """An algorithm that may augment images: the arguments that say how, and ``augmentation``."""
+    """Mixin of algorithms that may augment images.
+
+    Attributes:
+        augmentation_multiplicity: K copies of each image; None: no augmentation.
+        random_flip: Whether a copy is mirrored with probability 1/2.
+        random_crop: Pixels of border out of which a copy is cut; None: no crop.
+        crop_fill: Content of the border; None: ``reflect``.
+        augmentation: The augmentation that these arguments describe; None: none.
+    """
 
     augmentation_multiplicity: int | None = field(
         when(_given, whole(at_least=1, at_most=MOST)),

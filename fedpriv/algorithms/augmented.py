@@ -1,4 +1,4 @@
-"""Records of which each is several changed copies of its image, made when a block of them is computed."""
+"""Augmented records: several changed copies of each image, made when a block of records is computed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.augmentation import ZEROS, Augmentation
+from fedpriv.algorithms.client_computation import LocalStep
 from fedpriv.algorithms.run_context import RunContext
 from fedpriv.data.records import ChosenRows
 from fedpriv.privacy.core.sampling import draws_of_copies
@@ -17,7 +18,13 @@ from fedpriv.privacy.core.sampling import draws_of_copies
 
 @dataclass(frozen=True)
 class AugmentedRows:
-    """Images [n, C, H, W] and the moves of their copies [n, K, 3] (:class:`fedpriv.engine.Copies`)."""
+    """Images and the moves of their copies, as engines take them (:class:`fedpriv.engine.Copies`).
+
+    Attributes:
+        images: Images [n, C, H, W], in memory or read when they are sliced.
+        moves: (mirrored, pixels down, pixels to the right) of each copy [n, K, 3].
+        fill: Content of the border, ``reflect`` or ``zeros``.
+    """
 
     images: Tensor | ChosenRows
     moves: Tensor
@@ -25,6 +32,7 @@ class AugmentedRows:
 
     @property
     def copies(self) -> int:
+        """Number of copies K of each record."""
         return self.moves.shape[1]
 
     def __len__(self) -> int:
@@ -34,7 +42,7 @@ class AugmentedRows:
         return moved(self.images[place], self.moves[place], self.fill)
 
     def split(self, counts: list[int]) -> list[AugmentedRows]:
-        """The first so many records, those that follow, and so on; of images in memory."""
+        """Split records in memory into consecutive groups of these sizes, as ``Tensor.split`` does."""
         assert isinstance(self.images, Tensor)
         parts = zip(self.images.split(counts), self.moves.split(counts), strict=True)
         return [AugmentedRows(images, moves, self.fill) for images, moves in parts]
@@ -43,13 +51,20 @@ class AugmentedRows:
 def augmented(
     augmentation: Augmentation,
     context: RunContext,
-    place: tuple[int, int],
-    cohort: np.ndarray,
+    local_step: LocalStep,
     lots: Sequence[np.ndarray],
     images: Tensor | ChosenRows,
 ) -> AugmentedRows:
-    """The ``lots`` of a ``cohort``, whose ``images`` are [n, C, H, W]; ``place``: (round, step)."""
-    t, step = place
+    """Draw the moves of all copies of the records in a cohort's lots.
+
+    Args:
+        augmentation: Kinds of moves, and the number K of copies.
+        context: What the run works on; its secret streams draw the moves.
+        local_step: The local step and its cohort [c].
+        lots: Records of each client's lot [c].
+        images: Images of all lots, one lot after another [n, C, H, W].
+    """
+    t, step = local_step.round_index, local_step.step
     words = [
         draws_of_copies(
             context.streams,
@@ -60,15 +75,23 @@ def augmented(
             step,
             client,
         )
-        for client, lot in zip(cohort, lots, strict=True)
+        for client, lot in zip(local_step.cohort, lots, strict=True)
     ]
     moves = torch.from_numpy(augmentation.moves(np.concatenate(words)))
     return AugmentedRows(images, moves.to(context.model.device), augmentation.fill)
 
 
 def moved(images: Tensor, moves: Tensor, fill: str) -> Tensor:
-    """Copies [n, K, C, H, W] of images [n, C, H, W], each cut out of its image with a border so many pixels
-    down and to the right of where it is, and then mirrored left to right, or not."""
+    """Return the copies [n, K, C, H, W] of images [n, C, H, W].
+
+    A copy is cut out of its image with a border, shifted down and to the right by the pixels that its move
+    says, and then mirrored left to right where the move says so.
+
+    Args:
+        images: Images [n, C, H, W].
+        moves: (mirrored, pixels down, pixels to the right) of each copy [n, K, 3].
+        fill: Content of the border, ``reflect`` or ``zeros``.
+    """
     n, channels, height, width = images.shape
     mirrored, down, right = moves.long().unbind(2)
     rows = down[..., None] + torch.arange(height, device=images.device)
@@ -81,11 +104,10 @@ def moved(images: Tensor, moves: Tensor, fill: str) -> Tensor:
     else:
         rows, columns = _reflected(rows, height), _reflected(columns, width)
     pixels = (rows[..., :, None] * width + columns[..., None, :]).flatten(2)  # [n, K, H · W]
-    of_channels = (n, moves.shape[1], channels, height * width)
-    read = images.flatten(2)[:, None].expand(of_channels)
-    found = read.gather(3, pixels[:, :, None].expand(of_channels))
-    found = found.view(*of_channels[:3], height, width)
-    return found if outside is None else found.masked_fill_(outside[:, :, None], 0)
+    shape = (n, moves.shape[1], channels, height * width)
+    read = images.flatten(2)[:, None].expand(shape)
+    copies = read.gather(3, pixels[:, :, None].expand(shape)).view(*shape[:3], height, width)
+    return copies if outside is None else copies.masked_fill_(outside[:, :, None], 0)
 
 
 def _outside(places: Tensor, size: int) -> Tensor:
@@ -93,6 +115,6 @@ def _outside(places: Tensor, size: int) -> Tensor:
 
 
 def _reflected(places: Tensor, size: int) -> Tensor:
-    """Places beyond the edges, mirrored at them: -1 is 1, and ``size`` is size - 2."""
+    """Mirror places beyond the edges at the edges: -1 becomes 1, and ``size`` becomes size - 2."""
     places = places.abs()
     return torch.where(places >= size, 2 * (size - 1) - places, places)

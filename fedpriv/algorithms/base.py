@@ -1,8 +1,8 @@
-"""What every algorithm offers: who takes part, how they are sampled, and the work itself.
+"""The base class of all algorithms: sampling, trust, noise, and the trainer of a run.
 
-Settings are importable without torch: a plan needs no more. What is released and charged is the mechanism's
-(:mod:`fedpriv.privacy.mechanisms`); an algorithm says how records and clients are sampled, whom it trusts,
-and how much noise a gradient gets for a noise multiplier.
+Algorithms are classes of settings and importable without torch, because a plan needs no more. A mechanism
+(:mod:`fedpriv.privacy.mechanisms`) decides what is released and charged. The algorithm says how records and
+clients are sampled, whom it trusts, and how much noise a gradient gets for a noise multiplier.
 """
 
 from __future__ import annotations
@@ -40,29 +40,42 @@ if TYPE_CHECKING:
 
 
 _PRIVATE = {"record": "dp_fl", "client": "ldp_fedsgd or cdp_fedavg"}
-"""By unit, private algorithms to use in the place of one that is not."""
+"""Private algorithms to recommend in the place of one that is not private, by unit."""
 
 
 class Algorithm(Saved, ABC):
-    """What an experiment asks of an algorithm.
+    """An algorithm of federated learning, as an experiment uses it.
+
+    An algorithm of your own extends :class:`fedpriv.algorithms.DpFl` or another class of
+    :mod:`fedpriv.algorithms` and overrides what differs: :meth:`sampling_of`, :meth:`client_sampling`,
+    :meth:`mechanism` or :meth:`start`; at record level ``server_step(context)``, at client level
+    ``uploads(context)``.
 
     Attributes:
-        name: As in ``algorithm.name``.
-        private: Whether it claims privacy; else nothing is clipped, noised or charged.
-        unit: What is protected, ``record`` or ``client``: what is clipped one by one.
+        name: Name of the algorithm, as in ``algorithm.name``.
+        private: Whether the algorithm claims privacy; else nothing is clipped, noised or charged.
+        unit: Protected unit, ``record`` or ``client``: the units that are clipped one by one.
         trust: Who sees which uploads, and who adds the noise.
         claim: The published analysis of the work, or None. An algorithm of your own has none unless it sets
             one: it inherits none.
-        samples_per_round: On how many samples of its records each participant answers in a round.
-        clients_per_round: m, sampled uniformly; None: see :meth:`client_sampling`.
-        assumed: What the published claim takes for known of the partition: ``clients`` K, ``records`` n.
+        samples_per_round: Number of samples of its records on which each participant answers in a round.
+        clients_per_round: m, the clients of a round, sampled uniformly; None: see :meth:`client_sampling`.
+        assumed: Facts of the partition that the published claim relies on: ``clients`` K, ``records`` n.
         uploads_changes: Whether clients send the change of their weights over a round.
-        search: What finds the number of rounds before the run; its runs read the same data.
+        search: The search for the number of rounds before the run; its runs read the same data.
         cost_depends_on_records: Whether clients with more records pay less (lots of a fixed size).
-        augmentation: The changed copies of each image, whose mean gradient is clipped; None: there are none.
-        releases_feature_statistics: Whether its clients can release statistics of features before round 1.
-        no_transform: Why no clipper that scales coordinates goes with it; None: one does.
+        augmentation: The changed copies of each image, whose mean gradient is clipped; None: no copies.
+        releases_feature_statistics: Whether clients can release statistics of features before round 1.
+        no_transform: Reason why no clipper that scales coordinates goes with the algorithm; None: one does.
         metrics: Further columns of ``metrics.csv``, which its rounds fill (``OpenRound.facts``).
+
+    Example:
+        >>> from fedpriv.algorithms import DpFl
+        >>> algorithm = DpFl(name="dp_fl", sample_rate=0.1, local_steps=2)
+        >>> algorithm.unit, algorithm.trust.name, algorithm.samples_per_round
+        ('record', 'local', 2)
+        >>> algorithm.sampling_of(records=600)
+        PoissonSampling(sample_rate=0.1)
     """
 
     name: str
@@ -82,11 +95,11 @@ class Algorithm(Saved, ABC):
     metrics: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        """Check rules between declared arguments. A declared subclass calls that of ``super()``."""
+        """Check rules between declared arguments. A declared subclass calls ``super()`` first."""
 
     @fact
     def server(self) -> ServerOptimizer | None:
-        """The server's optimiser, where the server has one."""
+        """The server's optimiser; None where the server has none."""
         return None
 
     @fact
@@ -96,12 +109,12 @@ class Algorithm(Saved, ABC):
 
     @fact
     def local_steps(self) -> int:
-        """Steps of a client in a round, each with a release of its own."""
+        """Number of steps of a client in a round, each with a release of its own."""
         return 1
 
     @fact
     def batch_size(self) -> int | None:
-        """Records in a batch of a client's plain training; None: all of the client's."""
+        """Number of records in a batch of a client's plain training; None: all records of the client."""
         return None
 
     @fact
@@ -121,52 +134,75 @@ class Algorithm(Saved, ABC):
 
     @fact
     def fewest_clients(self) -> int:
-        """With fewer clients that may take part no round can run."""
+        """Smallest number of clients, still allowed to take part, with which a round can run."""
         return 1
 
     @fact
     def real_noise(self) -> bool:
-        """True where the noise is of real numbers, in floating point."""
+        """True where the noise is of real numbers in floating point, False where it is of whole numbers."""
         return True
 
     @property
     def row_per_client(self) -> bool:
-        """Whether each client's answer is noised for itself; else there is one answer for a whole cohort."""
+        """True where each client's answer is noised by itself; else the cohort has one answer."""
         return self.unit == "record"
 
     # ---- sampling
 
     @abstractmethod
     def sampling_of(self, records: int) -> Sampling:
-        """How the sample that a client with ``records`` records answers on is drawn: of its records, or,
-        where the cohort is secret and the unit is the client, of the clients."""
+        """Return the sampling that the accountant charges for one release.
+
+        At record level it draws the lot of a client from its records. Where the unit is the client and the
+        cohort is secret, it draws the cohort from the clients.
+
+        Args:
+            records: Number of records of the client.
+        """
 
     def client_sampling(self, clients: int) -> Sampling:
-        """How the cohort of a round is sampled of ``clients`` clients."""
+        """Return the sampling of the cohort of a round from ``clients`` clients."""
         if self.clients_per_round is None:
             return WholeData()
         return FixedSizeSampling(clients, self.clients_per_round)
 
     def expected_cohort(self, clients: int | None) -> float | None:
-        """How many of ``clients`` clients take part in a round on average; None where K is not known."""
+        """Return how many of ``clients`` clients take part in a round on average; None: K is not known."""
         return clients if self.clients_per_round is None else self.clients_per_round
 
     def cohort(self, streams: SecretStreams, round_index: int, eligible: np.ndarray) -> np.ndarray:
-        """Return the clients of this round: ascending numbers k with ``eligible[k]`` [K]."""
+        """Sample the clients of a round.
+
+        Args:
+            streams: The secret streams of the run.
+            round_index: The round.
+            eligible: Mask of the clients that may take part [K]; the others have spent their budget.
+
+        Returns:
+            Numbers of the sampled clients [c], ascending.
+        """
         return sample_cohort(streams, self.client_sampling(len(eligible)), eligible, round_index)
 
     def check_clients(self, clients: int) -> None:
-        """Refuse a cohort larger than the federation. Raises ArgumentError."""
+        """Check that the federation is large enough for a cohort.
+
+        Raises:
+            ArgumentError: A round has more clients than the federation.
+        """
         if self.clients_per_round is not None and self.clients_per_round > clients:
             raise ArgumentError(
                 "clients_per_round", self.clients_per_round, f"<= {clients}, the number of clients"
             )
 
     def check_rounds(self, rounds: int) -> None:
-        """Refuse fewer rounds than there is something to do in. Raises ArgumentError."""
+        """Check that the rounds suffice for what the algorithm does in them.
+
+        Raises:
+            ArgumentError: There are too few rounds.
+        """
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse noise where nothing is private, and what is of no use to the algorithm's clients."""
+        """Refuse noise where nothing is private, and parts that the algorithm's clients cannot use."""
         adds_noise = parts.noise_schedule.adds_noise
         if not self.private and (adds_noise or not parts.clipper.unbounded):
             yield ConfigError(
@@ -189,53 +225,81 @@ class Algorithm(Saved, ABC):
     # ---- noise
 
     def mechanism(self, clipper: Clipper, schedule: NoiseSchedule) -> Mechanism:
-        """What every round releases. To override with a mechanism of its own."""
+        """Return the mechanism, which defines what every round releases.
+
+        Override the method for noise of your own.
+
+        Args:
+            clipper: The rule of the clip norms.
+            schedule: The noise multiplier of each round.
+        """
         return Mechanism(self, clipper, schedule)
 
     def gradient_multiplier(
         self, noise_multiplier: float, sampling: Sampling, clipper: Asking
     ) -> float:
-        """Noise std ÷ clip norm of the clipped sum, given the schedule's noise multiplier."""
+        """Return the ratio of noise to clip norm that is charged, σ/C of the clipped sum.
+
+        Args:
+            noise_multiplier: The schedule's noise multiplier z.
+            sampling: The sampling of the release.
+            clipper: The clipper, which may spend a part of the noise on a question of its own.
+        """
         return clipper.gradient_multiplier(noise_multiplier)
 
     def learn_size(self, size: Callable[[], int]) -> None:
-        """Called before anything is planned; ``size()``: how many numbers the model has (needs torch)."""
+        """Take note of the model's size before anything is planned.
+
+        Args:
+            size: Function that returns the number of weights d. It needs torch, so call it only if needed.
+        """
 
     def own_claim(self, claim: Claim) -> Claim | None:
-        """The claim of a work's own algorithm. A class of the user's that extends one inherits none: the
-        theorem is not about what it changes. It may set ``self.claim`` to its own."""
+        """Return the claim for a class of fedpriv, and None for a class of the user's that extends one.
+
+        The published theorem is not about what such a class changes. It may set ``self.claim`` to its own.
+        """
         return claim if type(self).__module__.startswith("fedpriv.") else None
 
     # ---- the work
 
     @abstractmethod
     def start(self, context: RunContext) -> Trainer:
-        """Return the trainer of one run, on data and a model."""
+        """Return the trainer of one run.
+
+        Args:
+            context: Data, model, engine, clipper and secret streams of the run.
+        """
 
     @abstractmethod
     def records_per_step(self, records: float) -> float:
-        """How many of ``records`` records one step of all clients reads."""
+        """Return how many of ``records`` records one step of all clients reads on average."""
 
     # ---- words
 
     @abstractmethod
     def describe(self, clients: int | None, records: int | None) -> tuple[tuple[str, str], ...]:
-        """Lines of the plan, for K clients of ``records`` records each (``None``: not known yet)."""
+        """Return lines of the plan as (heading, text).
+
+        Args:
+            clients: Number of clients K; None: not known yet.
+            records: Number of records of each client; None: not known yet, or they differ.
+        """
 
     def caveats(self) -> tuple[str, ...]:
-        """Names of the caveats of the privacy statement that apply."""
+        """Return the names of the caveats of the privacy statement that apply."""
         return ()
 
     def own_caveats(self) -> tuple[str, ...]:
-        """Caveats of its own, in words."""
+        """Return further caveats of the privacy statement, as sentences."""
         return ()
 
 
 class UnsampledReports:
-    """Mixed in where every report is about all of a client's data, against any data in their place."""
+    """Mixin of algorithms whose reports are about all data of a client, against any other data in place."""
 
     def sampling_of(self, records: int) -> Sampling:
-        """Every record, every time."""
+        """Return the sampling of a report: every record, every time, one replaced in the other data set."""
         return WholeData(REPLACE_ONE)
 
 
@@ -250,10 +314,10 @@ def cohort_size() -> Any:
 
 
 def proximal_term(name: str, value: float | None) -> float:
-    """Return μ of FedProx, checked; null: 0."""
+    """Return μ of FedProx, checked; null means 0."""
     return 0.0 if value is None else checks.number(name, value, at_least=0)
 
 
 def proximal_words(proximal: float) -> str:
-    """It in the plan."""
+    """Describe the proximal term for the plan."""
     return f", proximal term {proximal:g}" if proximal else ""

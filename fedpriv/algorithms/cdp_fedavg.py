@@ -1,5 +1,4 @@
-"""Central DP-FedAvg with user-level privacy (McMahan, Ramage, Talwar, Zhang 2018), with fixed or
-adaptive quantile clipping (Andrew, Thakkar, McMahan, Ramaswamy 2021).
+"""Central DP-FedAvg with user-level privacy, with fixed or adaptive quantile clipping.
 
 Each client joins a round independently with probability q, trains from θ for E epochs of SGD, and
 
@@ -8,6 +7,10 @@ Each client joins a round independently with probability q, trains from θ for E
 The denominator qK is public and fixed; an empty cohort adds noise only. The server is trusted: it sees
 the updates and who took part, and only the noised average leaves it. The unit is the client, neighbours
 differ by one client more or less, and all clients have one ε, that of the Poisson-sampled Gaussian.
+
+Sources: McMahan, Ramage, Talwar, Zhang, "Learning differentially private recurrent language models", ICLR
+2018; Andrew, Thakkar, McMahan, Ramaswamy, "Differentially private learning with adaptive clipping", NeurIPS
+2021.
 """
 
 from __future__ import annotations
@@ -31,7 +34,24 @@ if TYPE_CHECKING:
 
 @declared
 class CdpFedAvg(ServerStepAlgorithm):
-    """Central DP-FedAvg, with a cohort of secret coins."""
+    """Central DP-FedAvg: secret coins decide who takes part; the formulas are in the module.
+
+    Attributes:
+        name: Name in run folders and tables.
+        client_rate: q, the probability with which a client joins a round.
+        learning_rate: η_s of the server.
+        local_epochs: E, the epochs of a client in a round.
+        batch_size: Records in a batch; None: a client's whole data.
+        local_learning_rate: η of the clients.
+        proximal: μ of FedProx; 0: no proximal term.
+
+    Example:
+        >>> algorithm = CdpFedAvg(name="cdp_fedavg", client_rate=0.1, local_epochs=2, batch_size=32)
+        >>> algorithm.client_sampling(clients=1000)
+        PoissonSampling(sample_rate=0.1)
+        >>> algorithm.expected_cohort(1000)
+        100.0
+    """
 
     private = True
     trust = CENTRAL_TRUST
@@ -67,11 +87,11 @@ class CdpFedAvg(ServerStepAlgorithm):
         self.claim = self.own_claim(dp_fedavg())
 
     def sampling_of(self, records: int) -> Sampling:
-        """Of the clients: what is released is one sum over the cohort."""
+        """Return the sampling of the clients: one sum over the cohort is released."""
         return PoissonSampling(self.client_rate)
 
     def client_sampling(self, clients: int) -> Sampling:
-        """Each client with probability q; nobody once the budget is spent."""
+        """Return the sampling of the cohort: each client joins with probability q."""
         return PoissonSampling(self.client_rate)
 
     def expected_cohort(self, clients: int | None) -> float | None:
@@ -80,11 +100,10 @@ class CdpFedAvg(ServerStepAlgorithm):
     def uploads(self, context: RunContext) -> Uploads:
         from fedpriv.algorithms.uploads import LocalChanges
 
-        return LocalChanges(context, *self._local)
+        return LocalChanges(context, *self._local_training)
 
     @property
-    def _local(self) -> tuple[int, int | None, float, float]:
-        """What a client's training is made of."""
+    def _local_training(self) -> tuple[int, int | None, float, float]:
         return self.local_epochs, self.batch_size, self.local_learning_rate, self.proximal
 
     def denominator(self, cohort: int, clients: int) -> float:

@@ -1,12 +1,13 @@
-"""The clients' computation of one local step: pure, in chunks of clients.
+"""The clients' computation of one local step: a pure function of chunks of clients.
 
     state   = what is public before the step, cut to the clients of a chunk
-    answers = compute(state, clients) for every chunk     # reads records, changes nothing
-    answer  = clip.merge(answers, cohort)                 # the one Bounded, in cohort order
+    answers = compute(state) for every chunk              # reads records, changes nothing
+    answer  = clip.merge(answers, cohort)                 # one bounded sum, in the order of the cohort
 
-Optimisers, clippers and attackers change outside :meth:`ClientComputation.compute`, so that a chunk may
-be computed anywhere, and twice. Partial sums are added in the order of the chunks. Losses and statistics are
-computed from vectors with a number for each unit, joined in the order of the cohort.
+Optimisers, clippers and attackers change outside :meth:`ClientComputation.compute`. So a chunk may be
+computed anywhere, and twice. Partial sums are added in the order of the chunks. Losses and statistics are
+computed from vectors with a number for each unit, joined in the order of the cohort. Results therefore
+depend on the size of the chunks only through the rounding of the sums.
 """
 
 from __future__ import annotations
@@ -31,7 +32,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LocalStep:
-    """One local step of one round. ``cohort`` [c]: who takes part, ascending."""
+    """One local step of one round.
+
+    Attributes:
+        round_index: The round t = 0, 1, …
+        step: The local step within the round, 0, 1, …
+        cohort: Clients that take part [c], ascending.
+    """
 
     round_index: int
     step: int
@@ -40,13 +47,13 @@ class LocalStep:
 
 @dataclass(frozen=True)
 class StepState:
-    """All that a chunk of c clients computes from, beside the clients' records and the run's settings.
+    """Everything that a chunk of c clients computes from, beside its records and the run's settings.
 
     Attributes:
-        turn: The local step, with the clients of the chunk as its cohort.
+        local_step: The local step, with the clients of the chunk as its cohort.
         weights: The global weights θ [d].
         changes: What each client added to θ in earlier local steps [c, d]; None: nothing yet.
-        limits: The clip norm of each client [c], or the one of the server [1]; of each part [., G].
+        limits: The clip norm of each client [c], or of the server [1]; [., G] where parts are clipped apart.
         transform: Shift and scale of each coordinate where units are clipped in another space; else None.
         aggregation: What attackers know of the round; None where nobody attacks in this computation.
     """
@@ -61,13 +68,16 @@ class StepState:
 
 @dataclass(frozen=True)
 class CohortAnswer:
-    """What a cohort computed in one local step: its clipped answer, and exact statistics for the analyst.
+    """A cohort's answer in one local step, and exact statistics for the analyst.
 
     Attributes:
-        answer: The clipped sum, or mean, of each holder of a clip norm [h, d].
-        norms: Of each unit before clipping [n], or of its parts [n, G]; 0 for one that is not finite.
-        owners: The position of each unit's holder [n].
-        units: The position in the cohort of the client that each norm is of [n].
+        answer: The clipped sum, or mean, of each holder of a clip norm [h, d]; not yet noised.
+        norms: Norm of each unit before clipping [n], or of its parts [n, G]; 0 for a unit that is not finite.
+        owners: Position of the holder whose clip norm bounds each unit [n].
+        units: Position in the cohort of the client that each unit belongs to [n].
+        train_loss: Mean loss of the records.
+        gradient_norm: Mean norm of the finite units before clipping.
+        not_finite: Number of units that were not finite.
     """
 
     answer: Bounded
@@ -79,23 +89,34 @@ class CohortAnswer:
     not_finite: int
 
 
-def joined(vectors: list[Tensor]) -> Tensor:
-    """Return vectors of the chunks as one, without a copy where there is one chunk."""
+def _joined(vectors: list[Tensor]) -> Tensor:
+    """Return the vectors of all chunks as one vector, without a copy where there is one chunk."""
     return vectors[0] if len(vectors) == 1 else torch.cat(vectors)
 
 
 class ClientComputation(ABC):
-    """What the clients of a round compute, and whose clip norm bounds it.
+    """The computation of a cohort in one local step, and the holders of the clip norms that bound it.
+
+    A *unit* is what is clipped: a record's gradient, or a client's whole upload. A *holder* has a clip norm
+    and an optimiser: each client, or the server for all of them. From units to the mean gradient,
+
+        sum_j = Σ_i factor_i unit_i over the units i of holder j       computed by the clients
+        mean_j = (sum_j + noise_j) / denominator_j                     by :meth:`mean`, after the release
+
+    The denominator is public. It may also divide the sum before the noise is added (:meth:`divisors`); then
+    the released value is a mean already and ``divides`` is False.
 
     Attributes:
-        problem: Data, model, engine and clipper.
-        steps: Local steps of a round.
-        holds_norms: Whether each client holds a clip norm and an optimiser; else the one server does.
-        divides: Whether ``mean`` divides what was released by the denominators.
-        combines: Whether ``mean`` returns a row for each client [c, d], released by itself, which a rule
+        context: Data, model, engine, clipper and secret streams of the run.
+        steps: Number of local steps of a round.
+        holds_norms: Whether each client holds a clip norm and an optimiser; else the server does.
+        divides: Whether :meth:`mean` divides the released values by the denominators, and so the standard
+            deviation of their noise too. False where they are means already.
+        combines: Whether :meth:`mean` returns a row for each client [c, d], released by itself, which a rule
             combines before the server's optimiser.
-        has_weight_decay: Whether the gradient of λ/2‖θ‖² joins after the noise (it reads no record).
-        proximal: μ of FedProx's μ/2 ‖w - θ‖², whose gradient joins there too.
+        has_weight_decay: Whether the trainer adds the gradient of λ/2 ‖θ‖² after the noise: it reads no
+            record. False where clients add it in their own training.
+        proximal: μ of FedProx's μ/2 ‖w - θ‖², whose gradient is added after the noise too.
     """
 
     context: RunContext
@@ -108,41 +129,59 @@ class ClientComputation(ABC):
 
     @fact
     def uploads(self) -> Uploads | None:
-        """What clients send where whole uploads are clipped; None: records are."""
+        """The computation of whole uploads, where these are the units; None where records are."""
         return None
 
     @abstractmethod
     def compute(self, state: StepState) -> ChunkAnswer:
-        """Compute the answer of a chunk of clients. Pure: nothing that outlives the call is changed."""
+        """Compute the answer of a chunk of clients.
+
+        The method is pure: it changes nothing that outlives the call.
+
+        Args:
+            state: What the chunk computes from; ``state.local_step.cohort`` [c] are its clients.
+
+        Returns:
+            The clipped sums of the chunk and a number for each of its units.
+        """
 
     def compute_cohort(
         self, local_step: LocalStep, changes: Tensor | None, clip: StepClip
     ) -> CohortAnswer:
-        """Let a cohort compute in chunks, and join their answers.
+        """Let a cohort compute in chunks, and join the answers.
 
         Args:
-            turn: The local step.
+            local_step: The local step.
             changes: What earlier local steps add to the global weights [h, d]; None: nothing yet.
             clip: The clip norms of this step, and the only maker of a bounded sum.
+
+        Returns:
+            The bounded sum of each holder, and statistics over all units.
+
+        Raises:
+            ReleaseError: A chunk left out a client, or answered for one twice, or did not clip.
         """
         cohort, context = local_step.cohort, self.context
         size = context.chunk or len(cohort) or 1
-        starts = range(0, len(cohort) or 1, size)
+        starts = range(0, len(cohort) or 1, size)  # an empty cohort is one empty chunk
         states = [self.step_state(local_step, changes, clip, slice(at, at + size)) for at in starts]
         answers = [self.compute(state) for state in states]
         answer = clip.merge(answers, cohort, *self.divisors(cohort), apart=self.combines)
+
+        # Statistics of the units, for the analyst and for the clipper's own question.
         if answers[0].sent_norms is not None:
-            sent = joined([one.sent_norms for one in answers if one.sent_norms is not None])
+            sent = _joined([chunk.sent_norms for chunk in answers if chunk.sent_norms is not None])
             context.note_sent(local_step.round_index, cohort, sent)
         norms, finite, losses, records = (
-            joined([getattr(one, name) for one in answers])
+            _joined([getattr(chunk, name) for chunk in answers])
             for name in ("norms", "finite", "losses", "records")
         )
-        units = joined([one.units + at for one, at in zip(answers, starts, strict=True)])
+        units = _joined([chunk.units + at for chunk, at in zip(answers, starts, strict=True)])
         counted = finite.sum()
-        left_out = sum(one.left_out for one in answers)
+        left_out = sum(chunk.left_out for chunk in answers)
         train_loss = losses.sum() / (records.sum() - left_out)
         gradient_norm = whole_norms(norms).sum().to(train_loss.dtype) / counted
+        # One transfer for all numbers: each would make an accelerator wait.
         numbers = torch.stack([train_loss, gradient_norm, counted.to(train_loss.dtype)]).tolist()
         return CohortAnswer(
             answer,
@@ -158,19 +197,19 @@ class ClientComputation(ABC):
         self, local_step: LocalStep, changes: Tensor | None, clip: StepClip, chunk: slice
     ) -> StepState:
         """Return what the clients of a chunk of the cohort compute from."""
-        own = chunk if self.holds_norms else slice(None)
+        holders = chunk if self.holds_norms else slice(None)  # rows of the chunk's holders
         transform = clip.transform
         return StepState(
             LocalStep(local_step.round_index, local_step.step, local_step.cohort[chunk]),
             self.context.model.flat,
-            None if changes is None else changes[own],
-            clip.limits[own],
-            None if transform is None else (transform[0][own], transform[1][own]),
+            None if changes is None else changes[holders],
+            clip.limits[holders],
+            None if transform is None else (transform[0][holders], transform[1][holders]),
             self.known_to_attackers(local_step),
         )
 
     def chunk_clip(self, state: StepState) -> ChunkClip:
-        """Return what scales the units of a chunk."""
+        """Return the clip that scales the units of a chunk."""
         return ChunkClip(self.context.clipper, state.limits, state.transform)
 
     def known_to_attackers(self, local_step: LocalStep) -> RoundWeights | None:
@@ -178,26 +217,38 @@ class ClientComputation(ABC):
         return None
 
     def divisors(self, cohort: np.ndarray) -> tuple[float | None, float]:
-        """Return the denominator of the cohort's sum, by which it is divided before the noise (None: it is
-        not), and the public denominator that the record of the release states."""
+        """Return (the denominator before the noise, the stated denominator) of the cohort's sum.
+
+        The first divides the clipped sum before noise is added; None: noise is added to the sum itself. The
+        second is the public denominator that the ledger's release states: the ledger enters sensitivity and
+        noise of the sum, that is of the released value times this number.
+        """
         return None, 1.0
 
     def sent(self, local_step: LocalStep, changes: Visible) -> Visible:
-        """Return what reaches the server: the changes, unless attackers send something else."""
+        """Return what reaches the server: the changes [h, d], unless attackers send something else."""
         return changes
 
     @abstractmethod
     def holders(self, cohort: np.ndarray) -> Tensor:
-        """Return who holds the clip norms, and the optimiser's state, of a round [h]."""
+        """Return the holders of the clip norms and of the optimiser's state in a round [h]."""
 
     @abstractmethod
     def holder_count(self) -> int:
-        """Return how many holders there are in all."""
+        """Return the number of all holders, whether they take part or not."""
 
     @abstractmethod
     def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Return (the mean of each holder [h, d] of what was released, the public denominators [h])."""
+        """Return the mean of each holder and the public denominators.
+
+        Args:
+            released: The noised value of each holder [h, d], or of each client where ``combines`` [c, d].
+            cohort: The clients that take part [c].
+
+        Returns:
+            (means [h, d], denominators [h]).
+        """
 
     @abstractmethod
     def initial_norm(self) -> float:
-        """Return the mean norm of a unit on random records: no data is read, so it is free."""
+        """Return the mean norm of a unit on random records. No data is read, so it costs no privacy."""

@@ -1,9 +1,9 @@
-"""What the algorithms share in which clients send one upload a round and the server takes the step.
+"""The base classes of client-level algorithms: one upload of each client a round, and a server that steps.
 
-    θ ← server optimiser(θ, (1/m) Σ_k u_k)
+    θ ← server optimiser(θ, (1/m) Σ_k u_k min(1, C/‖u_k‖) + noise)
 
 u_k is the upload of client k: a gradient, or minus the change of its weights. The unit of privacy is
-the client: norms, clipping and noise are those of whole uploads, and one clip norm holds for all.
+the client: norms, clipping and noise are those of whole uploads, and one clip norm C holds for all.
 """
 
 from __future__ import annotations
@@ -31,7 +31,25 @@ if TYPE_CHECKING:
 
 @declared
 class ServerStepAlgorithm(ServerOptimizerKeys, Algorithm):
-    """Clients upload once a round; the server's optimiser is a function of released values, so free."""
+    """Clients upload once a round, and the server's optimiser steps.
+
+    The server's optimiser is a function of released values, so it costs no privacy. An algorithm of your own
+    extends :class:`fedpriv.algorithms.CdpFedAvg` or :class:`fedpriv.algorithms.LdpFedSgd` and overrides
+    :meth:`uploads` or :meth:`denominator`.
+
+    Attributes:
+        name: Name in run folders and tables.
+        learning_rate: Learning rate of the server.
+        server: The server's optimiser with its settings.
+
+    Example:
+        >>> from fedpriv.algorithms import CdpFedAvg
+        >>> algorithm = CdpFedAvg(name="cdp_fedavg", client_rate=0.1)
+        >>> algorithm.unit, algorithm.optimizer
+        ('client', 'sgd')
+        >>> algorithm.denominator(cohort=7, clients=100)  # q K, whoever comes
+        10.0
+    """
 
     unit = "client"
 
@@ -47,47 +65,64 @@ class ServerStepAlgorithm(ServerOptimizerKeys, Algorithm):
 
     @property
     def optimizer(self) -> str:
-        """The name of the server's optimiser."""
+        """Name of the server's optimiser."""
         return self.server.name
 
     @abstractmethod
     def uploads(self, context: RunContext) -> Uploads:
-        """What the clients compute, on data and a model."""
+        """Return the computation of the clients' uploads.
+
+        Args:
+            context: What the run works on.
+        """
 
     @abstractmethod
     def denominator(self, cohort: int, clients: int) -> float:
-        """By what the sum of the uploads of ``cohort`` of K clients is divided: a public number."""
+        """Return the public number that divides the sum of the clipped uploads.
+
+        Where the server may not know who takes part, the number must not depend on ``cohort``.
+
+        Args:
+            cohort: Number of clients that take part.
+            clients: Number of all clients K.
+        """
 
     @fact
     def noise_on_the_mean(self) -> bool:
-        """True where noise and sensitivity are of the mean over the participating clients, not of the sum."""
+        """True where noise and sensitivity are those of the mean over the participating clients."""
         return False
 
     def start(self, context: RunContext) -> Trainer:
-        from fedpriv.algorithms.server_steps import AddChange, ReplaceWeights
+        from fedpriv.algorithms.optimizers import NoOptimizer, OfChanges
+        from fedpriv.algorithms.server_steps import AddChange, ReplaceWeights, ServerStep
         from fedpriv.algorithms.trainer import Trainer
         from fedpriv.algorithms.upload_computation import UploadComputation
 
         self._refuse_realised_denominator(context.data.client_count)
         uploads = self.uploads(context)
-        weight = None
+        upload_weight = None  # factor by which the mean upload moves the weights, if there is one
         if self.optimizer == "sgd" and uploads.sign == -1:
-            weight = 1.0 if uploads.replaces else self.learning_rate
+            upload_weight = 1.0 if uploads.replaces else self.learning_rate
+        optimizer: Optimizer
+        server: ServerStep
+        if uploads.replaces:
+            optimizer, server = NoOptimizer(), ReplaceWeights(context.model)
+        else:
+            made = self.server.make(context.model)
+            optimizer = made if uploads.sign == 1 else OfChanges(made)
+            server = AddChange(context.model)
         computation = UploadComputation(
             context,
             uploads,
             self.denominator,
             noise_on_the_mean=self.noise_on_the_mean,
-            upload_weight=weight,
+            upload_weight=upload_weight,
             combines=context.rule is not None,
         )
-        server = ReplaceWeights if uploads.replaces else AddChange
-        return Trainer(
-            context, computation, self._server_optimizer(context, uploads), server(context.model)
-        )
+        return Trainer(context, computation, optimizer, server)
 
     def _refuse_realised_denominator(self, clients: int) -> None:
-        """Raise ConfigError where dividing a noised sum would tell how many took part, which is secret."""
+        """Raise ConfigError where dividing the sum would tell how many clients took part, which is secret."""
         if not self.trust.secret_cohort or self.noise_on_the_mean:
             return
         if len({self.denominator(cohort, clients) for cohort in (0, 1, clients)}) > 1:
@@ -96,23 +131,23 @@ class ServerStepAlgorithm(ServerOptimizerKeys, Algorithm):
                 f"{self.trust.name} trust; divide by their expected number"
             )
 
-    def _server_optimizer(self, context: RunContext, uploads: Uploads) -> Optimizer:
-        from fedpriv.algorithms.optimizers import NoOptimizer, OfChanges
-
-        if uploads.replaces:
-            return NoOptimizer()
-        optimizer = self.server.make(context.model)
-        return optimizer if uploads.sign == 1 else OfChanges(optimizer)
-
     def _server_words(self) -> tuple[str, str]:
         return ("server optimizer", self.server.describe())
 
 
 @declared
 class GradientAlgorithm(ServerStepAlgorithm):
-    """m of K clients, sampled uniformly (``clients_per_round=None``: all), upload the gradient of the
-    mean loss of their whole data, or of a Poisson lot of rate ``sample_rate`` < 1 with the public
-    denominator q n_k. The server averages over the participating clients.
+    """Clients upload the gradient of their mean loss, and the server averages over the participants.
+
+        u_k = (1/(q n_k)) Σ_{i in lot k} ∇ℓ_i(θ)
+
+    The lot is the whole data of the client where q = 1, else a Poisson lot of rate q.
+
+    Attributes:
+        name: Name in run folders and tables.
+        learning_rate: η of the server.
+        clients_per_round: m, the clients of a round, sampled uniformly; None: all.
+        sample_rate: q.
     """
 
     name: str = same_as(ServerStepAlgorithm, "name")

@@ -1,4 +1,4 @@
-"""Control variates of DP-SCAFFOLD: see :mod:`fedpriv.algorithms.dp_scaffold` for the formulas."""
+"""Control variates of DP-SCAFFOLD; the formulas are in :mod:`fedpriv.algorithms.dp_scaffold`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,21 @@ from fedpriv.privacy.mechanisms.visible import Visible
 
 
 class ControlVariates:
-    """The clients' optimiser: Δ = -η (g̃ - c_k + c), with c_k of every client [K, d] and c [d].
+    """The clients' optimiser Δ = -η (g̃ - c_k + c), with c_k of every client [K, d] and c [d].
 
-    It sees noised gradients alone, so all that it keeps is a function of what was released. In the first
+    The optimiser sees noised gradients alone, so its state is a function of released values. In the first
     ``warm_start`` rounds Δ = 0.
+
+    Args:
+        learning_rate: η of the clients.
+        steps: Local steps of a round.
+        warm_start: Rounds at the beginning that move nothing.
+        clients: Number of all clients K.
+        size: Number of weights d.
+        device: Device of the state.
+
+    Raises:
+        ConfigError: K control variates do not fit into memory.
     """
 
     def __init__(
@@ -41,7 +52,7 @@ class ControlVariates:
 
     @property
     def warming(self) -> bool:
-        """Whether this round moves nothing."""
+        """True while a round of the warm start runs, which moves nothing."""
         return self._rounds < self.warm_start
 
     def begin_round(self, clients: Tensor) -> None:
@@ -56,12 +67,15 @@ class ControlVariates:
         return gradients.sub_(self._own[clients]).add_(self._common).mul_(-self.learning_rate)
 
     def end_round(self, cohort: np.ndarray) -> None:
-        """c ← c + (1/N) Σ_k (c_k⁺ - c_k);  c_k ← c_k⁺, the mean noised gradient of the round."""
+        """Move the control variates of a cohort [m], with c_k⁺ the mean noised gradient of the round.
+
+        c ← c + (1/N) Σ_k (c_k⁺ - c_k);   c_k ← c_k⁺
+        """
         assert self._gradients is not None
         clients = torch.from_numpy(cohort).to(self._own.device)
-        new = self._gradients.div_(self.steps)
-        self._common.add_((new - self._own[clients]).sum(0).div_(len(self._own)))
-        self._own[clients] = new
+        new_variates = self._gradients.div_(self.steps)
+        self._common.add_((new_variates - self._own[clients]).sum(0).div_(len(self._own)))
+        self._own[clients] = new_variates
         self._gradients = None
         self._rounds += 1
 
@@ -80,7 +94,13 @@ class ControlVariates:
 
 
 class ScaffoldStep(ServerStep):
-    """θ ← optimiser(θ, (1/m) Σ_k Δ_k), and the control variates move on."""
+    """The server step θ ← optimiser(θ, (1/m) Σ_k Δ_k), after which the control variates are renewed.
+
+    Args:
+        model: The global model.
+        variates: The control variates, which are the clients' optimiser.
+        optimizer: The server's optimiser.
+    """
 
     def __init__(self, model: FlatModel, variates: ControlVariates, optimizer: ServerOptimizer):
         super().__init__(model)

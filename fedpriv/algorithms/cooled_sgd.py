@@ -1,4 +1,4 @@
-"""The server's SGD with momentum and a learning rate that falls at the end: the workload of DP-FTRL."""
+"""The server's optimiser of DP-FTRL: SGD with momentum and a learning rate that falls at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ from torch import Tensor
 
 
 class CooledSgd:
-    """m ← β m + Δ,  change = η r_t m, for the mean change Δ of a cohort; r the ``rates`` [n]."""
+    """SGD with momentum and a falling learning rate, for the mean change Δ of a cohort.
+
+        m ← β m + Δ,    change = η r_t m
+
+    The strategy matrix of the noise is optimised for exactly this linear function of the sums.
+
+    Args:
+        learning_rate: η.
+        momentum: β; 0: none.
+        rates: r_t, the factor of the learning rate in each of n rounds [n].
+    """
 
     def __init__(self, learning_rate: float, momentum: float, rates: np.ndarray):
         self.learning_rate, self.momentum, self.rates = learning_rate, momentum, rates

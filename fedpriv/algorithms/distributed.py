@@ -1,18 +1,22 @@
-"""Algorithms whose clients send one vector a round, of which the server may see only the sum.
+"""Algorithms of which the server needs nothing but the sum of its clients' vectors.
 
 ``dp_fl_server`` is the server-side variant of DP-FL and Adap DP-FL (Fu, Chen, Han 2022): the optimiser is the
 server's, and one clip norm holds for all, so that a round needs one sum:
 
     θ ← server optimiser( θ, (1/L) ( Σ_k Σ_{i in lot k} g_i min(1, C/‖g_i‖) + noise ) ),   L = q Σ_k n_k
 
-``ddp_fedavg`` is DP-FedAvg with a cohort that the server sees, c of whose clients are left:
+``ddp_fedavg`` is DP-FedAvg with a cohort that the server sees, of which c clients did not drop out:
 
     θ ← θ + η_s (1/c) ( Σ_k Δ_k min(1, C/‖Δ_k‖) + noise )
 
-``trust`` says who adds the noise and what the server sees: ``distributed`` (shares, and the sum; see
-:mod:`fedpriv.privacy.mechanisms.shares`), ``local`` (dp_fl_server: every client noises its own sum, and
-the server sees each), ``central`` (ddp_fedavg: the server adds all and is trusted). dp_fl and adap_dpfl as
-they are keep an optimiser and a clip norm with every client, so that no sum is enough for them.
+``trust`` says who adds the noise and what the server sees:
+
+    distributed    clients add shares of the noise, and the server sees the sum alone
+                   (:mod:`fedpriv.privacy.mechanisms.shares`)
+    local          dp_fl_server: every client noises its own sum, and the server sees each noised sum
+    central        ddp_fedavg: the server adds all vectors and the noise, and is trusted
+
+dp_fl and adap_dpfl keep an optimiser and a clip norm with every client, so a sum is not enough for them.
 """
 
 from __future__ import annotations
@@ -40,7 +44,17 @@ if TYPE_CHECKING:
 
 @declared
 class DpFlServer(Augmented, ServerOptimizerKeys, SumOfUploads):
-    """Record level: sums of clipped gradients, and a server that steps."""
+    """DP-FL with one clip norm and the server's optimiser (record level); the formula is in the module.
+
+    Attributes:
+        name: Name in run folders and tables.
+        sample_rate: q; 1: all records.
+        clients_per_round: m, the clients of a round, sampled uniformly; None: all.
+        server: The server's optimiser with its settings.
+
+    See :class:`fedpriv.algorithms.sum_of_uploads.SumOfUploads` for trust and shares, and
+    :class:`fedpriv.algorithms.augmentation.Augmented` for augmentation.
+    """
 
     unit = "record"
     releases_feature_statistics = True
@@ -75,7 +89,7 @@ class DpFlServer(Augmented, ServerOptimizerKeys, SumOfUploads):
             )
 
     def sampling_of(self, records: int) -> Sampling:
-        """How every client samples its lot."""
+        """Return the sampling of every client's lot."""
         return WholeData() if self.sample_rate == 1 else PoissonSampling(self.sample_rate)
 
     def start(self, context: RunContext) -> Trainer:
@@ -83,11 +97,10 @@ class DpFlServer(Augmented, ServerOptimizerKeys, SumOfUploads):
         from fedpriv.algorithms.server_steps import AddChange
         from fedpriv.algorithms.trainer import Trainer
 
-        rows = self.discrete is not None
         computation = RecordSums(
             context,
             self.sampling_of(0),
-            rows=rows,
+            rows=self.discrete is not None,
             combines=context.rule is not None,
             augmentation=self.augmentation,
         )
@@ -112,7 +125,18 @@ class DpFlServer(Augmented, ServerOptimizerKeys, SumOfUploads):
 
 @declared
 class DdpFedAvg(SumOfUploads, ServerStepAlgorithm):
-    """Client level: changes of weights after E epochs."""
+    """Distributed DP-FedAvg (client level): sums of clipped changes; the formula is in the module.
+
+    Attributes:
+        name: Name in run folders and tables.
+        learning_rate: η_s of the server.
+        local_epochs: E, the epochs of a client in a round.
+        batch_size: Records in a batch; None: a client's whole data.
+        local_learning_rate: η of the clients.
+        clients_per_round: The clients of a round, sampled uniformly; None: all.
+
+    See :class:`fedpriv.algorithms.sum_of_uploads.SumOfUploads` for trust and shares.
+    """
 
     unit = "client"
     trusts = (CENTRAL_TRUST.name, DISTRIBUTED_TRUST.name)
@@ -137,8 +161,11 @@ class DdpFedAvg(SumOfUploads, ServerStepAlgorithm):
             )
 
     def sampling_of(self, records: int) -> Sampling:
-        """Every client of the cohort, which the server sees: in the other data set its upload is zeros. A
-        trusted server does not say who there is."""
+        """Return the sampling of the clients: every client of the cohort.
+
+        Where the server sees the cohort, the client's upload is zeros in the other data set. A trusted
+        server keeps the cohort secret, and the client is missing in the other data set.
+        """
         return WholeData(ZERO_OUT) if self.distributed else WholeData()
 
     def uploads(self, context: RunContext) -> Uploads:
@@ -147,7 +174,7 @@ class DdpFedAvg(SumOfUploads, ServerStepAlgorithm):
         return LocalChanges(context, self.local_epochs, self.batch_size, self.local_learning_rate)
 
     def denominator(self, cohort: int, clients: int) -> float:
-        """c, which the server sees; K with central trust."""
+        """Return c, the clients that the server sees; with central trust K."""
         return float(max(1, cohort)) if self.distributed else float(clients)
 
     def start(self, context: RunContext) -> Trainer:

@@ -19,7 +19,21 @@ from fedpriv.privacy.mechanisms.claims import ADAP_DPFL_READINGS, Claim, adap_dp
 
 @declared
 class DpFl(Augmented, LocalStepsAlgorithm):
-    """Per-record clipping and Gaussian noise on every client."""
+    """Per-record clipping and Gaussian noise on every client; the formulas are in the module.
+
+    Source: Fu, Chen, Han, "Adap DP-FL: differentially private federated learning with adaptive noise",
+    TrustCom 2022.
+
+    Args:
+        claim: Reading of the work's theorem 1, ``with_log`` or ``as_printed``; the attribute is the claim.
+
+    See :class:`fedpriv.algorithms.record_level.LocalStepsAlgorithm` for the other arguments.
+
+    Example:
+        >>> algorithm = DpFl(name="dp_fl", sample_rate=0.05, optimizer="sgd", learning_rate=0.5)
+        >>> algorithm.records_per_step(600)
+        30.0
+    """
 
     private = True
     releases_feature_statistics = True

@@ -1,7 +1,6 @@
-"""DP-FTRL with user-level privacy: noise correlated over rounds (Kairouz et al. 2021; Choquette-Choo et al.
-2023; Dvijotham et al. 2024; McMahan, Xu, Zhang 2024).
+"""DP-FTRL with user-level privacy: noise that is correlated over rounds.
 
-As central DP-FedAvg, but who takes part is decided by turns, or by rest, and not by secret coins:
+As central DP-FedAvg, but turns or rest decide who takes part, not secret coins:
 
     Δ_k ← Δ_k min(1, C/‖Δ_k‖);   x_t = Σ_k Δ_k;   m_t = β m_{t-1} + (1/m) ( x_t + σ C (C_s^-1 Z)_t )
     θ ← θ + η_s r_t m_t
@@ -9,6 +8,11 @@ As central DP-FedAvg, but who takes part is decided by turns, or by rest, and no
 with a strategy matrix C_s, rows of Z standard normal, and a public m. The whole run is one Gaussian release
 of noise multiplier σ / sens(C_s, participation). The server is trusted; the unit is the client, and in the
 other data set its contributions are zeros.
+
+Sources: Kairouz et al., "Practical and private (deep) learning without sampling or shuffling", ICML 2021;
+Choquette-Choo et al., "(Amplified) banded matrix factorization", NeurIPS 2023; Dvijotham et al., "Efficient
+and near-optimal noise generation for streaming differential privacy", FOCS 2024; McMahan, Xu, Zhang,
+"A hassle-free algorithm for strong differential privacy in federated learning systems", 2024.
 """
 
 from __future__ import annotations
@@ -67,13 +71,14 @@ OBJECTIVES = ("mean", "max")
 
 
 COINS = (CYCLIC_POISSON, B_MIN_SEP)
+"""Participations in which secret coins decide who joins."""
 _SIZE_OF = {
     "tree": "tree_rounds",
     "banded_toeplitz": "bands",
     "banded": "bands",
     "blt": "buffers",
 }
-"""The argument that says how large a strategy is."""
+"""Name of the argument with the size of a strategy, by strategy."""
 
 
 def _rests(part: DpFtrl, value: object) -> bool:
@@ -90,7 +95,29 @@ def _is_of(size: str) -> Callable[[DpFtrl, object], bool]:
 
 @declared
 class DpFtrl(Algorithm):
-    """Central DP-FedAvg with noise that is correlated over rounds."""
+    """Central DP-FedAvg with noise that is correlated over rounds; the formulas are in the module.
+
+    Attributes:
+        name: Name in run folders and tables.
+        rounds: n, the rounds of the run.
+        strategy: Kind of the strategy matrix C_s.
+        participation: Rule that decides who takes part in which rounds.
+        separation: b, the rounds from one participation of a client to its next.
+        most: k, the participations of a client; None: as many as b allows.
+        objective: Squared error that the strategy minimises: its ``mean`` or ``max`` over rounds.
+        learning_rate: η_s of the server.
+        momentum: β of the server.
+        cooldown: Last rounds, over which the server's learning rate falls.
+        local_epochs: Epochs of a client in a round.
+        batch_size: Records in a batch; None: a client's whole data.
+        local_learning_rate: Learning rate of the clients.
+        cohorts: The choice of the cohorts.
+        size: Bands, buffers or rounds of the strategy; None: chosen by its optimisation.
+        optimizer: ``momentum`` or ``sgd``, the server's optimiser.
+
+    Raises:
+        ArgumentError: An argument is out of its range, or does not go with the others.
+    """
 
     private = True
     unit = "client"
@@ -209,36 +236,40 @@ class DpFtrl(Algorithm):
         warm = True if self._warm_start is None else self._warm_start
         return BMinSep(self.separation, self._client_rate, warm)
 
-    def _refuse_given(self, key: str, value: float | None, wanted: bool, allowed: str) -> None:
-        """Raise ArgumentError where it is given and not wanted, or the other way round."""
-        if (value is None) == wanted:
-            allowed = f"{allowed if wanted else 'null'} with participation={self.participation}"
+    def _refuse_given(self, key: str, value: float | None, needed: bool, allowed: str) -> None:
+        """Raise ArgumentError where a value is missing and needed, or given and not needed."""
+        if (value is None) == needed:
+            allowed = f"{allowed if needed else 'null'} with participation={self.participation}"
             raise ArgumentError(key, value, allowed)
 
     def _size(self) -> int | None:
-        """Return the size of the strategy, or None where it is to be chosen."""
-        own = _SIZE_OF.get(self.strategy)
+        """Return the size of the strategy, or None where its optimisation chooses one."""
+        size_key = _SIZE_OF.get(self.strategy)
         for key in ("bands", "buffers", "tree_rounds"):
             value = getattr(self, f"_{key}")
-            if value is not None and key != own:
+            if value is not None and key != size_key:
                 raise ArgumentError(key, value, f"null with strategy={self.strategy}")
-        return None if own is None else getattr(self, f"_{own}")
+        return None if size_key is None else getattr(self, f"_{size_key}")
 
     @property
     def _amplified(self) -> bool:
-        """Whether secret coins decide who joins."""
+        """True where secret coins decide who joins, so that sampling amplifies."""
         return self.cohorts.rate < 1.0 or bool(self.cohorts.warm_start)
 
     def _refuse_shared_bands(self) -> None:
-        """A dense banded strategy, and amplification, count on columns that no pattern shares."""
-        able = ["identity", "banded_toeplitz"]
+        """Raise ArgumentError where two participations of a client may fall within one band.
+
+        The sensitivity of a dense banded strategy, and amplification, are proven for columns of the strategy
+        that do not overlap within a participation pattern.
+        """
+        amplifiable = ["identity", "banded_toeplitz"]
         if self.participation != B_MIN_SEP:
-            able.append("banded")
-        if self._amplified and self.strategy not in able:
+            amplifiable.append("banded")
+        if self._amplified and self.strategy not in amplifiable:
             raise ArgumentError(
                 "strategy",
                 self.strategy,
-                f"{', '.join(able[:-1])} or {able[-1]} with participation={self.participation}",
+                f"{', '.join(amplifiable[:-1])} or {amplifiable[-1]} with participation={self.participation}",
                 "sampling amplifies banded strategies"
                 + (" whose columns are alike" if self.participation == B_MIN_SEP else ""),
             )
@@ -249,21 +280,24 @@ class DpFtrl(Algorithm):
                 "cyclic, min_separation or cyclic_poisson with strategy=banded",
                 "the last round of an epoch is next to the first of the following one",
             )
-        apart = self.strategy == "banded" or (
+        bounded = self.strategy == "banded" or (
             self._amplified and self.strategy == "banded_toeplitz"
         )
-        if apart and self.size is not None and self.size > self.separation:
+        if bounded and self.size is not None and self.size > self.separation:
             raise ArgumentError("bands", self.size, f"<= {self.separation}, min_separation")
 
     @property
     def workload(self) -> Workload:
-        """What the server's optimiser makes of the sums."""
+        """The linear function of the rounds' sums that the server's optimiser computes."""
         from fedpriv.privacy.matrix.workload import Workload
 
         return Workload(self.rounds, self.momentum, self.cooldown)
 
     def find_strategy(self) -> Strategy:
-        """The optimised strategy: in seconds; a dense banded one of 1,000 rounds in a minute, then cached."""
+        """Return the optimised strategy.
+
+        It takes seconds; a dense banded strategy of 1,000 rounds takes a minute, and is cached.
+        """
         from fedpriv.privacy.matrix.make import make_strategy
 
         participation = self.cohorts.participation
@@ -272,7 +306,7 @@ class DpFtrl(Algorithm):
     # ---- sampling
 
     def sampling_of(self, records: int) -> Sampling:
-        """Nothing is sampled: the whole run is one release of everything a client contributes."""
+        """Return the trivial sampling: the whole run is one release of everything a client contributes."""
         return WholeData(ZERO_OUT)
 
     def cohort(self, streams: SecretStreams, round_index: int, eligible: np.ndarray) -> np.ndarray:
@@ -302,7 +336,7 @@ class DpFtrl(Algorithm):
         return self._mechanism
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse clip norms that move."""
+        """Refuse clip norms that move: one release is charged for all rounds."""
         if not isinstance(parts.clipper, ConstantClipper | NoClipper):
             yield ConfigError(
                 f"algorithm={self.name} takes one clip norm fixed in advance (clipper=constant), because one "

@@ -1,5 +1,4 @@
-"""DP-SCAFFOLD (Noble, Bellet, Dieuleveut, "Differentially private federated learning on heterogeneous data",
-AISTATS 2022): record-level DP, noise added by each client, drift corrected by control variates.
+"""DP-SCAFFOLD: record-level DP, noise added by each client, client drift corrected by control variates.
 
     g̃_k   = (1/L) (Σ_{i in lot} g_i min(1, C/‖g_i‖) + N(0, (σ C)² I)),   L = q n_k
     w^k   ← w^k - η_l (g̃_k - c_k + c)                       K local steps, one lot each, from θ
@@ -15,6 +14,9 @@ are releases like others and are charged; the paper's code takes 4 N/m of them.
 
 The paper states ε against a third party that sees the models, with amplification by sampling the clients, and
 ε against the server. Trust is local here: the server sees every upload, so sampled clients do not amplify.
+
+Source: Noble, Bellet, Dieuleveut, "Differentially private federated learning on heterogeneous data", AISTATS
+2022.
 """
 
 from __future__ import annotations
@@ -38,7 +40,15 @@ if TYPE_CHECKING:
 
 @declared
 class DpScaffold(ServerOptimizerKeys, LocalStepsAlgorithm):
-    """DP-FedAvg with control variates and a server optimiser."""
+    """DP-FedAvg with control variates and a server optimiser; the formulas are in the module.
+
+    Attributes:
+        learning_rate: η_l of the clients (the key is ``local_learning_rate``).
+        warm_start: First rounds, which set the control variates and move nothing.
+        server: The server's optimiser with its settings (keys ``optimizer`` and ``learning_rate``).
+
+    See :class:`fedpriv.algorithms.record_level.LocalStepsAlgorithm` for the other arguments.
+    """
 
     private = True
 
@@ -106,7 +116,10 @@ class DpScaffold(ServerOptimizerKeys, LocalStepsAlgorithm):
         return Trainer(context, computation, variates, server)
 
     def without_variates(self) -> DpFl:
-        """DP-FedAvg with the same local steps: to an observer, who knows the control variates, as good."""
+        """Return DP-FedAvg with the same local steps, for audits.
+
+        An observer knows the control variates, so both algorithms tell the observer equally much.
+        """
         return DpFl(
             name=self.name,
             sample_rate=self.sample_rate,

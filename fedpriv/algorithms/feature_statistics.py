@@ -6,7 +6,7 @@
 
 With distributed trust the shares of all clients make the noise of the sum. N is public, as the sizes of the
 clients' data are. A variance below what the noise hides would blow up the noise of its channel, so it is cut
-there; that and everything else after s is post-processing.
+at that level. The cut, like everything else after s, is post-processing.
 
 Source: F. Tramèr, D. Boneh, "Differentially private learning needs better features (or much more data)", ICLR
 2021, whose trusted server releases both vectors.
@@ -34,55 +34,69 @@ _BLOCK = 1000  # records at a time
 
 
 class FeatureStatistics:
-    """Those of one run, in the first layer of its model.
+    """The statistics of one run, in the first layer of its model.
+
+    Args:
+        context: What the run works on; its model begins with a :class:`NormalizedInputs`.
+        settings: Number of channels C and clip norm b.
+        row_per_client: Whether each client's sum is released by itself; else the sum of all clients is.
 
     Attributes:
-        known: Whether they have been released.
+        known: Whether the statistics have been released.
     """
 
-    def __init__(self, context: RunContext, asked: ReleasedStatistics, row_per_client: bool):
-        """``row_per_client``: whether each client's sum is released by itself; else the sum of all is."""
+    def __init__(self, context: RunContext, settings: ReleasedStatistics, row_per_client: bool):
         layer = context.model.module
         assert isinstance(layer, NormalizedInputs)
-        self._context, self._asked, self._layer = context, asked, layer
+        self._context, self._settings, self._layer = context, settings, layer
         self._row_per_client = row_per_client
         self.known = False
 
     @property
     def numbers(self) -> int:
-        """How many are released: a mean and a mean square of each channel."""
-        return 2 * self._asked.channels
+        """Number of released values: a mean and a mean square of each channel."""
+        return 2 * self._settings.channels
 
     def release(self, opened: OpenRound) -> None:
-        """Let all clients release them, and normalize with them from now on. Raises ReleaseError where they
-        were released without noise."""
+        """Let all clients release the statistics, and normalize inputs with them from now on.
+
+        Raises:
+            ReleaseError: The statistics were released without noise.
+        """
         values, owners, holders = self._of_records(opened.cohort)
-        clip_norms = values.new_full((holders,), self._asked.clip_norm, dtype=torch.float64)
+        clip_norms = values.new_full((holders,), self._settings.clip_norm, dtype=torch.float64)
         answer = bounded_rows(values, clip_norms, owners)
         released = opened.release({FEATURE_STATISTICS: answer})[FEATURE_STATISTICS]
         noise_std = opened.noise_std(FEATURE_STATISTICS)
         if noise_std is None:
             raise ReleaseError(f"{FEATURE_STATISTICS} was released without noise")
         records = float(self._context.data.records_per_client[opened.cohort].sum())
-        of_sum = np.linalg.norm(np.broadcast_to(noise_std, holders))
+        std_of_sum = float(np.linalg.norm(np.broadcast_to(noise_std, holders)))
         moments = released.then(lambda sums: sums.double().sum(0) / records)
-        self._set(moments.then(lambda both: _normalizing(both, float(of_sum) / records)))
+        statistics = moments.then(lambda both: _normalizing(both, std_of_sum / records))
+        self._set(statistics)
 
     def _of_records(self, clients: np.ndarray) -> tuple[Tensor, Tensor, int]:
-        """(mean and mean square of each channel of every record of ``clients`` [n, 2 C], in whose sum each
-        counts [n], of how many sums)."""
+        """Return the moments of the clients' records, not yet clipped.
+
+        Returns:
+            (mean and mean square of each channel of every record [n, 2 C], the number of the sum to which
+            each record belongs [n], the number of sums).
+        """
         data = self._context.data
-        own = [data.clients[client][:] for client in clients]  # who reads them may leave one out
+        # [:] because an audit wraps the lists to leave out a record when they are read
+        client_records = [data.clients[client][:] for client in clients]
         inputs = data.train.inputs
-        blocks = torch.from_numpy(np.concatenate(own)).to(inputs.device).split(_BLOCK)
+        blocks = torch.from_numpy(np.concatenate(client_records)).to(inputs.device).split(_BLOCK)
         values = torch.cat([_moments(inputs[block]) for block in blocks])
         if not self._row_per_client:
             return values, torch.zeros(len(values), dtype=torch.int64, device=values.device), 1
-        owners = np.repeat(np.arange(len(own)), [len(records) for records in own])
-        return values, torch.from_numpy(owners).to(values.device), len(own)
+        sizes = [len(records) for records in client_records]
+        owners = np.repeat(np.arange(len(client_records)), sizes)
+        return values, torch.from_numpy(owners).to(values.device), len(client_records)
 
     def _set(self, statistics: Visible) -> None:
-        """What was released, and nothing else, becomes part of the model."""
+        # what was released, and nothing else, becomes part of the model
         self._layer.set_statistics(*seen(statistics, "the model's first layer"))
         self.known = True
 
@@ -100,11 +114,11 @@ class FeatureStatistics:
 
 
 def _moments(inputs: Tensor) -> Tensor:
-    """[n, 2 C] of inputs [n, C, H, W]."""
+    """Return mean and mean square over the positions [n, 2 C] of inputs [n, C, H, W]."""
     return torch.cat([inputs.mean((2, 3)), inputs.square().mean((2, 3))], dim=1)
 
 
 def _normalizing(moments: Tensor, floor: float) -> tuple[Tensor, Tensor]:
-    """(mean [C], variance [C]) by which to normalize, from mean and mean square [2 C]."""
+    """Return (mean [C], variance [C], at least ``floor``) from mean and mean square [2 C]."""
     mean, square = moments.chunk(2)
     return mean, (square - mean.square()).clamp_min(floor) + EPSILON

@@ -6,6 +6,6 @@ from fedpriv.algorithms.record_level import LocalStepsAlgorithm
 
 
 class FedAvg(LocalStepsAlgorithm):
-    """No privacy: the baseline. No ε is computed or shown."""
+    """FedAvg, the baseline without privacy: no ε is computed or shown."""
 
     private = False

@@ -22,7 +22,7 @@ from fedpriv.privacy.mechanisms.claims import ldp_fedsgd
 
 
 class FedSgd(GradientAlgorithm):
-    """No privacy: the baseline of LDP-FedSGD. No ε is computed or shown."""
+    """FedSGD, the baseline of LDP-FedSGD without privacy: no ε is computed or shown."""
 
     private = False
 
@@ -31,7 +31,7 @@ class FedSgd(GradientAlgorithm):
 
 
 class LdpFedSgd(UnsampledReports, GradientAlgorithm):
-    """Every report is clipped and noised by its client."""
+    """LDP-FedSGD: every report is clipped and noised by its client; the formulas are in the module."""
 
     private = True
 

@@ -1,17 +1,20 @@
-"""Local and central DP of Naseri, Hayes, De Cristofaro, against backdoors and inference.
+"""Local and central DP of Naseri, Hayes, De Cristofaro: defences against backdoors and inference.
 
     LDP   m sampled clients run E epochs of DP-SGD (Poisson rate p, so E/p steps), and θ ← Σ (n_k/n) θ_k:
           θ_k ← θ_k - η ( (1/(p n_k)) Σ_i g_i min(1, C/‖g_i‖) + noise ).  Record level, local trust
     CDP   each client comes with probability q, runs E epochs of SGD, and pulls its change back onto the
           ball of radius S after every batch;  θ ← θ + mean Δ_k + noise.  Client level, trusted server
 
-``noise`` says where it stands:
+The argument ``noise`` says where the noise is added:
 
     fixed_denominator   LDP: N(0, (σ C)²) on the clipped sum. CDP: N(0, (z S)²) on the sum over qK
                         (McMahan et al. 2018)
     as_printed          LDP, line 13: N(0, σ²) outside 1/(p n_k), without C: multiplier σ p n_k / C on the
                         sum. CDP, line 13: N(0, (z S/q)²) on the mean over the participating clients, which
                         one client moves by up to S: multiplier z/q, about K times as much noise
+
+Source: Naseri, Hayes, De Cristofaro, "Local and central differential privacy for robustness and privacy in
+federated learning", NDSS 2022.
 """
 
 from __future__ import annotations
@@ -41,7 +44,13 @@ NOISES = (FIXED, PRINTED)
 
 @declared
 class NaseriCdp(CdpFedAvg):
-    """CDP; the settings are those of :class:`~fedpriv.algorithms.cdp_fedavg.CdpFedAvg`."""
+    """CDP: clients project their weights while they train; the noised mean is over qK or the participants.
+
+    Attributes:
+        noise: ``fixed_denominator`` or ``as_printed``; see the module.
+
+    See :class:`~fedpriv.algorithms.cdp_fedavg.CdpFedAvg` for the other arguments.
+    """
 
     no_transform = "its clients project onto a ball of the clip norm"
 
@@ -59,12 +68,11 @@ class NaseriCdp(CdpFedAvg):
     def uploads(self, context: RunContext) -> Uploads:
         from fedpriv.algorithms.uploads import ProjectedChanges
 
-        return ProjectedChanges(context, *self._local)
+        return ProjectedChanges(context, *self._local_training)
 
     @property
     def noise_on_the_mean(self) -> bool:
-        """As printed: one client moves the mean over the participating clients by up to S, when it is
-        alone."""
+        """True with ``as_printed``: a client that takes part alone moves the mean by up to S."""
         return self.noise == PRINTED
 
     def gradient_multiplier(
@@ -74,7 +82,7 @@ class NaseriCdp(CdpFedAvg):
         return multiplier / self.client_rate if self.noise == PRINTED else multiplier
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse a clipper whose answer is divided by how many took part, which nobody noises."""
+        """Refuse a clipper that asks a question: its answer is divided by a number that nobody noises."""
         if self.noise == PRINTED and parts.clipper.asks_ever():
             kind = type(parts.clipper).__name__
             yield ConfigError("clipper", kind, "one that asks nothing with noise=as_printed")
@@ -87,14 +95,26 @@ class NaseriCdp(CdpFedAvg):
 
 @dataclass(frozen=True)
 class CountedPoissonSampling(PoissonSampling):
-    """Poisson lots of a client whose number of records its noise depends on."""
+    """Poisson lots of a client whose noise depends on its number of records.
+
+    Attributes:
+        records: n_k.
+    """
 
     records: int
 
 
 @declared
 class NaseriLdp(LocalStepsAlgorithm):
-    """LDP: E epochs of DP-SGD at sampled clients."""
+    """LDP: E epochs of DP-SGD at sampled clients, E/p local steps with Poisson lots of rate p.
+
+    Attributes:
+        local_epochs: E.
+        sample_rate: p.
+        noise: ``fixed_denominator`` or ``as_printed``; see the module.
+
+    See :class:`fedpriv.algorithms.record_level.LocalStepsAlgorithm` for the other arguments.
+    """
 
     private = True
 
@@ -141,7 +161,7 @@ class NaseriLdp(LocalStepsAlgorithm):
         return super().gradient_multiplier(noise_multiplier, sampling, clipper)
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse all but one clip norm with noise of no clip norm."""
+        """Refuse clip norms that move where the noise does not scale with them."""
         if self.noise == PRINTED and not isinstance(parts.clipper, ConstantClipper):
             kind = type(parts.clipper).__name__
             yield ConfigError("clipper", kind, "constant with noise=as_printed")

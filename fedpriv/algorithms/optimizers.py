@@ -1,4 +1,7 @@
-"""Optimisers over stacked holders: row k of every [m, d] tensor belongs to one client (or to the server)."""
+"""Optimisers of the holders of clip norms: row k of every [m, d] tensor belongs to one client or the server.
+
+An optimiser sees released values alone, so its state is post-processing and costs no privacy.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,39 @@ from fedpriv.common.saved import Saved
 
 
 class Optimizer(Protocol):
-    """Turns each participant's gradient into a change of its weights."""
+    """An optimiser of one or more holders.
+
+    It may also have ``observe_noise(std)``, which is called before each step with the public standard
+    deviation of the noise in the gradients, [m, 1] or [m, d].
+    """
 
     def begin_round(self, clients: Tensor) -> None:
-        """Called before the first local step of a round for ``clients`` [m] (int64)."""
+        """Prepare for the local steps of a round.
+
+        Args:
+            clients: Holders that take part [m], int64.
+        """
 
     def step(self, clients: Tensor, gradients: Tensor) -> Tensor:
-        """The change of weights [m, d] for gradients [m, d]; may overwrite ``gradients``."""
+        """Turn mean gradients into changes of weights.
 
-    def state_dict(self) -> dict[str, object]: ...
+        Args:
+            clients: Holders that take part [m], int64.
+            gradients: Noised mean gradient of each holder [m, d]; may be overwritten.
 
-    def load_state_dict(self, state: Mapping[str, object]) -> None: ...
+        Returns:
+            The change of each holder's weights [m, d].
+        """
+
+    def state_dict(self) -> dict[str, object]:
+        """Return what the next round needs."""
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Restore what :meth:`state_dict` returned."""
 
 
 class NoOptimizer(Saved):
-    """Δ = what was released: the server takes it as it is."""
+    """The identity Δ = g, where clients upload weights that the server takes as they are."""
 
     def begin_round(self, clients: Tensor) -> None:
         pass
@@ -38,7 +59,7 @@ class NoOptimizer(Saved):
 
 
 class OfChanges:
-    """An optimiser that takes changes of weights: their negative stands for the gradient."""
+    """An optimiser whose input are changes of weights: minus the change takes the place of the gradient."""
 
     def __init__(self, optimizer: Optimizer):
         self._optimizer = optimizer
@@ -51,8 +72,16 @@ class OfChanges:
 
 
 class Decayed:
-    """An optimiser of clients whose learning rate falls by a factor γ from round to round of the run:
-    η_t = η γ^(t-1), t = 1, 2, …, the same for all clients and for all local steps of a round."""
+    """An optimiser of clients whose learning rate falls by a factor from round to round of the run.
+
+        η_t = η γ^(t-1),    t = 1, 2, …
+
+    The rate is the same for all clients and for all local steps of a round.
+
+    Args:
+        optimizer: An optimiser whose changes are proportional to η.
+        factor: γ.
+    """
 
     def __init__(self, optimizer: Optimizer, factor: float):
         self._optimizer, self._factor = optimizer, factor
@@ -63,7 +92,7 @@ class Decayed:
         self._optimizer.begin_round(clients)
 
     def step(self, clients: Tensor, gradients: Tensor) -> Tensor:
-        change = self._optimizer.step(clients, gradients)  # proportional to η
+        change = self._optimizer.step(clients, gradients)
         return change.mul_(self._factor ** (self._rounds - 1))
 
     def state_dict(self) -> dict[str, object]:
@@ -76,7 +105,7 @@ class Decayed:
 
 
 class Sgd(Saved):
-    """Δ = -η g."""
+    """Stochastic gradient descent, Δ = -η g."""
 
     def __init__(self, learning_rate: float):
         self.learning_rate = learning_rate
@@ -89,7 +118,7 @@ class Sgd(Saved):
 
 
 class Momentum(Saved):
-    """v ← μ v + g;  Δ = -η v, for the one holder that a server is (v: [1, d])."""
+    """SGD with momentum for one holder, the server: v ← μ v + g;  Δ = -η v, with v [1, d]."""
 
     saved_attributes: ClassVar = {"velocity": "_velocity"}
 
@@ -108,7 +137,12 @@ class Momentum(Saved):
 
 
 class Adagrad(Saved):
-    """m ← β₁ m + (1 - β₁) g;  v ← v + g²;  Δ = -η m / (√v + ε), for one holder (m, v: [1, d])."""
+    """Adagrad with momentum for one holder, the server, with m and v [1, d].
+
+        m ← β₁ m + (1 - β₁) g;   v ← v + g²;   Δ = -η m / (√v + ε)
+
+    Source: Reddi et al., "Adaptive federated optimization", ICLR 2021, algorithm 2.
+    """
 
     saved_attributes: ClassVar = {"first": "_first", "squares": "_squares"}
 
@@ -133,16 +167,32 @@ class Adagrad(Saved):
         self._first.lerp_(gradients, 1.0 - self.beta1)
         self._squares.addcmul_(gradients, gradients)
         roots = torch.sqrt(self._squares, out=gradients).add_(self.epsilon)
-        # 0/0 where every gradient was zero so far
-        return (
-            torch.div(self._first, roots, out=roots).nan_to_num_(nan=0.0).mul_(-self.learning_rate)
-        )
+        # a coordinate whose gradients were all zero so far gives 0/0
+        quotient = torch.div(self._first, roots, out=roots).nan_to_num_(nan=0.0)
+        return quotient.mul_(-self.learning_rate)
 
 
 class Adam(Saved):
-    """Adam (Kingma & Ba 2015) with moments [K, d] per client.
+    """Adam with moments [K, d], a row for each client.
 
-    The step count is the client's own, so a client that sits out a round does not age.
+        m ← β₁ m + (1 - β₁) g;   v ← β₂ v + (1 - β₂) g²;   m̂ = m/(1 - β₁ᵗ),   v̂ = v/(1 - β₂ᵗ)
+        Δ = -η m̂ / (√v̂ + ε)
+
+    t counts the steps of each client, so a client that does not take part in a round does not age.
+    Source: Kingma, Ba, "Adam: a method for stochastic optimization", ICLR 2015.
+
+    Args:
+        learning_rate: η.
+        clients: Number of holders K.
+        size: Number of weights d.
+        device: Device of the moments.
+        reset: Whether a client's moments and steps begin anew in each round.
+        beta1: β₁.
+        beta2: β₂.
+        optimizer_epsilon: ε.
+
+    Raises:
+        ConfigError: The moments do not fit into memory.
     """
 
     saved_attributes: ClassVar = {"first": "_first", "second": "_second", "steps": "_steps"}
@@ -167,42 +217,53 @@ class Adam(Saved):
 
     def begin_round(self, clients: Tensor) -> None:
         if self.reset:
-            own = clients.to(self._first.device)
-            self._first[own] = 0.0
-            self._second[own] = 0.0
+            rows = clients.to(self._first.device)
+            self._first[rows] = 0.0
+            self._second[rows] = 0.0
             self._steps[clients.cpu()] = 0.0
 
     def step(self, clients: Tensor, gradients: Tensor) -> Tensor:
-        everyone = len(clients) == len(self._steps)
-        own = clients.to(self._first.device)
-        first = self._first if everyone else self._first[own]
-        second = self._second if everyone else self._second[own]
+        everyone = len(clients) == len(self._steps)  # then the moments need not be copied
+        rows = clients.to(self._first.device)
+        first = self._first if everyone else self._first[rows]
+        second = self._second if everyone else self._second[rows]
         first.lerp_(gradients, 1.0 - self.beta1)
         second.mul_(self.beta2).addcmul_(gradients, gradients, value=1.0 - self.beta2)
         self._steps[clients.cpu()] += 1.0
         steps = self._steps[clients.cpu()]
-        # Δ = -η (m / (1 - β1^t)) / (√(v / (1 - β2^t)) + ε)
-        scale1 = self._column(-self.learning_rate / (1.0 - self.beta1**steps), gradients)
-        scale2 = self._column((1.0 - self.beta2**steps).rsqrt(), gradients)
-        change = self._root(second, scale2, gradients)
+        # Δ = m · scale1 / (√v · scale2 + ε): the corrections 1 - βᵗ are numbers of each client
+        scale1 = (-self.learning_rate / (1.0 - self.beta1**steps)).to(gradients)[:, None]
+        scale2 = (1.0 - self.beta2**steps).rsqrt().to(gradients)[:, None]
+        change = self._denominator(second, scale2, gradients)
         torch.div(first, change, out=change).mul_(scale1)
         if not everyone:
-            self._first[own] = first
-            self._second[own] = second
+            self._first[rows] = first
+            self._second[rows] = second
         return change
 
-    def _root(self, second: Tensor, scale: Tensor, out: Tensor) -> Tensor:
-        """What the first moment is divided by: √v̂ + ε = √v · scale + ε."""
+    def _denominator(self, second: Tensor, scale: Tensor, out: Tensor) -> Tensor:
+        """Return √v̂ + ε = √v · scale + ε, written into ``out``."""
         return torch.sqrt(second, out=out).mul_(scale).add_(self.epsilon)
-
-    @staticmethod
-    def _column(values: Tensor, like: Tensor) -> Tensor:
-        return values.to(device=like.device, dtype=like.dtype)[:, None]
 
 
 class AdamWithoutNoise(Adam):
-    """Adam whose second moment is that of the mean without its noise: Δ = -η m̂ / √max(v̂ - Φ, γ) (Tang,
-    Shpilevskiy, Lécuyer 2024, DP-AdamBC). Φ_t is averaged over rounds as g² is, so that it may move."""
+    """DP-AdamBC: Adam with the variance Φ of the noise subtracted from the second moment.
+
+        Δ = -η m̂ / √max(v̂ - Φ, γ)
+
+    Φ_t is averaged over rounds as g² is, so that the noise may change from round to round.
+    Source: Tang, Shpilevskiy, Lécuyer, "DP-AdamBC: your DP-Adam is actually DP-SGD (unless you apply bias
+    correction)", AAAI 2024.
+
+    Args:
+        learning_rate: η.
+        clients: Number of holders.
+        size: Number of weights d.
+        device: Device of the moments.
+        beta1: β₁.
+        beta2: β₂.
+        second_moment_floor: γ.
+    """
 
     def __init__(
         self,
@@ -219,12 +280,17 @@ class AdamWithoutNoise(Adam):
         self._noise = torch.zeros(clients, 1, dtype=torch.float64, device=device)
 
     def observe_noise(self, std: Tensor) -> None:
-        """The standard deviation [1, 1] or [1, d] of the noise in the gradient of the next step: public."""
+        """Take note of the noise in the gradient of the next step.
+
+        Args:
+            std: Standard deviation of the noise [1, 1] or [1, d]; public.
+        """
         if std.shape[1] > self._noise.shape[1]:
             self._noise = self._noise.expand(-1, std.shape[1]).clone()
         self._noise.lerp_(std.double().square(), 1.0 - self.beta2)
 
-    def _root(self, second: Tensor, scale: Tensor, out: Tensor) -> Tensor:
+    def _denominator(self, second: Tensor, scale: Tensor, out: Tensor) -> Tensor:
+        # in double precision: v̂ and Φ may agree in most of their digits
         moment = second.double().sub_(self._noise).mul_(scale.double().square())
         return out.copy_(moment.clamp_min_(self.floor).sqrt_())
 
@@ -240,7 +306,20 @@ class AdamWithoutNoise(Adam):
 def refuse_if_too_large(
     clients: int, size: int, copies: int, device: torch.device, key: str, value: str, name: str
 ) -> None:
-    """Raise ConfigError about ``key=value`` where so many copies of the model for each client do not fit."""
+    """Check that ``copies`` vectors of the model's size for each client fit into free memory.
+
+    Args:
+        clients: Number of clients.
+        size: Number of weights d.
+        copies: Vectors of d numbers for each client.
+        device: Device on which they would lie.
+        key: Configuration key that the error names.
+        value: Value of the key.
+        name: Name of what keeps the vectors, for the message.
+
+    Raises:
+        ConfigError: They do not fit.
+    """
     needed = clients * size * copies * 4
     if device.type == "cuda":
         available = torch.cuda.mem_get_info(device)[0]

@@ -1,7 +1,8 @@
-"""The unit is the record: every client clips the records of its lot and noises the sum itself.
+"""Record level with local noise: every client clips the records of its lot and noises the sum itself.
 
-All participants' lots go through the engine in one pass while they share weights (the first local
-step); in later steps each has its own, and they go side by side.
+In the first local step of a round all participants have the global weights, and their lots go through the
+engine in one pass. In later steps each client has weights of its own, and the clients go side by side
+(:class:`fedpriv.engine.StackedModel`).
 """
 
 from __future__ import annotations
@@ -27,11 +28,20 @@ from fedpriv.privacy.clippers.step_clip import ChunkAnswer, ChunkClip
 from fedpriv.privacy.core.sampling import Sampling, sample_lot
 from fedpriv.privacy.mechanisms.visible import Visible
 
-_RECORDS_OF_NO_DATA = 256
-
 
 class RecordComputation(ClientComputation):
-    """Lots, and the clipped sums of their gradients. Every client holds a clip norm."""
+    """Lots, and the clipped sums of their gradients. Every client holds a clip norm and an optimiser.
+
+        g̃_k = (1/L_k) (Σ_{i in lot k} g_i min(1, C_k/‖g_i‖) + noise_k),    L_k the expected size of the lot
+
+    Args:
+        context: What the run works on.
+        samplings: Sampling of the lots of each client [K].
+        steps: Local steps of a round.
+        server: The server step, asked how much each upload weighs where attackers want to know.
+        proximal: μ of FedProx's μ/2 ‖w - θ‖².
+        augmentation: The changed copies of each record; None: records are used as they are.
+    """
 
     holds_norms = True
 
@@ -44,8 +54,6 @@ class RecordComputation(ClientComputation):
         proximal: float = 0.0,
         augmentation: Augmentation | None = None,
     ):
-        """``samplings``: how each client samples its lots [K]; ``proximal``: μ of μ/2 ‖w - θ‖²;
-        ``augmentation``: the copies of each record."""
         self.proximal, self._augmentation = proximal, augmentation
         self.context, self.steps, self._server = context, steps, server
         self._samplings = samplings
@@ -65,21 +73,10 @@ class RecordComputation(ClientComputation):
         return torch.from_numpy(cohort).to(self.device)
 
     def initial_norm(self) -> float:
-        """Mean gradient norm of the initial model on random records.
-
-        No data is read, so it is free (the paper: "training on random noise for one round").
-        """
-        records = _RECORDS_OF_NO_DATA
-        result = self.context.engine.clipped_sums(
-            *self.context.random_records(records),
-            torch.zeros(records, dtype=torch.int64),
-            1,
-            lambda norms, clients: torch.ones_like(norms),
-        )
-        return float(result.norms.mean())
+        return self.context.mean_norm_on_noise()
 
     def compute(self, state: StepState) -> ChunkAnswer:
-        """Sample the clients' lots, and scale and sum the gradients of their records."""
+        """Sample the clients' lots, and clip and sum the gradients of their records."""
         model, clients, changes = self.context.model, state.local_step.cohort, state.changes
         clip = self.chunk_clip(state)
         records, units = self._lots(state.local_step)
@@ -87,13 +84,16 @@ class RecordComputation(ClientComputation):
             result = transformed_sums(
                 self.context, self._stacked, records, units, changes, clip, len(clients)
             )
-        elif changes is None:
+        elif changes is None:  # all clients have the global weights
             factors = asking_for(clip.parts, clip.factors)
             result = self.context.engine.clipped_sums(
                 records.inputs, records.targets, units, len(clients), factors
             )
-        elif self._augmentation is not None:
-            result = self._one_by_one(records, units, changes, clip)
+        elif self._augmentation is not None:  # records that are copies go client by client
+            counts = torch.bincount(units, minlength=len(changes)).tolist()
+            lots = zip(records.inputs.split(counts), records.targets.split(counts), strict=True)
+            factors = asking_for(clip.parts, clip.factors)
+            result = self._stacked.clipped_apart(changes + model.flat, lots, factors)
         else:
             result = self._side_by_side(records, units, changes, clip)
         units = units.to(self.device)
@@ -130,7 +130,7 @@ class RecordComputation(ClientComputation):
         return changes.with_foreign(attack, foreign)
 
     def _lots(self, local_step: LocalStep) -> tuple[Records, Tensor]:
-        """(the records of all lots [n], or the copies of each; position in the cohort of each [n])."""
+        """Draw the lots: (records of all lots [n], or their copies; position of each record's client [n])."""
         context, t = self.context, local_step.round_index
         lots = [
             sample_lot(
@@ -146,34 +146,24 @@ class RecordComputation(ClientComputation):
         sizes = torch.tensor([len(lot) for lot in lots])
         records = context.data.train.subset(np.concatenate(lots))
         if self._augmentation is not None:
-            place, inputs = (t, local_step.step), records.inputs
-            copies = augmented(self._augmentation, context, place, local_step.cohort, lots, inputs)
-            records = Records(
-                cast("Tensor", copies), records.targets
-            )  # the engine takes copies too
+            copies = augmented(self._augmentation, context, local_step, lots, records.inputs)
+            # the engine takes copies in the place of a tensor
+            records = Records(cast("Tensor", copies), records.targets)
         return records, torch.repeat_interleave(torch.arange(len(local_step.cohort)), sizes)
-
-    def _one_by_one(
-        self, records: Records, owners: Tensor, changes: Tensor, clip: ChunkClip
-    ) -> ClippedSums:
-        """As the engine's joint pass, where weights have come apart, for records that are copies."""
-        counts = torch.bincount(owners, minlength=len(changes)).tolist()
-        lots = zip(records.inputs.split(counts), records.targets.split(counts), strict=True)
-        factors = asking_for(clip.parts, clip.factors)
-        return self._stacked.clipped_apart(changes + self.context.model.flat, lots, factors)
 
     def _side_by_side(
         self, records: Records, owners: Tensor, changes: Tensor, clip: ChunkClip
     ) -> ClippedSums:
-        """As the engine's joint pass, for members whose weights have come apart."""
+        """Return clipped sums as the engine's joint pass does, for clients with weights of their own.
+
+        Clients with lots of similar size are computed together, so the results are written back to the
+        places of their records.
+        """
         model = self.context.model
         losses = changes.new_zeros(len(records))
         finite = torch.zeros_like(losses, dtype=torch.bool)
-        norms = (
-            losses.clone()
-            if clip.parts is None
-            else losses.new_zeros(len(records), len(clip.parts))
-        )
+        columns = () if clip.parts is None else (len(clip.parts),)
+        norms = losses.new_zeros(len(records), *columns)
         counts = torch.bincount(owners, minlength=len(changes)).tolist()
         sums = torch.zeros_like(changes, dtype=sum_dtype(counts, changes.dtype))
 
@@ -181,16 +171,17 @@ class RecordComputation(ClientComputation):
             return lambda norms, clients: clip.factors(norms, members[clients])
 
         for lots in padded_lots(counts):
-            members, own = lots.clients.to(self.device), lots.records.to(self.device)
+            members, positions = lots.clients.to(self.device), lots.records.to(self.device)
             present = lots.present.to(self.device)
             result = self._stacked.clipped_sums(
                 changes[members].add_(model.flat),
-                rows_at(records.inputs, own),
-                rows_at(records.targets, own),
+                rows_at(records.inputs, positions),
+                rows_at(records.targets, positions),
                 present,
                 asking_for(clip.parts, factors_of(members)),
             )
             sums[members] = result.sums.to(sums.dtype)
-            found = own[present]
-            norms[found], losses[found], finite[found] = result.norms, result.losses, result.finite
+            places = positions[present]
+            norms[places], losses[places] = result.norms, result.losses
+            finite[places] = result.finite
         return ClippedSums(sums, norms, losses, finite)

@@ -1,4 +1,4 @@
-"""What the algorithms with per-record local training share: their settings."""
+"""The base class of record-level algorithms whose clients take local steps with per-record clipping."""
 
 from __future__ import annotations
 
@@ -37,8 +37,32 @@ def _cuts_lots(part: LocalStepsAlgorithm, value: object) -> bool:
 
 @declared
 class LocalStepsAlgorithm(Algorithm):
-    """Each round every participant takes ``local_steps`` optimiser steps from the global weights, one
-    lot each, and the server averages the results weighted by n_k:  w = Σ p_k w^k.
+    """Local training with one lot a step, averaged by the server.
+
+    In each round every participant takes ``local_steps`` optimiser steps from the global weights θ, each on
+    a lot of its own. The server averages the results w^k weighted by the clients' records n_k:
+
+        θ ← Σ_k p_k w^k,    p_k = n_k / Σ n over the cohort
+
+    An algorithm of your own extends :class:`fedpriv.algorithms.DpFl` and overrides :meth:`server_step`, for
+    another average of the clients' changes, or :meth:`sampling_of`, for other lots.
+
+    Attributes:
+        name: Name in run folders and tables.
+        sample_rate: q, the probability with which a record joins a lot.
+        sampling: Sampling of the lots, one of ``SAMPLING_NAMES``.
+        max_lot_size: Size to which Poisson lots are cut; None: they are not cut.
+        optimizer: Optimiser of the clients, ``adam`` or ``sgd``.
+        optimizer_state: Whether a client's Adam keeps its moments from round to round (``kept``, ``reset``).
+        learning_rate: η of the clients.
+        local_steps: Steps of a client in a round.
+        participation: ``all`` clients that still may, or ``sampled``.
+        clients_per_round: m, the clients of a round where they are sampled.
+        proximal: μ of FedProx; 0: no proximal term.
+        learning_rate_decay: γ, by which the learning rate is multiplied after each round; None: 1.
+
+    Raises:
+        ArgumentError: An argument is out of its range, or has no effect with the others.
     """
 
     unit = "record"
@@ -106,16 +130,23 @@ class LocalStepsAlgorithm(Algorithm):
         self.cost_depends_on_records = self.sampling == "fixed_size"
 
     def sampling_of(self, records: int) -> Sampling:
-        """How a client with ``records`` records samples its lots."""
+        """Return the sampling of the lots of a client with ``records`` records."""
         return make_sampling(self.sampling, self.sample_rate, records, self.max_lot_size)
 
     def server_step(self, context: RunContext) -> ServerStep:
-        """What the server does with the changes: their average, weighted by records. To override."""
+        """Return the server step: the average of the clients' changes, weighted by records.
+
+        Override it with a :class:`fedpriv.algorithms.server_steps.ServerStep` of your own.
+
+        Args:
+            context: What the run works on.
+        """
         from fedpriv.algorithms.server_steps import WeightedAverage
 
         return WeightedAverage(context.model, context.data.records_per_client)
 
     def start(self, context: RunContext) -> Trainer:
+        from fedpriv.algorithms.optimizers import Decayed
         from fedpriv.algorithms.record_computation import RecordComputation
         from fedpriv.algorithms.trainer import Trainer
 
@@ -126,7 +157,9 @@ class LocalStepsAlgorithm(Algorithm):
                 f"{type(self).__name__}.server_step must return an object with a method apply(cohort, "
                 f"uploads), got {type(server).__name__}"
             )
-        optimizer = self._decayed(self._client_optimizer(context))
+        optimizer = self._client_optimizer(context)
+        if self.learning_rate_decay is not None:
+            optimizer = Decayed(optimizer, self.learning_rate_decay)
         computation = RecordComputation(
             context, samplings, self.local_steps, server, self.proximal, self.augmentation
         )
@@ -145,22 +178,17 @@ class LocalStepsAlgorithm(Algorithm):
             reset=self.optimizer_state == "reset",
         )
 
-    def _decayed(self, optimizer: Optimizer) -> Optimizer:
-        from fedpriv.algorithms.optimizers import Decayed
-
-        if self.learning_rate_decay is None:
-            return optimizer
-        return Decayed(optimizer, self.learning_rate_decay)
-
     def records_per_step(self, records: float) -> float:
         return self.sample_rate * records
 
     def describe(self, clients: int | None, records: int | None) -> tuple[tuple[str, str], ...]:
-        who, about = "all clients", ""
+        who, about, decay = "all clients", "", ""
         if records is not None:
             about = f"; about {self.sample_rate * records:.0f} of {records} records"
         if self.clients_per_round is not None:
             who = f"{self.clients_per_round} clients, sampled"
+        if self.learning_rate_decay is not None:
+            decay = f", times {self.learning_rate_decay:g} after each round"
         return (
             (
                 "each round",
@@ -169,14 +197,10 @@ class LocalStepsAlgorithm(Algorithm):
             ),
             (
                 "optimizer",
-                f"{self.optimizer}, learning rate {self.learning_rate:g}{self._decay_words()}"
+                f"{self.optimizer}, learning rate {self.learning_rate:g}{decay}"
                 f"{proximal_words(self.proximal)}",
             ),
         )
-
-    def _decay_words(self) -> str:
-        decay = self.learning_rate_decay
-        return "" if decay is None else f", times {decay:g} after each round"
 
     def caveats(self) -> tuple[str, ...]:
         return ("fixed_size",) if self.sampling == "fixed_size" else ()

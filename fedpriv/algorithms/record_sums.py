@@ -1,4 +1,4 @@
-"""The unit is the record, and the server needs one sum of the clipped gradients of all clients."""
+"""Record level with one clip norm: the server needs the sum of the clipped gradients of all clients."""
 
 from __future__ import annotations
 
@@ -16,11 +16,20 @@ from fedpriv.privacy.clippers.parts import rows_like
 from fedpriv.privacy.clippers.step_clip import ChunkAnswer
 from fedpriv.privacy.core.sampling import Sampling, sample_lot
 
-_RECORDS_OF_NO_DATA = 256
-
 
 class RecordSums(ClientComputation):
-    """Lots of all clients, their records clipped one by one to the one clip norm, which the server holds."""
+    """Lots of all clients, their records clipped one by one to the clip norm that the server holds.
+
+        g̃ = (1/L) (Σ_k Σ_{i in lot k} g_i min(1, C/‖g_i‖) + noise),    L = Σ_k (expected size of lot k)
+
+    Args:
+        context: What the run works on.
+        sampling: Sampling of every client's lot.
+        rows: Whether each client's sum is an answer of its own, for a mechanism that adds them up; else
+            their sum is one answer.
+        combines: Whether each client's sum is released by itself, for an aggregation rule.
+        augmentation: The changed copies of each record; None: records are used as they are.
+    """
 
     def __init__(
         self,
@@ -31,8 +40,6 @@ class RecordSums(ClientComputation):
         combines: bool = False,
         augmentation: Augmentation | None = None,
     ):
-        """``rows``: each client's sum is an answer of its own, for what adds them up; else their sum is;
-        ``combines``: each is released by itself, for a rule; ``augmentation``: the copies of each record."""
         self.context, self._sampling, self._rows = context, sampling, rows or combines
         self.combines = combines
         self._augmentation = augmentation
@@ -47,13 +54,7 @@ class RecordSums(ClientComputation):
         return self._server
 
     def initial_norm(self) -> float:
-        """Mean gradient norm of the initial model on random records: no data is read, so it is free."""
-        inputs, targets = self.context.random_records(_RECORDS_OF_NO_DATA)
-        owners = torch.zeros(len(targets), dtype=torch.int64)
-        result = self.context.engine.clipped_sums(
-            inputs, targets, owners, 1, lambda norms, clients: torch.ones_like(norms)
-        )
-        return float(result.norms.mean())
+        return self.context.mean_norm_on_noise()
 
     def _lots(self, local_step: LocalStep) -> list[np.ndarray]:
         context, t = self.context, local_step.round_index
@@ -70,17 +71,14 @@ class RecordSums(ClientComputation):
         ]
 
     def compute(self, state: StepState) -> ChunkAnswer:
-        """Sample the clients' lots, and scale and sum the gradients of their records."""
+        """Sample the clients' lots, and clip and sum the gradients of their records."""
         model, local_step, clip = self.context.model, state.local_step, self.chunk_clip(state)
         lots = self._lots(local_step)
         sizes = torch.tensor([len(lot) for lot in lots])
         inputs: Sliced
         inputs, targets = self.context.data.train.rows(np.concatenate(lots))
         if self._augmentation is not None:
-            place = (local_step.round_index, local_step.step)
-            inputs = augmented(
-                self._augmentation, self.context, place, local_step.cohort, lots, inputs
-            )
+            inputs = augmented(self._augmentation, self.context, local_step, lots, inputs)
         units = torch.repeat_interleave(torch.arange(len(lots)), sizes)
         result = self.context.engine.clipped_sums(
             inputs,
@@ -109,8 +107,6 @@ class RecordSums(ClientComputation):
     def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
         sizes = self.context.data.records_per_client[cohort]
         expected = [self._sampling.expected_size(int(n)) for n in sizes]
-        whole, flat = sum(expected), self.context.model.flat
-        if self.combines:
-            own = flat.new_tensor(expected)[:, None]
-            return released.to(flat.dtype) / own, flat.new_tensor([whole])
-        return released.to(flat.dtype) / whole, flat.new_tensor([whole])
+        total, flat = sum(expected), self.context.model.flat
+        divisor = flat.new_tensor(expected)[:, None] if self.combines else total
+        return released.to(flat.dtype) / divisor, flat.new_tensor([total])

@@ -1,4 +1,4 @@
-"""Which T is the best: what "CDP with the optimal T" of Wei et al. searches, and how."""
+"""The search for the best number of rounds T, as "CDP with the optimal T" of Wei et al. does it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import declared, field, one_of, own_check
 
 WITHOUT = "wei_cdp"
-"""The algorithm whose runs a search makes, and finds again."""
+"""Name of the algorithm whose runs a search makes, and finds again."""
 METHODS = ("grid", "golden")
 CRITERIA = ("test_loss", "test_accuracy")
 
@@ -33,10 +33,20 @@ def _seeds(name: str, value: Any) -> tuple[int, ...]:
 
 @declared
 class RoundsSearch:
-    """The T with the best mean of ``criterion`` over runs with ``seeds``.
+    """A search for the T with the best mean of ``criterion`` over runs with ``seeds``.
 
-    ``grid``: every T of ``rounds``. ``golden``: golden-section search of whole numbers from the smallest
-    to the largest of ``rounds``, for a mean that falls and then rises; some 10 of 300 are tried.
+    Attributes:
+        method: ``grid`` tries every T of ``rounds``. ``golden`` is a golden-section search of whole numbers
+            from the smallest to the largest of ``rounds``, for a mean that falls and then rises; it tries
+            about 10 of 300.
+        rounds: Numbers of rounds that are tried, ascending.
+        seeds: Seeds of the runs of each T.
+        criterion: Metric whose mean over the seeds decides, ``test_loss`` or ``test_accuracy``.
+
+    Example:
+        >>> search = RoundsSearch(method="golden", rounds=[1, 100])
+        >>> search.best(lambda rounds: (rounds - 37) ** 2)
+        37
     """
 
     method: str = field(one_of(METHODS), default="grid", help="which of the rounds are tried")
@@ -51,7 +61,7 @@ class RoundsSearch:
     )
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse noise that depends on more than T."""
+        """Refuse noise that depends on more than T, because the search compares runs by T alone."""
         if not parts.noise_schedule.spread_evenly or parts.clipper.asks_ever():
             yield ConfigError(
                 f"algorithm={parts.algorithm.name} takes noise_schedule=uniform_budget and a clipper that "
@@ -64,21 +74,25 @@ class RoundsSearch:
             raise ArgumentError("rounds", list(self.rounds), allowed)
 
     def best(self, cost: Callable[[int], float]) -> int:
-        """The T of least ``cost``, which is asked once for each T tried; the smaller T if equal."""
+        """Return the T of least cost, the smaller one of two that are equal.
+
+        Args:
+            cost: Cost of a number of rounds; called once for each T that is tried.
+        """
         known: dict[int, float] = {}
 
-        def of(rounds: int) -> float:
+        def remembered_cost(rounds: int) -> float:
             if rounds not in known:
                 known[rounds] = cost(rounds)
             return known[rounds]
 
         if self.method == "grid":
-            return min(self.rounds, key=of)
-        _narrow(of, self.rounds[0], self.rounds[-1])
+            return min(self.rounds, key=remembered_cost)
+        _golden_section(remembered_cost, self.rounds[0], self.rounds[-1])
         return min(sorted(known), key=known.__getitem__)
 
     def describe(self) -> str:
-        """The search in a few words."""
+        """Describe the search for the plan."""
         grid = self.method == "grid"
         how = f"{len(self.rounds)} values" if grid else "golden section"
         runs = f"{len(self.rounds) * len(self.seeds)} runs" if grid else "its runs"
@@ -89,24 +103,19 @@ class RoundsSearch:
         )
 
 
-def _narrow(cost: Callable[[int], float], low: int, high: int) -> None:
-    """Golden-section search of whole numbers; what was asked is in the caller's memory."""
+def _golden_section(cost: Callable[[int], float], low: int, high: int) -> None:
+    """Search whole numbers by golden sections; the caller remembers each cost that was asked for."""
     golden = (5**0.5 - 1) / 2
-    left, right = _inner(low, high, golden)
     while high - low > 2:
+        # two whole numbers strictly between low and high, different from each other
+        left = high - round(golden * (high - low))
+        right = low + high - left
+        if left == right:
+            right += 1
+        left, right = min(left, right), max(left, right)
         if cost(left) <= cost(right):
             high = right
         else:
             low = left
-        left, right = _inner(low, high, golden)
     for rounds in range(low, high + 1):
         cost(rounds)
-
-
-def _inner(low: int, high: int, golden: float) -> tuple[int, int]:
-    """Two whole numbers strictly between, the left one below the right one where there is room."""
-    left = high - round(golden * (high - low))
-    right = low + high - left
-    if left == right:
-        right += 1
-    return min(left, right), max(left, right)

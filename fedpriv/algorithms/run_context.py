@@ -1,4 +1,4 @@
-"""What an algorithm works on: data, model, engine, clipper, mechanism, and secrets."""
+"""Everything an algorithm works on: data, model, engine, clipper, mechanism and secret streams."""
 
 from __future__ import annotations
 
@@ -23,10 +23,21 @@ if TYPE_CHECKING:
     from fedpriv.data.records import Records
 
 
+RECORDS_OF_NOISE = 256
+"""Number of random records on which the initial norm of a unit is measured."""
+
+
 @dataclass(frozen=True)
 class RoundWeights:
-    """What becomes of the uploads of a round: θ ← θ + Σ_k weights_k u_k over the ``cohort`` [m], clipping
-    and noise aside. ``weights`` [m] is None where the server's optimiser does something else."""
+    """Effect of the uploads of a round on the global weights, clipping and noise aside; attackers know it.
+
+        θ ← θ + Σ_k weights_k u_k
+
+    Attributes:
+        round_index: The round.
+        cohort: Clients that take part [m].
+        weights: Weight of each upload [m]; None where the server step is not linear in the uploads.
+    """
 
     round_index: int
     cohort: np.ndarray
@@ -34,26 +45,37 @@ class RoundWeights:
 
 
 class Participants(Protocol):
-    """Clients that do as somebody else says: a transform of local data, and one of uploads.
+    """Clients under somebody else's control: a transform of local data, and one of uploads.
 
-    ``attackers``: the numbers of those whose uploads are not their own.
+    Attributes:
+        attackers: Numbers of the clients whose uploads are replaced.
     """
 
     attackers: np.ndarray
 
     def with_attackers(self, round_index: int, cohort: np.ndarray) -> np.ndarray:
-        """Who takes part: the clients that the algorithm sampled, and attackers that come anyway."""
+        """Return the clients that take part: those the algorithm sampled, and attackers that come anyway."""
 
     def records_of(self, round_index: int, client: int) -> np.ndarray:
-        """Indices of the records that a client trains on [n_k]: always equally many."""
+        """Return the indices of the records that a client trains on [n_k]: always equally many."""
 
     def uploads(self, aggregation: RoundWeights, clients: np.ndarray, uploads: Tensor) -> Tensor:
-        """Return what some ``clients`` [c] of the cohort send [c, d], given what they would if all were
-        honest. Pure: it changes nothing, so that clients may be computed in chunks."""
+        """Return what some clients of the cohort send.
+
+        The method is pure, so that clients may be computed in chunks.
+
+        Args:
+            aggregation: What becomes of the uploads.
+            clients: Some clients of the cohort [c].
+            uploads: What they would send if all were honest [c, d].
+
+        Returns:
+            What they send [c, d].
+        """
 
 
 class Attack(Participants, Protocol):
-    """Malicious clients."""
+    """Malicious clients, with the state and the records of their attack."""
 
     settings: Any
     test: Records
@@ -62,24 +84,24 @@ class Attack(Participants, Protocol):
     def active(self) -> bool: ...
 
     def observe(self, round_index: int, weights: Tensor) -> None:
-        """See the global weights [d] that a round begins with."""
+        """Take note of the global weights [d] that a round begins with."""
 
     def state_dict(self) -> dict[str, object]:
         """Return what the next round needs, for the checkpoint."""
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Restore what ``state_dict`` gave."""
+        """Restore what ``state_dict`` returned."""
 
     def note_norms(self, round_index: int, cohort: np.ndarray, norms: np.ndarray) -> None:
         """Note the norm of what each client of the cohort sent [c]."""
 
     def take_norms(self) -> dict[str, float | None]:
-        """Mean norms of what was sent since the last call, as columns of a row."""
+        """Return mean norms of what was sent since the last call, as columns of a row."""
 
 
 @dataclass(frozen=True)
 class RandomCopies:
-    """Records [n · K, …] as K copies each of n (:class:`fedpriv.engine.Copies`)."""
+    """Random records [n · K, …] taken as K copies each of n records (:class:`fedpriv.engine.Copies`)."""
 
     inputs: Tensor
     copies: int
@@ -93,13 +115,22 @@ class RandomCopies:
 
 @dataclass
 class RunContext:
-    """What an algorithm works on.
+    """Everything an algorithm works on in one run.
 
-    ``seed``: of what is public and may be common to several runs; ``streams``: what decides who takes
-    part, which records, and the noise; ``mechanism``: what rounds release; ``attack``: the malicious ones
-    among the clients, None if all are honest; ``canaries``: of an audit, which has no attack; ``rule``: what
-    combines the uploads before the server's optimiser, None: their weighted sum; ``chunk``: how many clients
-    compute together, None: the whole cohort.
+    Attributes:
+        data: Records, and their partition over K clients.
+        model: The model with its flat weights θ [d].
+        engine: The engine that computes clipped sums of per-record gradients.
+        clipper: The rule of the clip norms.
+        seed: Seed of what is public and may be common to several runs.
+        streams: Secret streams, which decide who takes part, with which records, and the noise.
+        mechanism: The releases of each round.
+        attack: The malicious clients; None if all are honest.
+        canaries: The canaries of an audit, which has no attack; None: no audit.
+        rule: The rule that combines uploads before the server's optimiser; None: their weighted sum.
+        private: Whether the run claims privacy.
+        probed_lots: Sizes of the lots with which a model of the user's own was probed.
+        chunk: Number of clients that compute together; None: the whole cohort.
     """
 
     data: FederatedData
@@ -118,37 +149,48 @@ class RunContext:
 
     @property
     def others(self) -> Participants | None:
-        """The clients that do as somebody else says; None: all are honest."""
+        """Clients under somebody else's control: attackers or canaries; None if all are honest."""
         return self.attack if self.canaries is None else self.canaries
 
     def records_of(self, round_index: int, client: int) -> np.ndarray:
         """Return the indices of the records that a client trains on in a round [n_k]."""
-        others = self.attack if self.canaries is None else self.canaries
-        if others is None:
+        if self.others is None:
             return self.data.clients[client]
-        return others.records_of(round_index, client)
+        return self.others.records_of(round_index, client)
 
     def records_asked(self, round_index: int, client: int) -> np.ndarray:
-        """Indices of the records whose losses a client reports [n_k]; an attacker answers honestly."""
+        """Return the indices of the records whose losses a client reports [n_k].
+
+        An attacker answers this question honestly; a canary does not.
+        """
         if self.canaries is None:
             return self.data.clients[client]
         return self.canaries.records_of(round_index, client)
 
     def joined_by_attackers(self, round_index: int, sampled: np.ndarray) -> np.ndarray:
-        """Who takes part, ascending, given whom the algorithm sampled."""
+        """Return the clients that take part, ascending, given those that the algorithm sampled."""
         others = self.others
         return sampled if others is None else others.with_attackers(round_index, sampled)
 
     def foreign(
         self, aggregation: RoundWeights, clients: np.ndarray, uploads: Tensor
     ) -> tuple[Tensor, Foreign] | None:
-        """(which of ``clients`` [c] are attackers [c] (bool), what they send [c, d]), given what all would
-        send if they were honest; None where nobody attacks. Rows of honest clients mean nothing."""
+        """Return what attackers send in the place of honest uploads, or None where nobody attacks.
+
+        Args:
+            aggregation: What becomes of the uploads.
+            clients: Some clients of the cohort [c].
+            uploads: What they would send if all were honest [c, d].
+
+        Returns:
+            (mask of the attackers among ``clients`` [c], what they send [c, d]). Rows of honest clients in
+            the second have no meaning.
+        """
         if self.others is None:
             return None
         sent = self.others.uploads(aggregation, clients, uploads)
-        rows = torch.from_numpy(np.isin(clients, self.others.attackers)).to(uploads.device)
-        return rows, Foreign(sent)
+        mask = torch.from_numpy(np.isin(clients, self.others.attackers)).to(uploads.device)
+        return mask, Foreign(sent)
 
     def note_sent(self, round_index: int, cohort: np.ndarray, norms: Tensor) -> None:
         """Let the attack note the norm of what each client of the cohort sent [c], for the analyst."""
@@ -156,9 +198,16 @@ class RunContext:
             self.attack.note_norms(round_index, cohort, norms.cpu().numpy())
 
     def prove_engine(self, copies: int | None = None) -> None:
-        """Let the engine compare its rules with autograd on records that read no data, each of so many
-        ``copies``: a run must not stop, nor change its engine, for what is in private ones. Raises
-        ConfigError."""
+        """Let the engine compare its rules with autograd on random records, before it sees private ones.
+
+        A run must not stop, nor change its engine, because of what is in private records.
+
+        Args:
+            copies: Number of copies of each record; None: records are no copies.
+
+        Raises:
+            ConfigError: The engine cannot treat the model.
+        """
         inputs, targets = self.random_records(4 * (copies or 1))
         self.engine.clipped_sums(
             inputs if copies is None else RandomCopies(inputs, copies),
@@ -168,9 +217,25 @@ class RunContext:
             lambda norms, clients: torch.ones_like(norms),
         )
 
+    def mean_norm_on_noise(self) -> float:
+        """Return the mean gradient norm of the model on random records.
+
+        No data is read, so it costs no privacy (Fu, Chen, Han 2022: "training on random noise for one
+        round").
+        """
+        inputs, targets = self.random_records(RECORDS_OF_NOISE)
+        owners = torch.zeros(len(targets), dtype=torch.int64)
+        result = self.engine.clipped_sums(
+            inputs, targets, owners, 1, lambda norms, clients: torch.ones_like(norms)
+        )
+        return float(result.norms.mean())
+
     def random_records(self, records: int) -> tuple[Tensor, Tensor]:
-        """(inputs [records, …], targets) that read no data: uniform noise with uniform labels, unless
-        the model brings ``random_records``, as one of text does."""
+        """Return (inputs [records, …], targets [records, …]) that are random and read no data.
+
+        These are uniform noise with uniform labels, unless the model has a method ``random_records``, as
+        models of text do.
+        """
         stream, data = torch_stream(self.seed, "initial_clip_norm"), self.data
         draw = getattr(self.model.module, "random_records", None)
         if draw is not None:

@@ -1,4 +1,4 @@
-"""The server's optimiser: how a released mean g moves the weights. Settings are importable without torch.
+"""The settings of the server's optimiser, which moves the weights by a released mean g.
 
     sgd          θ ← θ - η g
     momentum     v ← μ v + g;                                   θ ← θ - η v
@@ -13,8 +13,9 @@ Reddi et al. leave out the corrections 1 - βᵗ of Adam; ε is their τ, η the
 
 Φ is the variance of the noise in one coordinate of g, (σ C / denominator)²: the noise lifts v̂ by as much, so
 that plain Adam is close to momentum with a small step (Tang, Shpilevskiy, Lécuyer, "DP-AdamBC", AAAI 2024).
-Φ follows from noise multiplier, clip norm and denominator, which are public; so all of these are functions
-of released and public values, cost no privacy, and leave the ledger as it is.
+Φ follows from noise multiplier, clip norm and denominator, which are public. So all of these optimisers are
+functions of released and public values: they cost no privacy and leave the ledger as it is. The settings are
+importable without torch.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _DEFAULTS: dict[str, dict[str, float]] = {
     "adam": {"beta1": 0.9, "beta2": 0.999, "optimizer_epsilon": 1e-8},
     "dp_adam_bc": {"beta1": 0.9, "beta2": 0.999, "second_moment_floor": 1e-8},
 }
-"""The keys that each optimiser has."""
+"""Keys of each optimiser, with their defaults."""
 SERVER_OPTIMIZERS = tuple(_DEFAULTS)
 _SHARE = number(at_least=0, below=1)
 
@@ -47,21 +48,30 @@ _SHARE = number(at_least=0, below=1)
 def _key(unit: str, help: str, check: Allowed) -> Any:
     """Declare an argument that only some optimisers have; null is the optimiser's default."""
 
-    def of_its_optimizer(name: str, value: Any, part: Any) -> Any:
+    def validate(name: str, value: Any, part: Any) -> Any:
         chosen = argument_of(part, "optimizer")
-        having = [optimizer for optimizer, keys in _DEFAULTS.items() if name in keys]
-        if chosen in _DEFAULTS and chosen not in having:
-            raise ArgumentError(name, value, f"null unless optimizer is {', '.join(having)}")
+        owners = [optimizer for optimizer, keys in _DEFAULTS.items() if name in keys]
+        if chosen in _DEFAULTS and chosen not in owners:
+            raise ArgumentError(name, value, f"null unless optimizer is {', '.join(owners)}")
         check(name, value, part)
         return value
 
-    asked = or_null(replace(check, validate=of_its_optimizer))
-    return field(asked, default=None, kw_only=True, unit=unit, help=help)
+    allowed = or_null(replace(check, validate=validate))
+    return field(allowed, default=None, kw_only=True, unit=unit, help=help)
 
 
 @declared
 class ServerOptimizerKeys:
-    """An algorithm whose server has an optimiser: the arguments that only some optimisers have."""
+    """Mixin of algorithms whose server has an optimiser: the arguments that only some optimisers have.
+
+    Attributes:
+        momentum: μ of ``momentum``.
+        beta1: β₁ of ``adam``, ``dp_adam_bc`` and ``adagrad``.
+        beta2: β₂ of ``adam`` and ``dp_adam_bc``.
+        optimizer_epsilon: ε of ``adam`` and ``adagrad``.
+        initial_accumulator: Sum of squares with which ``adagrad`` begins.
+        second_moment_floor: γ of ``dp_adam_bc``.
+    """
 
     momentum: float | None = _key("μ", "optimizer=momentum: its momentum; null: 0.9", _SHARE)
     beta1: float | None = _key(
@@ -94,7 +104,15 @@ class ServerOptimizerKeys:
         )
 
     def server_optimizer(self, name: str, learning_rate: float) -> ServerOptimizer:
-        """Return the server's optimiser with these keys. Raises ArgumentError."""
+        """Return the settings of the server's optimiser with these keys.
+
+        Args:
+            name: One of ``SERVER_OPTIMIZERS``.
+            learning_rate: η.
+
+        Raises:
+            ArgumentError: A key is given that the optimiser does not have.
+        """
         return ServerOptimizer(
             optimizer=name,
             learning_rate=learning_rate,
@@ -109,23 +127,34 @@ class ServerOptimizerKeys:
 
 @declared
 class ServerOptimizer(ServerOptimizerKeys):
-    """The server's optimiser; see the module."""
+    """The settings of the server's optimiser; the formulas are in the module.
+
+    Attributes:
+        name: One of ``SERVER_OPTIMIZERS``.
+        learning_rate: η.
+
+    Example:
+        >>> optimizer = ServerOptimizer(optimizer="momentum", learning_rate=0.5)
+        >>> optimizer.values
+        {'momentum': 0.9}
+    """
 
     name: str = field(one_of(SERVER_OPTIMIZERS), alias="optimizer", help="optimizer of the server")
     learning_rate: float = field(number(above=0), unit="η", help="learning rate of the server")
 
     @property
-    def _own(self) -> dict[str, float]:
-        return _DEFAULTS[self.name]
-
-    @property
     def values(self) -> dict[str, float]:
-        """The optimiser's own keys, with their defaults where none was given."""
-        given = {key: getattr(self, key) for key in self._own}
-        return {key: self._own[key] if v is None else float(v) for key, v in given.items()}
+        """Values of the optimiser's own keys, with the defaults of those that are not given."""
+        defaults = _DEFAULTS[self.name]
+        given = {key: getattr(self, key) for key in defaults}
+        return {key: defaults[key] if v is None else float(v) for key, v in given.items()}
 
     def make(self, model: FlatModel) -> Optimizer:
-        """The optimiser itself, with the state of one holder: the server."""
+        """Return the optimiser itself, with the state of one holder: the server.
+
+        Args:
+            model: The global model, for size and device of the state.
+        """
         from fedpriv.algorithms import optimizers
 
         kinds = {
@@ -139,7 +168,8 @@ class ServerOptimizer(ServerOptimizerKeys):
         return kinds[self.name](self.learning_rate, 1, model.size, model.device, **self.values)
 
     def describe(self) -> str:
-        """In words, for the plan: keys that are not the default."""
-        changed = {k: v for k, v in self.values.items() if v != self._own[k]}
-        words = [self.name, f"learning rate {self.learning_rate:g}"]
-        return ", ".join(words + [f"{key.replace('_', ' ')} {v:g}" for key, v in changed.items()])
+        """Describe the optimiser for the plan, with the keys that are not at their default."""
+        defaults = _DEFAULTS[self.name]
+        changed = {k: v for k, v in self.values.items() if v != defaults[k]}
+        phrases = [self.name, f"learning rate {self.learning_rate:g}"]
+        return ", ".join(phrases + [f"{key.replace('_', ' ')} {v:g}" for key, v in changed.items()])

@@ -1,8 +1,11 @@
-"""Algorithms that need nothing but the sum of their clients' vectors: who adds the noise, who sees what.
+"""The base class of algorithms that need nothing but the sum of their clients' vectors.
 
-``trust`` says it: ``distributed`` (shares of the noise, and the sum alone is seen; see
-:mod:`fedpriv.privacy.mechanisms.shares`), ``local`` (every client noises its own vector, and the server sees
-each), ``central`` (the server adds all and is trusted).
+Such an algorithm works under any trust. ``trust`` says who adds the noise and who sees what:
+
+    distributed    clients add shares of the noise, and the server sees the sum alone
+                   (:mod:`fedpriv.privacy.mechanisms.shares`)
+    local          every client noises its own vector, and the server sees each noised vector
+    central        the server adds all vectors and the noise, and is trusted
 """
 
 from __future__ import annotations
@@ -48,9 +51,25 @@ def _trust(name: str, value: str, part: SumOfUploads) -> Trust:
 
 @declared
 class SumOfUploads(Algorithm):
-    """Arguments of algorithms that need a sum alone; ``trusts``: what ``trust`` may be.
+    """An algorithm that needs a sum alone.
 
-    With s tolerated dropouts and t tolerated colluding clients, n - t - s shares give the stated noise.
+    With s tolerated dropouts and t tolerated colluding clients of n clients, n - t - s shares of the noise
+    give the stated noise. The guarantee holds while at most s clients drop out (else the round is aborted)
+    and at most t tell the server their shares.
+
+    Attributes:
+        trusts: Names that ``trust`` may have in the class.
+        trust: Who sees which uploads, and who adds the noise.
+        tolerated_dropouts: s.
+        tolerated_collusion: t.
+        dropout: Probability with which a client drops out of a round, simulated.
+        shares: Kind of the shares: ``continuous`` (an idealisation), or a family of whole numbers.
+        bits: Bits of a coordinate: sums are modulo 2^bits.
+        scale: Whole numbers in a clip norm; None: the finest grid that ``wrap_limit`` allows.
+        wrap_limit: Probability with which a coordinate of a sum may wrap around.
+        secure_aggregation: ``masks`` simulates pairwise masks that cancel; ``none``.
+        tolerance: s and t together.
+        discrete: The shares of whole numbers; None where shares are continuous.
     """
 
     private = True
@@ -134,13 +153,13 @@ class SumOfUploads(Algorithm):
 
     def _refuse_without_shares(self) -> None:
         """Raise ArgumentError for arguments of shares where there are none."""
-        free = {
+        neutral = {
             "tolerated_dropouts": 0,
             "tolerated_collusion": 0,
             "dropout": 0,
             "shares": CONTINUOUS,
         }
-        for name, value in free.items():
+        for name, value in neutral.items():
             if getattr(self, name) != value and not self.distributed:
                 raise ArgumentError(name, getattr(self, name), f"{value} unless trust=distributed")
         if self.shares == CONTINUOUS:
@@ -155,11 +174,11 @@ class SumOfUploads(Algorithm):
 
     @property
     def real_noise(self) -> bool:
-        """Not with whole numbers."""
+        """False where the shares are whole numbers."""
         return self.discrete is None
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse shares of whole numbers, and clients that drop out, where all release statistics once."""
+        """Refuse shares of whole numbers, and dropouts, where all clients release feature statistics once."""
         if parts.released_statistics is not None:
             if self.shares != CONTINUOUS:
                 yield ConfigError("algorithm.shares", self.shares, CONTINUOUS, RELEASED_ONCE)
@@ -170,22 +189,22 @@ class SumOfUploads(Algorithm):
 
     @property
     def distributed(self) -> bool:
-        """Whether clients add shares of the noise to a sum."""
+        """True where clients add shares of the noise to a sum."""
         return self.trust.name == DISTRIBUTED_TRUST.name
 
     @property
     def announced(self) -> int | None:
-        """n, how many clients a round is planned for; None: not known yet."""
+        """Number of clients n for which a round is planned; None: not known yet."""
         return self.clients_per_round or self._clients
 
     @property
     def honest(self) -> int | None:
-        """h = n - t - s."""
+        """Number of clients h = n - t - s whose shares give the stated noise; None: not known yet."""
         return None if self.announced is None else self.tolerance.honest(self.announced)
 
     @property
     def fewest_clients(self) -> int:
-        """n - s: with fewer a round is aborted."""
+        """Number of clients n - s with which a round can still run: with fewer it is aborted."""
         if not self.distributed or self.announced is None:
             return 1
         return self.announced - self.tolerance.dropouts
@@ -200,7 +219,7 @@ class SumOfUploads(Algorithm):
             self.discrete.size = size()
 
     def cohort(self, streams: SecretStreams, round_index: int, eligible: np.ndarray) -> np.ndarray:
-        """Who was chosen and did not drop out."""
+        """Sample the clients of a round, and leave out those that drop out."""
         chosen = super().cohort(streams, round_index, eligible)
         return left_over(streams, chosen, self.dropout, round_index)
 
@@ -217,24 +236,26 @@ class SumOfUploads(Algorithm):
         kind = self.shares.replace("_", " ")
         if self.discrete is None:
             kind += ", an idealisation"
-        words = (
+        text = (
             f"{kind}; the shares of {who} clients give the stated noise "
             f"(tolerated: {counted(s, 'dropout')}, {counted(t, 'colluding client')})"
         )
         if self.dropout:
-            words += f"; each drops out with probability {self.dropout:g}"
+            text += f"; each drops out with probability {self.dropout:g}"
             if n is not None:
-                from scipy.special import bdtrc
+                from scipy.special import (
+                    bdtrc,
+                )  # imported late: a plan without dropouts needs no scipy
 
-                aborted = bdtrc(s, n, self.dropout)
-                words += f", which aborts a round with probability {aborted:.4g}"
-        return (("shares of noise", words),)
+                aborted = bdtrc(s, n, self.dropout)  # more than s of n drop out
+                text += f", which aborts a round with probability {aborted:.4g}"
+        return (("shares of noise", text),)
 
     def own_caveats(self) -> tuple[str, ...]:
         if not self.distributed:
             return ()
         s, t = self.tolerance.dropouts, self.tolerance.collusion
-        found = [
+        caveats = [
             f"Each of {self.announced} clients adds a share of the noise, and {self.honest} honest shares "
             f"together are the stated noise: up to {s} may drop out (tolerated_dropouts; a round with more "
             f"is aborted and releases nothing) and up to {t} may tell the server their shares "
@@ -244,11 +265,11 @@ class SumOfUploads(Algorithm):
             "cohort amplifies nothing.",
         ]
         if self.discrete is None:
-            found.append(
+            caveats.append(
                 "The shares are an idealisation (shares=continuous): real numbers, of which one Gaussian of "
                 "the sum's distribution was drawn. No secure aggregation adds up real numbers."
             )
-            return tuple(found)
+            return tuple(caveats)
         hides = "The protocol that hides single uploads was not simulated."
         if self.discrete.masked:
             hides = (
@@ -256,8 +277,8 @@ class SumOfUploads(Algorithm):
                 "infrastructure, and the recovery of masks of clients that drop out late."
             )
         family = self.shares.replace("_", " ")
-        found.append(
+        caveats.append(
             f"Sums are of whole numbers modulo 2^{self.discrete.bits}, with {family} shares that are drawn "
             f"within 2^-100 of their law. {hides}"
         )
-        return tuple(found)
+        return tuple(caveats)

@@ -1,12 +1,12 @@
-"""One round, the same for all algorithms:
+"""One round of training, the same for all algorithms.
 
     for each local step:   fix clip norms → clients draw lots, clip, sum → release → optimiser
     then:                  the server step
 
-Algorithms differ in the units that are clipped (the records of every client's lot, or the uploads of a
-cohort) and in who holds the clip norm (:mod:`fedpriv.algorithms.client_computation`). At client level there
-is one local step here; the training of a client on its own data is part of its upload
-(:mod:`fedpriv.algorithms.uploads`).
+Algorithms differ in the units that are clipped: the records of every client's lot, or the uploads of a
+cohort. They also differ in who holds the clip norm and the optimiser. Both differences are in
+:mod:`fedpriv.algorithms.client_computation`. At client level there is one local step here: the training of a
+client on its own data is part of its upload (:mod:`fedpriv.algorithms.uploads`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.algorithms.client_computation import ClientComputation, LocalStep
+from fedpriv.algorithms.client_computation import ClientComputation, CohortAnswer, LocalStep
 from fedpriv.algorithms.optimizers import Optimizer
 from fedpriv.algorithms.run_context import RunContext
 from fedpriv.algorithms.server_steps import ServerStep
@@ -37,17 +37,19 @@ from fedpriv.privacy.mechanisms.bounded import sum_per_owner
 
 @dataclass
 class RoundOutcome:
-    """Exact statistics of a round, for the analyst.
+    """Exact statistics of a round, for the analyst alone: no part of training reads them.
+
+    A unit is a record or, at client level, the upload of a client.
 
     Attributes:
         train_loss: Mean loss of the records of the last local step.
         gradient_norm: Mean norm of the units of the last local step, before clipping.
-        not_finite: Units that were not finite, in all local steps.
+        not_finite: Number of units that were not finite, in all local steps.
         healthy: Whether the new global weights are finite; a function of what was released.
         clip_norms: Clip norm of each holder in the last local step [h].
         norms: Norm of each unit of the last local step, before clipping [n].
-        units: Position in the cohort of the client that each norm is of [n].
-        facts: Further columns of the round's row.
+        units: Position in the cohort of the client that each unit belongs to [n].
+        facts: Further columns of the round's row in ``metrics.csv``.
     """
 
     train_loss: float
@@ -60,14 +62,33 @@ class RoundOutcome:
     facts: Mapping[str, object] = field(default_factory=dict)
 
     def gradient_norm_per_client(self, clients: int) -> np.ndarray:
-        """Mean gradient norm before clipping of each participant [c]; nan for an empty lot."""
+        """Return each participant's mean gradient norm before clipping [c]; nan for an empty lot."""
         sums = sum_per_owner(self.norms, self.units, clients)
         counts = sum_per_owner(torch.ones_like(self.norms), self.units, clients)
         return (sums / counts).cpu().numpy()
 
 
 class Trainer:
-    """The rounds of one algorithm."""
+    """The rounds of one algorithm on one federation.
+
+    The trainer is the only place where the global weights move. Everything that decides how they move has
+    been released before: the clients' answers reach the optimiser, the clipper and the server step only
+    through :meth:`fedpriv.privacy.mechanisms.OpenRound.release`.
+
+    Args:
+        context: Data, model, engine, clipper and secret streams of the run.
+        computation: The clients' part of a local step.
+        optimizer: The optimiser of the holders of a clip norm: each client, or the server.
+        server: The step that moves the global weights.
+
+    Attributes:
+        context: As given.
+        computation: As given.
+        server: As given.
+
+    Raises:
+        ArgumentError: The clipper names layers that the model does not have.
+    """
 
     def __init__(
         self,
@@ -78,8 +99,8 @@ class Trainer:
     ):
         self.context, self.computation, self.server = context, computation, server
         self._optimizer = optimizer
-        self._beside_weights: dict[str, Any] | None = None
-        self._held: SavedState | None = None  # the model as the last round left it
+        self._first_beside_weights: dict[str, Any] | None = None
+        self._state_after_round: SavedState | None = None
         self._observe_noise = getattr(optimizer, "observe_noise", None)
         if context.rule is not None:
             server.rule = context.rule
@@ -93,17 +114,23 @@ class Trainer:
 
     @fact
     def optimizer(self) -> Optimizer:
-        """The optimiser of whoever holds a clip norm."""
+        """The optimiser of each holder of a clip norm."""
         return self._optimizer
 
     def round(self, opened: OpenRound) -> RoundOutcome:
         """Run one round and move the global weights.
 
+        Args:
+            opened: The round as the mechanism announced it, with its cohort.
+
+        Returns:
+            Statistics of the round.
+
         Raises:
             ReleaseError: Something else was released than announced (before the weights move), or the model
                 changed outside the server step. Nothing of the round is charged or saved.
         """
-        computation, clipper, model = self.computation, self.context.clipper, self.context.model
+        computation, model = self.computation, self.context.model
         t, cohort = opened.round_index, opened.cohort
         if (attack := self.context.attack) is not None:
             attack.observe(t, model.flat.clone())
@@ -111,35 +138,30 @@ class Trainer:
             rule.begin(t)
         holders = computation.holders(cohort)
         if opened.aborted:
-            return self._nothing(opened, holders)
-        before, self._held = self._held or self.saved_state(), None
+            return self._aborted(opened, holders)
+
+        # The local steps. The global weights stay as they are: ``changes`` is what would be added to them.
+        state_before = self._state_after_round or self.saved_state()
+        self._state_after_round = None
         self._optimizer.begin_round(holders)
-        changes: Visible | None = None  # what the local steps so far add to the weights [h, d]
+        changes: Visible | None = None  # [h, d]
         not_finite = 0
         for step in range(computation.steps):
+            local_step, clip = (
+                LocalStep(t, step, cohort),
+                StepClip(self.context.clipper, t, holders),
+            )
             so_far = None if changes is None else changes.values
-            local_step, clip = LocalStep(t, step, cohort), StepClip(clipper, t, holders)
-            # public; with parts of the user's own the streams that follow depend on it
-            opened.streams.bind("step", (clip.limits, *(clip.transform or ())), so_far)
-            opened.begin_step(model.size)  # noise is drawn while the clients compute
-            computed = computation.compute_cohort(
-                local_step, so_far, clip
-            )  # the clients, in chunks
-            answers = {GRADIENT: computed.answer}
-            if clipper.asks(t):
-                answers[CLIP_STATISTIC] = clip.statistic(computed.norms, computed.owners)
-            released = opened.release(answers)  # noise and record, in one step
-            mean, denominators = self._mean(released[GRADIENT], clip, cohort)
-            self._observe(opened, clip, holders, released, mean, denominators)
-            self._add_penalties(mean.values, so_far)
-            change = mean.then(partial(self._optimizer.step, holders))
+            computed, change = self._local_step(opened, local_step, clip, holders, so_far)
             if changes is None:
                 changes = change
             else:
                 changes.values.add_(change.values)
             not_finite += computed.not_finite
         opened.refuse_unless_complete()
-        self._refuse_changed(before, t)
+        self._refuse_changed(state_before, t)
+
+        # The server step.
         assert changes is not None  # there is at least one local step
         self.server.apply(cohort, computation.sent(local_step, changes))
         if rule is not None and not rule.used:
@@ -158,25 +180,68 @@ class Trainer:
             facts=dict(opened.facts),
         )
 
-    def _mean(
-        self, released: Visible, clip: StepClip, cohort: np.ndarray
-    ) -> tuple[Visible, Tensor]:
-        """Return the noised mean gradient of each holder [h, d], and the public denominators [h].
+    def _local_step(
+        self,
+        opened: OpenRound,
+        local_step: LocalStep,
+        clip: StepClip,
+        holders: Tensor,
+        so_far: Tensor | None,
+    ) -> tuple[CohortAnswer, Visible]:
+        """Run one local step of a round.
 
-        Where a rule combines uploads before the server's optimiser, the mean is the rule's [1, d].
+        Args:
+            opened: The round.
+            local_step: The step and its cohort.
+            clip: The clip norms of the step.
+            holders: Clients, or the server, to whom the clip norms and the optimiser's state belong [h].
+            so_far: What earlier local steps of the round add to the global weights [h, d]; None: nothing.
+
+        Returns:
+            (what the cohort computed, the change of weights [h, d] that follows from what was released).
         """
-        mean, denominators = self.computation.mean(released.values, cohort)
-        gradients = released.like(clip.restored(mean))
-        if self.computation.combines:
-            gradients = released.like(self.server.average(cohort, gradients)[None])
-        return gradients, denominators
+        computation, model, clipper = self.computation, self.context.model, self.context.clipper
+        t, cohort = local_step.round_index, local_step.cohort
+
+        # Clip norms and earlier changes are public. In a run with code of the user's own the secret streams
+        # that follow depend on them, so that the same noise never answers two different questions.
+        opened.streams.bind("step", (clip.limits, *(clip.transform or ())), so_far)
+
+        # 1. The clients compute, in chunks; the noise is drawn meanwhile.
+        opened.begin_step(model.size)
+        computed = computation.compute_cohort(local_step, so_far, clip)
+
+        # 2. Release: noise is added and the release recorded in one call.
+        answers = {GRADIENT: computed.answer}
+        if clipper.asks(t):
+            answers[CLIP_STATISTIC] = clip.statistic(computed.norms, computed.owners)
+        released = opened.release(answers)
+
+        # 3. Mean: divide by the public denominator. From here on everything is post-processing. Where a
+        #    rule combines uploads before the server's optimiser, the mean is the rule's [1, d].
+        mean, denominators = computation.mean(released[GRADIENT].values, cohort)
+        gradients = released[GRADIENT].like(clip.restored(mean))
+        if computation.combines:
+            gradients = gradients.like(self.server.average(cohort, gradients)[None])
+        statistic = released.get(CLIP_STATISTIC)
+        self._observe(opened, clip, holders, statistic, gradients, denominators)
+
+        # 4. Weight decay and the proximal term read no record: they are added after the noise.
+        if model.weight_decay and computation.has_weight_decay:
+            weights = model.flat if so_far is None else model.flat + so_far
+            gradients.values.add_(weights, alpha=model.weight_decay)
+        if so_far is not None and computation.proximal:
+            gradients.values.add_(so_far, alpha=computation.proximal)
+
+        # 5. The optimiser of each holder turns its mean gradient into a change of weights.
+        return computed, gradients.then(partial(self._optimizer.step, holders))
 
     def _observe(
         self,
         opened: OpenRound,
         clip: StepClip,
         holders: Tensor,
-        released: Mapping[str, Visible],
+        statistic: Visible | None,
         gradients: Visible,
         denominators: Tensor,
     ) -> None:
@@ -191,33 +256,42 @@ class Trainer:
                 self._observe_noise(noise)
             if clipper.transforms:
                 clipper.observe_restored(holders, gradients, noise)
-        clipper.observe(holders, released.get(CLIP_STATISTIC), gradients, denominators)
+        clipper.observe(holders, statistic, gradients, denominators)
 
-    def _add_penalties(self, mean: Tensor, so_far: Tensor | None) -> None:
-        """Add the gradients of weight decay and of the proximal term, which read no record, in place."""
-        model, computation = self.context.model, self.computation
-        if model.weight_decay and computation.has_weight_decay:
-            weights = model.flat if so_far is None else model.flat + so_far
-            mean.add_(weights, alpha=model.weight_decay)
-        if so_far is not None and computation.proximal:
-            mean.add_(so_far, alpha=computation.proximal)
+    def _aborted(self, opened: OpenRound, holders: Tensor) -> RoundOutcome:
+        """Return the outcome of a round in which nothing was released: the weights stay."""
+        clip, empty = StepClip(self.context.clipper, opened.round_index, holders), torch.zeros(0)
+        norms = clip.norms.cpu().numpy()
+        return RoundOutcome(
+            math.nan, math.nan, 0, True, norms, empty, empty.long(), dict(opened.facts)
+        )
+
+    # ---- the model must not change outside the server step
 
     def saved_state(self) -> SavedState:
-        """Copy what the model may save: its weights as they are, and the rest as it was when the first round
-        began; without privacy the rest too as it is, running statistics say."""
-        state = SavedState(self.context.model, self._beside_weights)
+        """Copy everything of the model that would be written to a file.
+
+        The copy has the present weights. What a model saves beside its weights (buffers, extra state) may
+        depend on private records, and no noise protects it. So in a private run the copy has it as it was
+        when the first round began; without privacy, as it is now.
+        """
+        state = SavedState(self.context.model, self._first_beside_weights)
         if self.context.private:
-            self._beside_weights = state.beside_weights
+            self._first_beside_weights = state.beside_weights
         return state
 
     def hold_state(self) -> None:
-        """Copy what the model may save, as a round left it: it must be so until the next server step."""
-        self._held = self.saved_state()
+        """Remember the model as a round left it: it must be the same when the next server step begins."""
+        self._state_after_round = self.saved_state()
 
     def refuse_changed(self, round_index: int) -> None:
-        """Raise ReleaseError if the model is no longer as it was at :meth:`hold_state`."""
-        assert self._held is not None
-        self._refuse_changed(self._held, round_index)
+        """Check that the model is as it was at :meth:`hold_state`.
+
+        Raises:
+            ReleaseError: It is not.
+        """
+        assert self._state_after_round is not None
+        self._refuse_changed(self._state_after_round, round_index)
 
     def _refuse_changed(self, state: SavedState, round_index: int) -> None:
         changed = state.change(weights_alone=not self.context.private)
@@ -226,15 +300,10 @@ class Trainer:
                 f"round {round_index + 1}: {changed} changed outside the server step"
             )
 
-    def _nothing(self, opened: OpenRound, holders: Tensor) -> RoundOutcome:
-        """Of a round in which nothing was released: the weights stay."""
-        clip, none = StepClip(self.context.clipper, opened.round_index, holders), torch.zeros(0)
-        norms = clip.norms.cpu().numpy()
-        return RoundOutcome(
-            math.nan, math.nan, 0, True, norms, none, none.long(), dict(opened.facts)
-        )
+    # ---- checkpoints
 
     def state_dict(self) -> dict[str, object]:
+        """Return what the next round needs: weights, and the state of optimiser, clipper, server and rule."""
         state = {
             "weights": self.context.model.flat.clone(),
             "optimizer": self._optimizer.state_dict(),
@@ -247,9 +316,10 @@ class Trainer:
         return state
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Restore what :meth:`state_dict` returned."""
         saved: Mapping[str, Any] = state
         self.context.model.set(saved["weights"])
-        self._held = None
+        self._state_after_round = None
         self._optimizer.load_state_dict(saved["optimizer"])
         self.context.clipper.load_state_dict(saved["clipper"])
         self.server.load_state_dict(saved.get("server", {}))

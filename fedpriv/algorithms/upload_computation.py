@@ -1,6 +1,8 @@
-"""The unit is the client: uploads are clipped one by one, and only their noised sum is used.
+"""Client level: each client's upload is one unit of privacy, and only the noised sum of the uploads is used.
 
-The uploads of a few hundred clients are held at a time, however many there are in a round.
+    mean = (Σ_k u_k min(1, C/‖u_k‖)) / m + noise          m the public denominator of the cohort's sum
+
+The uploads of a few hundred clients are held at a time, however many clients a round has.
 """
 
 from __future__ import annotations
@@ -12,23 +14,38 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.client_computation import ClientComputation, LocalStep, StepState
-from fedpriv.algorithms.run_context import RoundWeights, RunContext
+from fedpriv.algorithms.run_context import RECORDS_OF_NOISE, RoundWeights, RunContext
 from fedpriv.algorithms.uploads import Uploads
 from fedpriv.common.base_classes import fact
 from fedpriv.engine.parts import scaled_sum, upload_norms
 from fedpriv.privacy.clippers.parts import rows_like, whole_norms
-from fedpriv.privacy.clippers.step_clip import ChunkAnswer, ChunkClip
+from fedpriv.privacy.clippers.step_clip import ChunkAnswer
 
 AT_ONCE = 256
 """Clients whose uploads are held at a time: bounds memory by this many models."""
-_PIECE = 16  # uploads added up in single precision; the rest in double, so that none moves the sum further
-_RECORDS_OF_NO_DATA = 256
+# Uploads added up in single precision; pieces are added up in double. Rounding of short sums is small enough
+# that no client moves the total by more than its clip norm.
+_PIECE = 16
 
 
 class UploadComputation(ClientComputation):
-    """A cohort's uploads, and their clipped mean. The server holds the one clip norm."""
+    """A cohort's uploads, and their clipped mean. The server holds the clip norm of all uploads.
 
-    divides = False  # what is released is a mean already
+    Args:
+        context: What the run works on.
+        uploads: The computation of the uploads.
+        denominator: (clients c of the cohort, all clients K) → the number that divides the sum of c uploads;
+            public, unless ``noise_on_the_mean``.
+        noise_on_the_mean: Whether noise and sensitivity are those of the mean over the clients that came,
+            bounded over all possible cohorts (as one published work prints it); else those of the sum.
+        upload_weight: Factor by which the mean upload moves the weights, for attackers; None where the
+            server's optimiser is not linear.
+        rows: Whether each scaled upload is an answer of its own, for a mechanism that adds them up. All
+            uploads of a chunk are then held.
+        combines: Whether each upload is released by itself, for an aggregation rule.
+    """
+
+    divides = False  # the released value is a mean already
 
     def __init__(
         self,
@@ -41,15 +58,6 @@ class UploadComputation(ClientComputation):
         rows: bool = False,
         combines: bool = False,
     ):
-        """
-        Args:
-            denominator: Of the sum of c of K clients' uploads; public, unless ``noise_on_the_mean``.
-            noise_on_the_mean: Whether the noise, and the sensitivity that it hides, are of the mean over
-                whoever came, bounded over all cohorts (as one work prints it); else of the sum.
-            upload_weight: By how much the mean upload moves the weights; None: that is no number.
-            rows: Whether each scaled upload is an answer of its own, for what adds them up; all are held.
-            combines: Whether each is released by itself, for a rule.
-        """
         self.context, self._uploads, self._denominator_of = context, uploads, denominator
         self._noise_on_the_mean, self._upload_weight = noise_on_the_mean, upload_weight
         self._rows, self.combines = rows or combines, combines
@@ -68,23 +76,26 @@ class UploadComputation(ClientComputation):
         return self._server
 
     def initial_norm(self) -> float:
-        """Norm of the upload of a client whose records are random: no data is read, so it is free."""
-        upload = self._uploads.of_records(*self.context.random_records(_RECORDS_OF_NO_DATA))
+        """Return the norm of the upload of a client with random records: no data is read, so it is free."""
+        upload = self._uploads.of_records(*self.context.random_records(RECORDS_OF_NOISE))
         return float(upload.norm())
 
     def denominator(self, cohort: np.ndarray) -> float:
-        """Of the sum of a cohort's uploads."""
+        """Return the number that divides the sum of a cohort's uploads."""
         return self._denominator_of(len(cohort), self.context.data.client_count)
 
     def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
         flat = self.context.model.flat
-        # the realised size of a cohort is nobody's to know: what is noised as a mean is one already
-        known = 1.0 if self._noise_on_the_mean else self.denominator(cohort)
-        return released.to(flat.dtype), flat.new_tensor([known])
+        # Noise on the mean hides the realised size of the cohort, so that size is not published here.
+        denominator = 1.0 if self._noise_on_the_mean else self.denominator(cohort)
+        return released.to(flat.dtype), flat.new_tensor([denominator])
 
     def divisors(self, cohort: np.ndarray) -> tuple[float | None, float]:
-        """What is released is noised as it is released, a mean: the grid of a sum's noise would tell the size
-        of a secret cohort where the noise is scaled by it."""
+        """Return (the denominator before the noise, the stated denominator); see the base class.
+
+        The sum is divided before the noise is added, because noise lies on a public grid: dividing a noised
+        sum afterwards would scale the grid, and its step would tell the size of a secret cohort.
+        """
         if self.combines:
             return None, 1.0
         denominator = self.denominator(cohort)
@@ -94,50 +105,64 @@ class UploadComputation(ClientComputation):
     def known_to_attackers(self, local_step: LocalStep) -> RoundWeights | None:
         if self.context.others is None:
             return None
-        weights, weight = None, self._upload_weight
-        if weight is not None:
-            weights = np.full(len(local_step.cohort), weight / self.denominator(local_step.cohort))
-        return RoundWeights(local_step.round_index, local_step.cohort, weights)
+        cohort, weights = local_step.cohort, None
+        if self._upload_weight is not None:
+            weights = np.full(len(cohort), self._upload_weight / self.denominator(cohort))
+        return RoundWeights(local_step.round_index, cohort, weights)
 
     def compute(self, state: StepState) -> ChunkAnswer:
         """Compute Σ_k factor_k u_k over a chunk, a few hundred clients at a time."""
         context, clients, clip = self.context, state.local_step.cohort, self.chunk_clip(state)
         total = torch.zeros_like(state.weights, dtype=torch.float64)
+        # Lists of the batches' vectors. They begin with empty ones, which give an empty chunk its types.
         norms = [upload_norms(state.weights.new_zeros(0, len(total)), clip.parts)]
         finites, losses = [norms[0].new_zeros(0, dtype=torch.bool)], [total[:0]]
-        records, rows, sent, left_out = [torch.zeros(0, dtype=torch.int64)], [], [], 0
+        records, rows, sent_norms = [torch.zeros(0, dtype=torch.int64)], [], []
+        left_out = 0
         for first in range(0, len(clients), AT_ONCE):
-            own = clients[first : first + AT_ONCE]
-            batch = self._uploads.of(state.local_step.round_index, own)
+            # 1. What the clients send: their own uploads, or what attackers put in their place.
+            some_clients = clients[first : first + AT_ONCE]
+            batch = self._uploads.of(state.local_step.round_index, some_clients)
             uploads = batch.uploads
             if state.aggregation is not None:
-                attackers = context.foreign(state.aggregation, own, uploads)
+                attackers = context.foreign(state.aggregation, some_clients, uploads)
                 assert attackers is not None
-                attack, foreign = attackers
-                sent.append(torch.linalg.vector_norm(foreign.values, dim=1))
-                uploads = foreign.values.where(attack[:, None], uploads)
-            holders = torch.zeros(len(own), dtype=torch.int64, device=self.device)  # the server
+                is_attacker, foreign = attackers
+                sent_norms.append(torch.linalg.vector_norm(foreign.values, dim=1))
+                uploads = foreign.values.where(is_attacker[:, None], uploads)
+
+            # 2. Norms. An upload that is not finite contributes nothing. A factor of 0 would not do:
+            #    0 · nan is nan.
+            holders = torch.zeros(len(some_clients), dtype=torch.int64, device=self.device)
             if clip.transform is not None:
                 uploads = clip.transformed(uploads, holders)
             norm = upload_norms(uploads, clip.parts)
             finite = whole_norms(norm).isfinite()
-            if not bool(finite.all()):  # a factor of 0 would not do: 0 · nan is nan
+            if not bool(finite.all()):
                 uploads = uploads.masked_fill(~finite[:, None], 0.0)
+
+            # 3. Clip and sum: one row for each client, or one sum, in double precision from short pieces.
             counted = rows_like(finite, norm)
             factors = clip.factors(norm, holders).masked_fill(~counted, 0.0)
-            if self._rows:
-                rows += self._scaled(uploads, factors, clip, 1)
-            else:
-                for piece in self._scaled(uploads, factors, clip, _PIECE):
+            together = 1 if self._rows else _PIECE
+            for some, scales in zip(uploads.split(together), factors.split(together), strict=True):
+                piece = scaled_sum(some, scales, clip.parts)
+                if self._rows:
+                    rows.append(piece)
+                else:
                     total += piece
+
             norms.append(norm.masked_fill(~counted, 0.0))
             finites.append(finite)
             losses.append(batch.loss_sum.reshape(-1).double())
             records.append(torch.as_tensor(batch.records).reshape(-1).cpu())
             left_out += int(batch.not_finite)
+        sums = total[None]
+        if self._rows:
+            sums = torch.stack(rows) if rows else total.new_zeros(0, len(total))
         return ChunkAnswer(
             clients,
-            self._sums(total, rows),
+            sums,
             partial=not self._rows,
             scaled=clip.scaled,
             norms=torch.cat(norms),
@@ -146,18 +171,5 @@ class UploadComputation(ClientComputation):
             losses=torch.cat(losses),
             records=torch.cat(records).to(self.device),
             left_out=left_out,
-            sent_norms=torch.cat(sent) if sent else None,
+            sent_norms=torch.cat(sent_norms) if sent_norms else None,
         )
-
-    def _sums(self, total: Tensor, rows: list[Tensor]) -> Tensor:
-        """Return what a chunk answers: a row for each client, or their sum."""
-        if not self._rows:
-            return total[None]
-        return torch.stack(rows) if rows else total.new_zeros(0, len(total))
-
-    def _scaled(
-        self, uploads: Tensor, factors: Tensor, clip: ChunkClip, together: int
-    ) -> list[Tensor]:
-        """Return the sums of the scaled uploads [c, d] of some clients, so many ``together``."""
-        pieces = zip(uploads.split(together), factors.split(together), strict=True)
-        return [scaled_sum(own, factor, clip.parts) for own, factor in pieces]

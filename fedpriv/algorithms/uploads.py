@@ -1,4 +1,7 @@
-"""What clients compute in a round before anything is clipped: gradients, or changes of weights."""
+"""Uploads of clients before anything is clipped: gradients, changes of weights, or weights.
+
+Uploads are private. :mod:`fedpriv.algorithms.upload_computation` clips and sums them.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,9 @@ from fedpriv.privacy.core.sampling import PoissonSampling, WholeData, sample_lot
 from fedpriv.privacy.mechanisms.bounded import sum_per_owner
 
 Projection = Callable[[Tensor, Tensor], None]
-"""(weights of clients [c, d], those that they began with [d]): moves the weights, in place."""
-_GATHERED = 2  # the training data so many times over, at most, are held in the order of clients
+"""(weights of clients [c, d], weights with which the round began [d]) → None: moves the former in place."""
+# Records that FullBatchDescent holds in the order of clients, at most, as a multiple of the training data.
+_MOST_GATHERED = 2
 
 
 @dataclass(frozen=True)
@@ -26,10 +30,10 @@ class UploadBatch:
     """Uploads of some clients, and the losses of the records they read.
 
     Attributes:
-        uploads: A row for each client [c, d].
-        loss_sum: The sum of the losses of each client's records [c] (λ/2 ‖θ‖² in each), or of all of them.
-        records: How many records each of these sums is of.
-        not_finite: How many records were left out because their gradient is not finite.
+        uploads: The upload of each client [c, d].
+        loss_sum: Sum of the losses of each client's records [c] (λ/2 ‖θ‖² in each), or of all records.
+        records: Number of records in each of these sums.
+        not_finite: Number of records that were left out because their gradient is not finite.
     """
 
     uploads: Tensor
@@ -39,21 +43,42 @@ class UploadBatch:
 
 
 class Uploads(Protocol):
-    """What clients compute. ``sign``: 1 if an upload is a gradient, -1 if a change of weights, or the
-    weights themselves (``replaces``: their mean takes the place of the global ones)."""
+    """A computation of uploads. An algorithm of your own returns one from its method ``uploads(context)``.
+
+    Attributes:
+        sign: 1 if an upload is a gradient; -1 if it is a change of weights, or weights.
+        replaces: Whether uploads are weights, whose mean takes the place of the global weights.
+    """
 
     sign: int
     replaces: bool
 
     def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
-        """The uploads of ``clients`` [c] at the model's current weights."""
+        """Compute the uploads of some clients at the model's current weights.
+
+        The method must give each client the same upload whatever other clients are computed with it.
+
+        Args:
+            round_index: The round.
+            clients: Some clients of the cohort [c], ascending.
+        """
 
     def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """The upload [d] of a client with just these records [n]."""
+        """Compute the upload [d] of a client that has just these records.
+
+        Args:
+            inputs: Inputs of the records [n, …].
+            targets: Targets of the records [n, …].
+        """
 
 
 class Gradients:
-    """g_k = (1/(q n_k)) Σ_{i in lot} ∇ℓ_i, the lot being the whole data when q = 1."""
+    """Uploads that are gradients: g_k = (1/(q n_k)) Σ_{i in lot k} ∇ℓ_i(θ).
+
+    Args:
+        sample_rate: q; with 1 the lot is the whole data of the client.
+        context: What the run works on.
+    """
 
     sign = 1
     replaces = False
@@ -64,16 +89,22 @@ class Gradients:
         self._sampling = WholeData() if sample_rate == 1 else PoissonSampling(sample_rate)
 
     def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
-        data = self.context.data
-        lots = [self._lot(round_index, int(client)) for client in clients]
+        data, context = self.context.data, self.context
+        lots = [
+            sample_lot(
+                context.streams,
+                self._sampling,
+                context.records_of(round_index, int(client)),
+                round_index,
+                0,
+                int(client),
+            )
+            for client in clients
+        ]
         sizes = torch.tensor([len(lot) for lot in lots])
         records = data.train.subset(np.concatenate(lots))
         expected = [self._sampling.expected_size(len(data.clients[k])) for k in clients]
         return self._gradients(records.inputs, records.targets, sizes, expected)
-
-    def _lot(self, round_index: int, client: int) -> np.ndarray:
-        own, streams = self.context.records_of(round_index, client), self.context.streams
-        return sample_lot(streams, self._sampling, own, round_index, 0, client)
 
     def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
         size = len(targets)
@@ -89,10 +120,12 @@ class Gradients:
         broken = (~sums.isfinite().all(dim=1)).nonzero().flatten().tolist()
         if broken:
             losses, finite, ends = losses.clone(), finite.clone(), sizes.cumsum(0).tolist()
-        for k in broken:  # each alone: what one client holds changes nothing for another
-            own = slice(ends[k] - int(sizes[k]), ends[k])
-            alone = self._alone(inputs[own], targets[own])
-            sums[k], losses[own], finite[own] = alone.sums[0], alone.losses, alone.finite
+        # A client with a record that is not finite is computed again, by itself: no norms are measured here,
+        # so such a record spills into the sums of other clients (0 · nan is nan).
+        for k in broken:
+            lot = slice(ends[k] - int(sizes[k]), ends[k])
+            alone = self._alone(inputs[lot], targets[lot])
+            sums[k], losses[lot], finite[lot] = alone.sums[0], alone.losses, alone.finite
         model = self.context.model
         denominators = torch.tensor(expected, dtype=sums.dtype).to(sums.device)
         if model.weight_decay:
@@ -107,18 +140,30 @@ class Gradients:
         )
 
     def _alone(self, inputs: Tensor, targets: Tensor) -> ClippedSums:
-        """The gradient sum of one client. A record that is not finite spills into the sums of others
-        (0 · nan is nan) where norms are not measured, and contributes zero where they are."""
+        """Return the gradient sum of one client, without its records that are not finite.
+
+        Norms are measured only if the plain sum is not finite: with norms such records contribute zero.
+        """
         lot = (inputs, targets, torch.zeros(len(targets), dtype=torch.int64), 1)
-        found = self.context.engine.clipped_sums(*lot, None)
-        if bool(found.sums.isfinite().all()):
-            return found
-        found = self.context.engine.clipped_sums(*lot, lambda norms, _: torch.ones_like(norms))
-        return replace(found, sums=found.sums.to(self.context.model.flat.dtype))
+        result = self.context.engine.clipped_sums(*lot, None)
+        if bool(result.sums.isfinite().all()):
+            return result
+        result = self.context.engine.clipped_sums(*lot, lambda norms, _: torch.ones_like(norms))
+        return replace(result, sums=result.sums.to(self.context.model.flat.dtype))
 
 
 class LocalChanges:
-    """Δ_k = θ_k - θ after E epochs of SGD over batches of B, the clients of a block side by side."""
+    """Uploads that are changes of weights: Δ_k = θ_k - θ after E epochs of SGD over batches of B.
+
+    The clients of a block train side by side.
+
+    Args:
+        context: What the run works on.
+        epochs: E.
+        batch_size: B; None: a client's whole data.
+        learning_rate: η of the clients.
+        proximal: μ of FedProx (Li et al. 2020), which adds μ/2 ‖θ_k - θ‖² to a client's loss.
+    """
 
     sign = -1
     replaces = False
@@ -131,7 +176,6 @@ class LocalChanges:
         learning_rate: float,
         proximal: float = 0.0,
     ):
-        """``proximal``: μ of FedProx (Li et al. 2020), which adds μ/2 ‖θ_k - θ‖² to a client's loss."""
         self.context, self.proximal = context, proximal
         self.epochs, self.batch_size, self.learning_rate = epochs, batch_size, learning_rate
         self._stacked = StackedModel(context.model)
@@ -143,12 +187,12 @@ class LocalChanges:
         def order(client: int, epoch: int) -> np.ndarray:
             return shuffle(streams, records[client], round_index, epoch, clients[client])
 
-        sizes = [len(own) for own in records]
+        sizes = [len(indices) for indices in records]
         project = self.projection(round_index)
         return self._train(data.train.inputs, data.train.targets, sizes, order, project)
 
     def projection(self, round_index: int) -> Projection | None:
-        """Return what weights are projected by after every batch; None: by nothing."""
+        """Return the projection of the weights after every batch; None: no projection."""
         return None
 
     def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -163,8 +207,15 @@ class LocalChanges:
         order: Callable[[int, int], np.ndarray],
         project: Projection | None = None,
     ) -> UploadBatch:
-        """``order(client, epoch)``: the indices of a client's records as the epoch visits them; ``project``:
-        called after every batch."""
+        """Train clients side by side.
+
+        Args:
+            inputs: Inputs of all records.
+            targets: Targets of all records.
+            sizes: Number of records of each client [c].
+            order: (client, epoch) → indices of the client's records in the order of the epoch.
+            project: Projection after every batch; None: none.
+        """
         start = self.context.model.flat
         batch = self.batch_size or max(sizes)
         weights = start.repeat(len(sizes), 1)
@@ -172,12 +223,12 @@ class LocalChanges:
         for epoch in range(self.epochs):
             visits = [order(client, epoch) for client in range(len(sizes))]
             indices, present = _padded(visits, start.device)
-            for own, there in zip(indices.split(batch, 1), present.split(batch, 1), strict=True):
+            for rows, mask in zip(indices.split(batch, 1), present.split(batch, 1), strict=True):
                 gradients, losses = self._stacked.gradients(
-                    weights, rows_at(inputs, own), rows_at(targets, own), there
+                    weights, rows_at(inputs, rows), rows_at(targets, rows), mask
                 )
                 if self.proximal:  # a client whose batches are over stays where it is
-                    pull = (weights - start) * there.any(1, keepdim=True)
+                    pull = (weights - start) * mask.any(1, keepdim=True)
                     gradients = gradients.add_(pull, alpha=self.proximal)
                 weights.sub_(gradients, alpha=self.learning_rate)
                 if project is not None:
@@ -188,7 +239,10 @@ class LocalChanges:
 
 
 class ProjectedChanges(LocalChanges):
-    """The same, projected onto a ball around θ after every batch: that of radius S, the clip norm."""
+    """Changes of weights that are projected onto a ball around θ after every batch.
+
+    The radius is the clip norm S, so clipping the upload changes nothing more.
+    """
 
     def projection(self, round_index: int) -> Projection:
         server = torch.zeros(1, dtype=torch.int64, device=self.context.model.device)
@@ -197,7 +251,13 @@ class ProjectedChanges(LocalChanges):
 
 
 def project_to_ball(weights: Tensor, start: Tensor, radius: float | Tensor) -> None:
-    """Δ ← Δ min(1, radius/‖Δ‖) for the changes Δ of weights [c, d] since ``start`` [d], in place."""
+    """Project weights onto a ball, in place: Δ ← Δ min(1, radius/‖Δ‖) for Δ = weights - start.
+
+    Args:
+        weights: Weights of clients [c, d].
+        start: Center of the ball [d].
+        radius: Radius of the ball.
+    """
     changes = weights - start
     norms = torch.linalg.vector_norm(changes, dim=1, keepdim=True)
     outside = norms > radius
@@ -207,10 +267,15 @@ def project_to_ball(weights: Tensor, start: Tensor, radius: float | Tensor) -> N
 
 
 class FullBatchDescent:
-    """w_k after E steps of gradient descent on all of its records, from w; or w_k - w.
+    """Uploads after E steps of gradient descent on all records of a client: weights w_k, or w_k - w.
 
-    ``replaces``: the weights are uploaded, else their change. The records of a block of clients are
-    gathered once and kept by who they are, for rounds in which the same clients come together again.
+    The records of a block of clients are gathered once and kept for rounds with the same block.
+
+    Args:
+        context: What the run works on.
+        steps: E.
+        learning_rate: η of the clients.
+        replaces: Whether the weights are uploaded; else their change is.
     """
 
     sign = -1
@@ -222,23 +287,21 @@ class FullBatchDescent:
         self._gathered: dict[bytes, tuple[list[np.ndarray], tuple[Tensor, Tensor, Tensor]]] = {}
 
     def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
-        own = [self.context.records_of(round_index, int(client)) for client in clients]
+        records = [self.context.records_of(round_index, int(client)) for client in clients]
         key = np.asarray(clients).tobytes()
-        if key not in self._gathered or not _same(self._gathered[key][0], own):
-            data = self.context.data
-            indices, present = _padded(own, data.train.targets.device)
-            inputs, targets = (rows_at(x, indices) for x in (data.train.inputs, data.train.targets))
-            held = sum(kept[2].numel() for _, kept in self._gathered.values())
-            if held + present.numel() > _GATHERED * len(
-                data.train
-            ):  # other cohorts come: begin anew
+        if key not in self._gathered or not _are_equal(self._gathered[key][0], records):
+            train = self.context.data.train
+            indices, present = _padded(records, train.targets.device)
+            inputs, targets = rows_at(train.inputs, indices), rows_at(train.targets, indices)
+            held = sum(lots[2].numel() for _, lots in self._gathered.values())
+            if held + present.numel() > _MOST_GATHERED * len(train):  # cohorts change: begin anew
                 self._gathered.clear()
-            self._gathered[key] = (own, (inputs, targets, present))
+            self._gathered[key] = (records, (inputs, targets, present))
         return self._train(*self._gathered[key][1])
 
     def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        there = torch.ones(len(targets), dtype=torch.bool, device=targets.device)
-        return self._train(inputs[None], targets[None], there[None]).uploads[0]
+        present = torch.ones(len(targets), dtype=torch.bool, device=targets.device)
+        return self._train(inputs[None], targets[None], present[None]).uploads[0]
 
     def _train(self, inputs: Tensor, targets: Tensor, present: Tensor) -> UploadBatch:
         start = self.context.model.flat
@@ -253,15 +316,15 @@ class FullBatchDescent:
         return UploadBatch(uploads, loss_sum, present.sum(1))
 
 
-def _same(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
-    """Whether they are the same lists, as they are from round to round, or lists of the same."""
-    return len(one) == len(other) and all(
-        a is b or np.array_equal(a, b) for a, b in zip(one, other, strict=True)
+def _are_equal(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
+    """Return whether two lists hold equal arrays; mostly they hold the same objects, which is fast."""
+    return len(first) == len(second) and all(
+        a is b or np.array_equal(a, b) for a, b in zip(first, second, strict=True)
     )
 
 
 def _padded(rows: list[np.ndarray], device: torch.device) -> tuple[Tensor, Tensor]:
-    """(indices [c, b], which of them are there [c, b]): shorter rows repeat index 0, marked absent."""
+    """Fill up rows of indices to the longest: (indices [c, b], mask of the indices that count [c, b])."""
     width = max(len(row) for row in rows)
     indices = np.zeros((len(rows), width), dtype=np.int64)
     present = np.zeros((len(rows), width), dtype=bool)

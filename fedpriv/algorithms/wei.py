@@ -1,17 +1,20 @@
-"""CDP of Wei et al.: clients noise their trained models; T rounds share a budget (with CRD: fewer).
+"""CDP of Wei et al.: clients noise their trained models, and T rounds share a budget.
 
     w_k = w after E full-batch steps of gradient descent on client k's n_k records
     w_k ← w_k min(1, C/‖w_k‖);   w̃_k = w_k + N(0, s_t² I);   w ← (1/m) Σ_k w̃_k        (algorithm 1)
 
-m of K clients come to a round. s_t follows from the budget: ``noise_schedule=uniform_budget`` is eq. (15),
-``recalculated`` eq. (19) with communication rounds discounting (algorithm 2).
+m of K clients take part in a round. s_t follows from the budget: ``noise_schedule=uniform_budget`` is eq.
+(15), ``recalculated`` is eq. (19) with communication rounds discounting (CRD, algorithm 2).
 
-``sensitivity`` says what is clipped, and so what is protected:
+``sensitivity`` says what is clipped, and therefore what is protected:
 
     weights    as printed. All of a client's data moves w_k by up to 2C; the work claims 2C/n for a record
     update     the same with w_k - w clipped to C instead
     one_step   one step, each record's gradient clipped: w_k = w - (η/n_k) Σ_i g_i min(1, C/‖g_i‖). This is
                the average that eq. (13) argues with: a record replaced moves w_k by 2 η C/n_k
+
+Source: Wei et al., "Performance analysis and optimization in privacy-preserving federated learning",
+arXiv:2003.00229, 2020.
 """
 
 from __future__ import annotations
@@ -45,62 +48,53 @@ def wei_cdp(
     records: int | None = None,
     search: Mapping[str, Any] | None = None,
 ) -> Algorithm:
-    """The algorithm with what ``sensitivity`` says; see the module.
+    """Return the algorithm of Wei et al. that protects what ``sensitivity`` says; see the module.
 
     Args:
+        name: Name in run folders and tables.
+        sensitivity: ``one_step``, ``update`` or ``weights``.
         local_steps: E, full-batch steps of a round.
         learning_rate: η of the clients.
         clients_per_round: m; ``None``: all.
         clients: K, for q = m/K of the published claim.
         records: n of D = 2C/n, eq. (14); the smallest client where they differ.
-        search: What finds T before the run, see ``RoundsSearch``; ``None``: T is given.
+        search: Settings of the search for T before the run (``RoundsSearch``); ``None``: T is given.
+
+    Raises:
+        ArgumentError: An argument is out of its range, missing, or does not go with the others.
     """
-    algorithm = _without_search(
-        name, sensitivity, local_steps, learning_rate, clients_per_round, clients, records
-    )
+    checks.one_of("sensitivity", sensitivity, SENSITIVITIES)
+    cohort, rate = clients_per_round, 1.0
+    if cohort is not None:
+        cohort = checks.whole("clients_per_round", cohort, at_least=1)
+        if clients is None:
+            allowed = "K, a whole number, where clients_per_round is given"
+            raise ArgumentError("clients", None, allowed)
+        rate = min(1.0, cohort / checks.whole("clients", clients, at_least=1))
+    algorithm: Algorithm
+    if sensitivity == "one_step":
+        if local_steps != 1:
+            raise ArgumentError("local_steps", local_steps, "1 with sensitivity=one_step")
+        algorithm = OneStepCdp(name, wei(2.0, rate), learning_rate, cohort)
+    else:
+        if records is None:
+            allowed = "n of eq. (14), a whole number (partition=fixed_size says it)"
+            raise ArgumentError("records", None, allowed)
+        claim = wei(2.0 / checks.whole("records", records, at_least=1), rate)
+        algorithm = ModelCdp(name, claim, sensitivity, local_steps, learning_rate, cohort)
     stated = {"clients": clients, "records": None if sensitivity == "one_step" else records}
     algorithm.assumed = {key: value for key, value in stated.items() if value is not None}
     if search is not None:
         try:
             algorithm.search = RoundsSearch(**search)
         except ArgumentError as error:
-            inside = f"search.{error.argument}"
-            raise ArgumentError(inside, error.value, error.allowed, error.hint) from None
+            key = f"search.{error.argument}"
+            raise ArgumentError(key, error.value, error.allowed, error.hint) from None
     return algorithm
 
 
-def _without_search(
-    name: str,
-    sensitivity: str,
-    local_steps: int,
-    learning_rate: float,
-    clients_per_round: int | None,
-    clients: int | None,
-    records: int | None,
-) -> Algorithm:
-    checks.one_of("sensitivity", sensitivity, SENSITIVITIES)
-    cohort = clients_per_round
-    if cohort is not None:
-        cohort = checks.whole("clients_per_round", cohort, at_least=1)
-    if cohort is not None and clients is None:
-        raise ArgumentError("clients", None, "K, a whole number, where clients_per_round is given")
-    rate = (
-        1.0 if cohort is None else min(1.0, cohort / checks.whole("clients", clients, at_least=1))
-    )
-    if sensitivity == "one_step":
-        if local_steps != 1:
-            raise ArgumentError("local_steps", local_steps, "1 with sensitivity=one_step")
-        return OneStepCdp(name, wei(2.0, rate), learning_rate, cohort)
-    if records is None:
-        raise ArgumentError(
-            "records", None, "n of eq. (14), a whole number (partition=fixed_size says it)"
-        )
-    claimed = 2.0 / checks.whole("records", records, at_least=1)
-    return ModelCdp(name, wei(claimed, rate), sensitivity, local_steps, learning_rate, cohort)
-
-
 class ModelCdp(UnsampledReports, ServerStepAlgorithm):
-    """Whole uploads are clipped and noised: the unit is the client."""
+    """CDP as printed, or with the change clipped: whole uploads are noised, so the unit is the client."""
 
     private = True
 
@@ -145,7 +139,7 @@ class ModelCdp(UnsampledReports, ServerStepAlgorithm):
 
 
 class OneStepCdp(UnsampledReports, LocalStepsAlgorithm):
-    """Every record's gradient is clipped, one full-batch step: the unit is the record."""
+    """CDP with one full-batch step and every record's gradient clipped: the unit is the record."""
 
     private = True
 

@@ -270,7 +270,7 @@ def test_partial_sums_are_added_in_the_order_of_the_chunks(clip):
 
 
 @pytest.mark.parametrize(
-    ("cohort", "work", "size"),
+    ("cohort", "computation", "size"),
     [
         (10, 1e6, None),  # little to do
         (100, 7.9e7, None),

@@ -188,7 +188,7 @@ from fedpriv.privacy.mechanisms import Unprotected
 
 class OwnNoise(Trainer):
     def round(self, opened):
-        model, work = self.problem.model, self.work
+        model, work = self.context.model, self.computation
         uploads = torch.randn(len(opened.cohort), model.size)
         self.server.apply(opened.cohort, {uploads})
         nothing = model.flat.new_zeros(0)
@@ -196,9 +196,9 @@ class OwnNoise(Trainer):
 
 
 class Own(DpFl):
-    def start(self, problem):
-        trainer = super().start(problem)
-        return OwnNoise(problem, trainer.work, trainer._optimizer, trainer.server)
+    def start(self, context):
+        trainer = super().start(context)
+        return OwnNoise(context, trainer.computation, trainer._optimizer, trainer.server)
 """
 
 
@@ -228,15 +228,15 @@ def test_a_raw_upload_in_the_weights_is_refused(plug_in, tmp_path):
         from fedpriv.algorithms.record_computation import RecordComputation
 
         class Adds(RecordComputation):
-            def compute_cohort(self, turn, changes, clip):
-                found = super().compute_cohort(turn, changes, clip)
-                self.problem.model.flat.add_(found.answer.values.sum(0), alpha=-0.01)
+            def compute_cohort(self, local_step, changes, clip):
+                found = super().compute_cohort(local_step, changes, clip)
+                self.context.model.flat.add_(found.answer.values.sum(0), alpha=-0.01)
                 return found
 
         class Own(DpFl):
-            def start(self, problem):
-                trainer = super().start(problem)
-                trainer.work.__class__ = Adds
+            def start(self, context):
+                trainer = super().start(context)
+                trainer.computation.__class__ = Adds
                 return trainer
         """,
     )

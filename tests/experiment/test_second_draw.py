@@ -28,16 +28,16 @@ from fedpriv.algorithms import {base}
 
 
 class Picks({base}):
-    def start(self, problem):
-        self.problem = problem
-        return super().start(problem)
+    def start(self, context):
+        self.context = context
+        return super().start(context)
 
     def cohort(self, streams, round_index, eligible):
-        if not hasattr(self, "problem"):
+        if not hasattr(self, "context"):
             return super().cohort(streams, round_index, eligible)
-        data = self.problem.data
+        data = self.context.data
         losses = [
-            self.problem.model.evaluate(data.train.inputs[own], data.train.targets[own])[0]
+            self.context.model.evaluate(data.train.inputs[own], data.train.targets[own])[0]
             for own in data.clients
         ]
         return np.sort(np.argsort(losses)[-3:])
@@ -119,14 +119,14 @@ def test_a_sampling_that_changes_once_the_run_has_begun_is_refused(plug_in):
     from fedpriv.privacy.core.sampling import FixedSizeSampling
 
     class Grows(DpFl):
-        problem = None
+        context = None
 
-        def start(self, problem):
-            self.problem = problem
-            return super().start(problem)
+        def start(self, context):
+            self.context = context
+            return super().start(context)
 
         def client_sampling(self, clients):
-            return FixedSizeSampling(clients, 2 if self.problem is None else 3)
+            return FixedSizeSampling(clients, 2 if self.context is None else 3)
     """
     said = plug_in("algorithm", "Grows", code, *EIGHT)
     assert said.status == 1
@@ -142,18 +142,18 @@ from fedpriv.algorithms.record_computation import RecordComputation
 
 
 class Picks(RecordComputation):
-    def _lots(self, turn):
-        problem = self.problem
-        lots = [{lot} for client in turn.cohort]
-        records = problem.data.train.{read}(np.concatenate(lots))
+    def _lots(self, local_step):
+        context = self.context
+        lots = [{lot} for client in local_step.cohort]
+        records = context.data.train.{read}(np.concatenate(lots))
         sizes = torch.tensor([len(lot) for lot in lots])
-        return records, torch.repeat_interleave(torch.arange(len(turn.cohort)), sizes)
+        return records, torch.repeat_interleave(torch.arange(len(local_step.cohort)), sizes)
 
 
 class Own({base}):
-    def start(self, problem):
-        trainer = super().start(problem)
-        trainer.work.__class__ = Picks
+    def start(self, context):
+        trainer = super().start(context)
+        trainer.computation.__class__ = Picks
         return trainer
 """
 RATE = "algorithm.sample_rate=0.1"
@@ -162,8 +162,8 @@ RATE = "algorithm.sample_rate=0.1"
 @pytest.mark.parametrize(
     ("lot", "sentence"),
     [
-        ("problem.data.clients[client][:20]", "records outside the lots"),
-        ("problem.data.clients[client]", "and left out 0 of those in them"),
+        ("context.data.clients[client][:20]", "records outside the lots"),
+        ("context.data.clients[client]", "and left out 0 of those in them"),
         ("np.zeros(0, dtype=np.int64)", "read 0 records outside the lots"),
     ],
 )
@@ -179,8 +179,8 @@ def test_records_outside_the_charged_lots_are_refused(lot, sentence, plug_in, no
 def test_the_same_lot_again_in_a_later_step_is_refused(plug_in):
     """Two steps on one lot are charged as steps on two."""
     lot = (
-        "__import__('fedpriv.privacy.core.sampling', fromlist=['x']).sample_lot(problem.streams, "
-        "self._samplings[client], problem.data.clients[client], turn.round_index, 0, client)"
+        "__import__('fedpriv.privacy.core.sampling', fromlist=['x']).sample_lot(context.streams, "
+        "self._samplings[client], context.data.clients[client], local_step.round_index, 0, client)"
     )
     code = LOTS.format(base="DpFl", lot=lot, read="subset")
     assert plug_in("algorithm", "Own", code, *EIGHT, RATE).status == 0
@@ -201,9 +201,9 @@ def test_a_lot_drawn_at_another_rate_than_is_charged_is_refused(plug_in):
         def sampling_of(self, records):
             return PoissonSampling(0.9 if self.begun else 0.1)
 
-        def start(self, problem):
+        def start(self, context):
             self.begun = True
-            return super().start(problem)
+            return super().start(context)
     """
     said = plug_in("algorithm", "Later", code, *EIGHT)
     assert said.status == 1
