@@ -12,9 +12,14 @@ import pytest
 from hydra._internal import defaults_list
 from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.hydra import Hydra
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
-from omegaconf import DictConfig, base
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import OverrideType
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf, base
+from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common import config
 from fedpriv.common.groups import conf_dir
@@ -26,26 +31,52 @@ _READ_ONCE = ("", "hydra.conf", str(conf_dir()))  # the structured ones, as sour
 
 
 def compose_once(patch: pytest.MonkeyPatch) -> None:
-    """``fedpriv.compose`` is a third of the time of runs and figures: two in five are repeated."""
-    kept: dict[tuple, DictConfig] = {}
+    """Compose each choice of options once, and set plain values in a copy, as Hydra sets them last."""
+    bases: dict[tuple, bytes] = {}
     compose = config.hydra_compose
 
     def composed(config_name: str, overrides: list[str]) -> DictConfig:
-        places = GlobalHydra.instance().config_loader().get_search_path().get_path()
-        paths = [place.path for place in places]
+        loader = GlobalHydra.instance().config_loader()
+        paths = [place.path for place in loader.get_search_path().get_path()]
         chosen = []
         for override in overrides:
-            found = re.fullmatch(r"hydra\.searchpath=\['(file://[^']+)'\]", override)
-            (paths if found else chosen).append(found[1] if found else override)
-        read = [_content(path) for path in paths]
-        if None in read or any("hydra" in override for override in chosen):
+            search_path = re.fullmatch(r"hydra\.searchpath=\['(file://[^']+)'\]", override)
+            (paths if search_path else chosen).append(search_path[1] if search_path else override)
+        contents = [_content(path) for path in paths]
+        if None in contents or any("hydra" in override for override in chosen):
             return compose(config_name=config_name, overrides=overrides)
-        key = (*read, config_name, *chosen)
-        if key not in kept:
-            kept[key] = compose(config_name=config_name, overrides=overrides)
-        return copy.deepcopy(kept[key])
+        plain = [None if _is_group(loader, text) else _plain_value(text) for text in chosen]
+        options = [text for text, pair in zip(chosen, plain, strict=True) if pair is None]
+        others = [override for override in overrides if override not in chosen]
+        key = (*contents, config_name, *options)
+        try:
+            if key not in bases:
+                base = compose(config_name=config_name, overrides=[*options, *others])
+                bases[key] = pickle.dumps(base)
+            result = pickle.loads(bases[key])
+            for name, value in filter(None, plain):
+                OmegaConf.update(result, name, copy.deepcopy(value), merge=True)
+        except (HydraException, OmegaConfBaseException):
+            return compose(config_name=config_name, overrides=overrides)  # which says what is wrong
+        return result
 
     patch.setattr(config, "hydra_compose", composed)
+
+
+def _is_group(loader: ConfigLoader, override: str) -> bool:
+    """Return whether an override chooses an option of a group."""
+    name = override.partition("=")[0]
+    return bool(loader.get_group_options(name)) if re.fullmatch(r"[\w/]+", name) else False
+
+
+@functools.cache
+def _plain_value(override: str) -> tuple[str, object] | None:
+    """Return key and value of an override that sets a plain value; None for any other."""
+    (parsed,) = OverridesParser.create().parse_overrides([override])
+    if parsed.type != OverrideType.CHANGE or parsed.package is not None:
+        return None
+    value = parsed.value()
+    return (parsed.key_or_group, value) if isinstance(value, str | int | float | None) else None
 
 
 def compose_commands_once(patch: pytest.MonkeyPatch) -> None:
