@@ -40,6 +40,7 @@ _SHOWN = 16  # largest number of histories whose quick bounds are computed while
 
 # How well the allowance of a client is known.
 _UNKNOWN, _AT_LEAST, _EXACTLY = 0, 1, 2
+_RDP = RdpAccountant()
 _PER_CLIENT = ("_for", "_left", "_known", "_served")
 
 
@@ -110,13 +111,9 @@ class CompositionAccountant(Accountant):
 
     def _guess(self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str) -> int:
         """Return RDP's number of steps, which is immediate and somewhat too small."""
-        rdp = RdpAccountant()
-        if rdp.supports(event, neighbours):
+        if _RDP.supports(event, neighbours):
             return 1
-        return rdp.steps_allowed(event, epsilon, delta, neighbours)
-
-
-_RDP = RdpAccountant()
+        return _RDP.steps_allowed(event, epsilon, delta, neighbours)
 
 
 class CompositionTotal(RunningTotal):
@@ -254,7 +251,7 @@ class CompositionTotal(RunningTotal):
             histories, group_of = self._histories.groups()
             for group, other in {*zip(group_of[unclear], self._for[unclear], strict=True)}:
                 alike = (group_of[unclear] == group) & (self._for[unclear] == other)
-                self._allow(histories[group], unclear[alike], event, aim, count)
+                self._allow(histories[group], unclear[alike], event, aim, count, (epsilon, delta))
         return self._left[clients] < count
 
     def _allow(
@@ -264,25 +261,24 @@ class CompositionTotal(RunningTotal):
         event: dp_event.DpEvent,
         aim: int,
         count: int,
+        budget: tuple[float, float],
     ) -> None:
         """Find the allowance of clients that share one history and one allowed event.
 
         If their allowance is for an event that costs more than ``event``, that one is extended first. Where
         this is not enough for ``count`` draws, the allowance becomes one for ``event``.
         """
-        assert self._limit is not None
-        epsilon, delta = self._limit
         if (event_id := int(self._for[members[0]])) != aim:
             costly_event = next(
                 kind for (kind, _), known_id in self._ids.items() if known_id == event_id
             )
             served = int(self._served[members].max())
-            allowed, exact = self._further(history, costly_event, count, epsilon, delta, served)
+            allowed, exact = self._further(history, costly_event, count, *budget, served)
             if allowed < count:
                 self._for[members], self._served[members], event_id = aim, 0, aim
         if event_id == aim:
             served = int(self._served[members].max())
-            allowed, exact = self._further(history, event, count, epsilon, delta, served)
+            allowed, exact = self._further(history, event, count, *budget, served)
         self._left[members] = allowed
         self._known[members] = _EXACTLY if exact else _AT_LEAST
 
@@ -297,7 +293,7 @@ class CompositionTotal(RunningTotal):
         if self._limit != (epsilon, delta):
             self._limit = (epsilon, delta)
             self._known[:] = _UNKNOWN
-        few = self._few_with(event)
+        few = self._histories.kinds_with(event) <= FEW
         aim = (event if few else weaker(event), few)
         if aim not in self._ids:  # ids that no allowance uses are never looked up again
             used = set(self._for.tolist())
@@ -319,9 +315,6 @@ class CompositionTotal(RunningTotal):
             if not exactly and _costs_more(known_event, weaker(event))
         ]
 
-    def _few_with(self, event: dp_event.DpEvent) -> bool:
-        return self._histories.kinds_with(event) <= FEW
-
     def _further(
         self,
         history: Counts,
@@ -332,7 +325,7 @@ class CompositionTotal(RunningTotal):
         served: int,
     ) -> tuple[int, bool]:
         """Return how many more draws of ``event`` fit, and whether that number is the largest."""
-        exact = self._few_with(event)
+        exact = self._histories.kinds_with(event) <= FEW
         only_event = exact and set(history) <= {event}
         at_most = MANY_STEPS if only_event else max(count, _AHEAD + 2 * served)
         base, charged = (history, event) if exact else (gridded(history), weaker(event))
@@ -354,20 +347,21 @@ class CompositionTotal(RunningTotal):
             "histories": self._histories.state_dict(),
             "limit": self._limit,
             "ids": [
-                (describe_event(event), exactly, identity)
-                for (event, exactly), identity in self._ids.items()
+                (describe_event(event), exactly, event_id)
+                for (event, exactly), event_id in self._ids.items()
             ],
             **{name: of_clients(getattr(self, name)) for name in _PER_CLIENT},
         }
 
-    def load_state_dict(self, state: Mapping[str, object]) -> None:
-        saved: Mapping[str, Any] = state
-        self._histories.load_state_dict(saved["histories"])
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._histories.load_state_dict(state["histories"])
         self._known_epsilons = {}
-        self._limit = saved["limit"]
-        self._ids = {(parse_event(text), exactly): own for text, exactly, own in saved["ids"]}
+        self._limit = state["limit"]
+        self._ids = {
+            (parse_event(text), exactly): event_id for text, exactly, event_id in state["ids"]
+        }
         for name in _PER_CLIENT:
-            setattr(self, name, each_client(saved[name]))
+            setattr(self, name, each_client(state[name]))
 
 
 def _rho(epsilon: float, delta: float) -> float:
@@ -383,7 +377,11 @@ def largest(histories: list[Counts]) -> list[Counts]:
     """Return the histories that no other history contains. The worst client is among them."""
     largest_histories: list[Counts] = []
     for history in sorted(histories, key=lambda history: -sum(history.values())):
-        if not any(_contains(other, history) for other in largest_histories):
+        contained = (
+            all(other.get(event, 0) >= count for event, count in history.items())
+            for other in largest_histories
+        )
+        if not any(contained):
             largest_histories.append(history)
     return largest_histories
 
@@ -401,7 +399,3 @@ def _costs_more(costly: dp_event.DpEvent, event: dp_event.DpEvent) -> bool:
         same = costly.sampling_probability == event.sampling_probability
         return same and _costs_more(costly.event, event.event)
     return costly == event
-
-
-def _contains(larger: Counts, smaller: Counts) -> bool:
-    return all(larger.get(event, 0) >= count for event, count in smaller.items())

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -54,19 +54,15 @@ class GaussianAccountant(Accountant):
         """Return ε at ``delta`` of Gaussians with Σ z^-2 = ``inverse_squares``."""
 
     def epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
-        total = math.fsum(n * inverse_square(e) for e, n in composition.items() if n)
-        return self.epsilon_of_sum(total, delta)
+        return self.epsilon_of_sum(_sum_of(composition.items()), delta)
 
     def deltas_of(
         self, composition: Composition, epsilons: np.ndarray, neighbours: str
     ) -> np.ndarray:
-        return deltas_of_sum(
-            math.fsum(n * inverse_square(e) for e, n in composition.items() if n), epsilons
-        )
+        return deltas_of_sum(_sum_of(composition.items()), epsilons)
 
     def forecast(self, parts: Compositions, delta: float, neighbours: str) -> tuple[float, bool]:
-        events = (item for part in parts for item in part.items())
-        total = math.fsum(n * inverse_square(e) for e, n in events if n)
+        total = _sum_of(counted for part in parts for counted in part.items())
         return self.epsilon_of_sum(total, delta), False
 
     def largest_sum(self, epsilon: float, delta: float) -> float:
@@ -92,7 +88,7 @@ class GaussianAccountant(Accountant):
         neighbours: str,
         at_most: int = MANY_STEPS,
     ) -> int:
-        spent = math.fsum(n * inverse_square(e) for e, n in composition.items() if n)
+        spent = _sum_of(composition.items())
         room, step = self.largest_sum(epsilon, delta) - spent, inverse_square(event)
         if step == 0:
             return at_most
@@ -242,9 +238,13 @@ class GaussianTotal(RunningTotal):
     def state_dict(self) -> dict[str, object]:
         return {"sums": of_clients(self._sums)}
 
-    def load_state_dict(self, state: Mapping[str, object]) -> None:
-        saved: Mapping[str, Any] = state
-        self._sums = each_client(saved["sums"])
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._sums = each_client(state["sums"])
+
+
+def _sum_of(counted: Iterable[tuple[dp_event.DpEvent, int]]) -> float:
+    """Return Σ z^-2 over events and their counts, rounded once, so that the order does not matter."""
+    return math.fsum(count * inverse_square(event) for event, count in counted if count)
 
 
 def inverse_square(event: dp_event.DpEvent) -> float:

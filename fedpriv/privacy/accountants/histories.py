@@ -133,14 +133,13 @@ class Histories:
             "counts": pack_counts(self._exact.some.values()),
         }
 
-    def load_state_dict(self, state: Mapping[str, object]) -> None:
-        saved: Mapping[str, Any] = state
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         Histories.__init__(self, self.clients)
         everyone = np.arange(self.clients)
-        for event, count in unpack_events(saved["everyone"]).items():
+        for event, count in unpack_events(state["everyone"]).items():
             self.add(event, everyone, count)
-        counts = unpack_counts(saved["counts"], self.clients)
-        for event, event_counts in zip(unpack_events(saved["some"]), counts, strict=True):
+        counts = unpack_counts(state["counts"], self.clients)
+        for event, event_counts in zip(unpack_events(state["some"]), counts, strict=True):
             assert event_counts is not None
             self._add_each(event, event_counts)
 

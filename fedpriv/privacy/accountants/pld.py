@@ -114,10 +114,9 @@ class PldAccountant(CompositionAccountant):
         sampled = {e: n for e, n in composition.items() if isinstance(e, BMinSepDpEvent)}
         rest = {e: n for e, n in composition.items() if e not in sampled}
         if samples is None:
-            if reason := next(
-                filter(None, (monte_carlo_cost.refusal(event, delta) for event in sampled)), None
-            ):
-                raise CannotAccount(reason)
+            for event in sampled:
+                if reason := monte_carlo_cost.refusal(event, delta):
+                    raise CannotAccount(reason)
             samples = monte_carlo_cost.samples_for(delta)
         share = delta / (sum(sampled.values()) + bool(rest))
         epsilon = self._epsilon_of(rest, share, neighbours) if rest else 0.0
@@ -128,11 +127,10 @@ class PldAccountant(CompositionAccountant):
     def about(self, composition: Composition, delta: float, neighbours: str) -> float | None:
         from fedpriv.privacy.accountants import monte_carlo_cost
 
-        if len(composition) != 1 or not isinstance(
-            event := next(iter(composition)), BMinSepDpEvent
-        ):
-            return None
-        return monte_carlo_cost.about(event, delta)
+        match list(composition):
+            case [BMinSepDpEvent() as event]:
+                return monte_carlo_cost.about(event, delta)
+        return None
 
     def _cell(self, epsilon: float) -> float:
         """Return the width of the cells for compositions of about this ε."""
@@ -144,10 +142,9 @@ class PldAccountant(CompositionAccountant):
         if any(isinstance(event, BMinSepDpEvent) for event in composition):
             from fedpriv.privacy.accountants.monte_carlo_cost import SAMPLES
 
-            epsilon_by_samples = functools.partial(
-                self._with_sampled, composition, neighbours=neighbours, samples=SAMPLES
+            return profile_of(
+                lambda delta: self._with_sampled(composition, delta, neighbours, SAMPLES), epsilons
             )
-            return profile_of(lambda delta: epsilon_by_samples(delta=delta), epsilons)
         bound, holds = self._rdp(composition, _TYPICAL_DELTA, neighbours)
         by_rdp = self.quick_deltas(composition, epsilons, neighbours)
         if bound > _LARGE or (holds and sum(composition.values()) > _MANY_DRAWS):
@@ -283,17 +280,19 @@ def _pairs(ordered: Items) -> list[Items]:
     dp_accounting takes ``dataset_size`` of a capped lot for the size of the larger of two neighbours. This is
     n beside a data set with one record less, and n + 1 beside a data set with one record more.
     """
-    one_more = tuple((_one_more(event), count) for event, count in ordered)
+    one_more = tuple(
+        (attr.evolve(event, dataset_size=event.dataset_size + 1), count)
+        if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent)
+        else (event, count)
+        for event, count in ordered
+    )
     return [ordered] if ordered == one_more else [ordered, one_more]
 
 
-def _one_more(event: dp_event.DpEvent) -> dp_event.DpEvent:
-    if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent):
-        return attr.evolve(event, dataset_size=event.dataset_size + 1)
-    return event
+_KEPT = 512  # largest number of losses in one cache
 
 
-class _Kept:
+class _LossCache:
     """A cache of the latest privacy losses, limited in their count and in the numbers that they hold."""
 
     def __init__(self, numbers: int):
@@ -316,15 +315,12 @@ class _Kept:
         self._numbers = 0
 
 
-_KEPT = 512  # largest number of losses in one cache
-
-
 def _size(loss: PrivacyLossDistribution) -> int:
     return loss._pmf_remove.size + loss._pmf_add.size
 
 
-_PREFIXES, _SINGLE = _Kept(8_000_000), _Kept(8_000_000)  # 64 MB each
-_WHOLE = _Kept(2_000_000)
+_PREFIXES, _SINGLE = _LossCache(8_000_000), _LossCache(8_000_000)  # 64 MB each
+_WHOLE = _LossCache(2_000_000)
 
 
 def _prefix(items: Items, neighbours: str, cell: float) -> PrivacyLossDistribution:
@@ -408,10 +404,10 @@ def _ordered(composition: Composition) -> Items:
     The largest multiplier comes first: noise that falls over rounds then extends a prefix that was composed
     before.
     """
-    return tuple(sorted(composition.items(), key=_order))
 
+    def order(item: tuple[dp_event.DpEvent, int]) -> tuple[str, float, str]:
+        event = item[0]
+        inner = getattr(event, "event", event)
+        return (type(event).__name__, -float(getattr(inner, "noise_multiplier", 0.0)), repr(event))
 
-def _order(item: tuple[dp_event.DpEvent, int]) -> tuple[str, float, str]:
-    event = item[0]
-    inner = getattr(event, "event", event)
-    return (type(event).__name__, -float(getattr(inner, "noise_multiplier", 0.0)), repr(event))
+    return tuple(sorted(composition.items(), key=order))

@@ -71,7 +71,8 @@ class PrvAccountant(CompositionAccountant):
         if neighbours == REPLACE_ONE:
             words = RELATION_WORDS
             return f"prv knows {words[ADD_OR_REMOVE]} only, not {words[neighbours]}"
-        if _rate_and_multiplier(event) is None:
+        lot = event.event if isinstance(event, dp_event.PoissonSampledDpEvent) else event
+        if not isinstance(lot, dp_event.GaussianDpEvent):
             return f"prv cannot account for {event_words(event)}: Poisson-sampled Gaussians only"
         return None
 
@@ -84,9 +85,7 @@ class PrvAccountant(CompositionAccountant):
             )
         library = _library()
         for event, count in composition.items():
-            parameters = _rate_and_multiplier(event)
-            assert parameters is not None  # supports() has checked the event
-            rate, multiplier = parameters
+            rate, multiplier = _rate_and_multiplier(event)
             library.history.append((multiplier, rate, count))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Opacus warns of its own numerics near the tails
@@ -111,9 +110,7 @@ class PrvAccountant(CompositionAccountant):
         """
         counts: Counter[dp_event.DpEvent] = Counter()
         for event, count in composition.items():
-            parameters = _rate_and_multiplier(event)
-            assert parameters is not None  # supports() has checked the event
-            counts[dp_event.GaussianDpEvent(parameters[1])] += count
+            counts[dp_event.GaussianDpEvent(_rate_and_multiplier(event)[1])] += count
         bounds = (
             _RDP.epsilon_of(composition, delta, ADD_OR_REMOVE),
             GdpAccountant().epsilon_of(
@@ -255,12 +252,8 @@ def _tail_differences(rate: float, multiplier: float, domain: Any) -> np.ndarray
     return (tails[:-1] - tails[1:]) / (tails[0] - tails[-1])
 
 
-def _rate_and_multiplier(event: dp_event.DpEvent) -> tuple[float, float] | None:
-    """Return sample rate and noise multiplier of a (sampled) Gaussian; None for other events."""
-    if isinstance(event, dp_event.GaussianDpEvent):
-        return 1.0, event.noise_multiplier
-    if isinstance(event, dp_event.PoissonSampledDpEvent) and isinstance(
-        event.event, dp_event.GaussianDpEvent
-    ):
+def _rate_and_multiplier(event: dp_event.DpEvent) -> tuple[float, float]:
+    """Return sample rate and noise multiplier of a supported event; the rate is 1 without sampling."""
+    if isinstance(event, dp_event.PoissonSampledDpEvent):
         return event.sampling_probability, event.event.noise_multiplier
-    return None
+    return 1.0, event.noise_multiplier

@@ -298,6 +298,5 @@ class RdpTotal(RunningTotal):
     def state_dict(self) -> dict[str, object]:
         return {"rdp": of_clients(self._rdp)}
 
-    def load_state_dict(self, state: Mapping[str, object]) -> None:
-        saved: Mapping[str, Any] = state
-        self._rdp = each_client(saved["rdp"])
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._rdp = each_client(state["rdp"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dp_accounting import dp_event
@@ -59,13 +59,12 @@ def of_clients(values: np.ndarray) -> Tensor | dict[str, object]:
     }
 
 
-def each_client(state: Tensor | Mapping[str, object]) -> np.ndarray:
+def each_client(state: Tensor | Mapping[str, Any]) -> np.ndarray:
     """Return the array that :func:`of_clients` was given. Older checkpoints hold the array itself."""
     if not isinstance(state, Mapping):
         return array(state)
-    saved: Mapping[str, Any] = state
-    rows, row_of_client = array(saved["rows"]), saved["row_of_client"]
-    index = np.zeros(saved["clients"], dtype=int) if row_of_client is None else array(row_of_client)
+    rows, row_of_client = array(state["rows"]), state["row_of_client"]
+    index = np.zeros(state["clients"], dtype=int) if row_of_client is None else array(row_of_client)
     return rows[index]
 
 
@@ -111,14 +110,14 @@ def pack(rows: Iterable[tuple[Hashable, Sequence[float]]]) -> dict[str, object]:
     }
 
 
-def unpack(state: Mapping[str, object]) -> Iterator[tuple[Hashable, tuple[float, ...]]]:
+def unpack(state: Mapping[str, Any]) -> Iterator[tuple[Hashable, tuple[float, ...]]]:
     """Yield the rows that :func:`pack` was given."""
-    forms, saved = [], cast("Mapping[str, Any]", state)
-    for saved_form in saved["forms"]:
+    forms = []
+    for saved_form in state["forms"]:
         columns = [_values(column, saved_form["rows"]) for column in saved_form["columns"]]
         numbers = zip(*columns, strict=True) if columns else iter([()] * saved_form["rows"])
         forms.append((saved_form["form"], numbers))
-    for form_index in _values(saved["form_of_row"], saved["rows"]):
+    for form_index in _values(state["form_of_row"], state["rows"]):
         form, numbers = forms[form_index]
         yield form, next(numbers)
 
@@ -138,25 +137,23 @@ def _values(column: Any, rows: int) -> list[Any]:
 
 def pack_events(counted: Mapping[dp_event.DpEvent, int]) -> dict[str, object]:
     """Return counted events as text forms, with columns for noise multipliers and counts."""
-    return pack(_row_of_event(event, count) for event, count in counted.items())
-
-
-def _row_of_event(event: dp_event.DpEvent, count: int) -> tuple[str, Sequence[float]]:
-    text = describe_event(event)
-    multipliers = map(float, _MULTIPLIER.findall(text))
-    return _MULTIPLIER.sub(_LEFT_OUT, text), (int(count), *multipliers)
+    rows = []
+    for event, count in counted.items():
+        text = describe_event(event)
+        multipliers = map(float, _MULTIPLIER.findall(text))
+        rows.append((_MULTIPLIER.sub(_LEFT_OUT, text), (int(count), *multipliers)))
+    return pack(rows)
 
 
 def unpack_events(state: Mapping[str, object]) -> dict[dp_event.DpEvent, int]:
     """Return the counted events that :func:`pack_events` was given, in the same order."""
-    return {
-        _event(str(form), multipliers): int(count) for form, (count, *multipliers) in unpack(state)
-    }
-
-
-def _event(form: str, multipliers: Iterable[float]) -> dp_event.DpEvent:
-    left = iter(multipliers)
-    return parse_event(re.sub(_LEFT_OUT, lambda _: repr(next(left)), form))
+    counted = {}
+    for form, (count, *multipliers) in unpack(state):
+        text = str(form)
+        for multiplier in multipliers:
+            text = text.replace(_LEFT_OUT, repr(multiplier), 1)
+        counted[parse_event(text)] = int(count)
+    return counted
 
 
 def pack_counts(counts: Iterable[np.ndarray | None]) -> dict[str, object]:
@@ -173,12 +170,11 @@ def pack_counts(counts: Iterable[np.ndarray | None]) -> dict[str, object]:
     }
 
 
-def unpack_counts(state: Mapping[str, object], clients: int) -> Iterator[np.ndarray | None]:
+def unpack_counts(state: Mapping[str, Any], clients: int) -> Iterator[np.ndarray | None]:
     """Yield the rows that :func:`pack_counts` was given."""
-    saved: Mapping[str, Any] = state
-    present, start = array(saved["clients"]), 0
-    counts = np.array(_values(saved["counts"], len(present)), dtype=np.int64)
-    for length in _values(saved["lengths"], saved["rows"]):
+    present, start = array(state["clients"]), 0
+    counts = np.array(_values(state["counts"], len(present)), dtype=np.int64)
+    for length in _values(state["lengths"], state["rows"]):
         if length < 0:
             yield None
             continue

@@ -41,22 +41,16 @@ def gridded(composition: Mapping[dp_event.DpEvent, int]) -> dict[dp_event.DpEven
     rates = {getattr(event, "sampling_probability", None) for event in composition}
     merged: dict[dp_event.DpEvent, int] = {}
     for event, count in composition.items():
-        if count:
-            weaker = weaker_event(event)
-            if len(rates) > FEW:
-                weaker = _more_sampled(weaker)
-            merged[weaker] = merged.get(weaker, 0) + count
+        if not count:
+            continue
+        weaker = weaker_event(event)
+        rate = getattr(weaker, "sampling_probability", None)
+        if rate and len(rates) > FEW:
+            level = math.ceil(math.log(rate) / math.log1p(STEP) - 1e-9)
+            rounded = math.exp(level * math.log1p(STEP))
+            weaker = attr.evolve(weaker, sampling_probability=min(1.0, max(rounded, rate)))
+        merged[weaker] = merged.get(weaker, 0) + count
     return merged
-
-
-def _more_sampled(event: dp_event.DpEvent) -> dp_event.DpEvent:
-    """Return the event with its sample rate rounded up to the grid."""
-    rate = getattr(event, "sampling_probability", None)
-    if not rate:
-        return event
-    level = math.ceil(math.log(rate) / math.log1p(STEP) - 1e-9)
-    rounded = math.exp(level * math.log1p(STEP))
-    return attr.evolve(event, sampling_probability=min(1.0, max(rounded, rate)))
 
 
 def on_grid(composition: Mapping[dp_event.DpEvent, int]) -> dict[dp_event.DpEvent, int]:

@@ -102,33 +102,26 @@ def rdp_of_event(
     Raises:
         dp_accounting.UnsupportedEventError: The event has no RDP under ``neighbours``.
     """
-    rdp = _rdp_of_event(event, orders, neighbours)
-    rdp.setflags(write=False)  # all callers share the cached array
-    return rdp
-
-
-def _rdp_of_event(
-    event: dp_event.DpEvent, orders: tuple[float, ...], neighbours: str
-) -> np.ndarray:
     if without_noise(event):
-        return np.full(len(orders), np.inf)
-    if isinstance(event, dp_event.NoOpDpEvent):
-        return np.zeros(len(orders))
-    if isinstance(event, DISCRETE):
-        return event.rdp(np.asarray(orders))
-    if discrete_together(event):
-        return np.sum([_rdp_of_event(part, orders, neighbours) for part in event.events], axis=0)
-    if isinstance(event, dp_event.GaussianDpEvent):
-        return np.asarray(orders) / (2.0 * event.noise_multiplier**2)
-    if (
+        rdp = np.full(len(orders), np.inf)
+    elif isinstance(event, dp_event.NoOpDpEvent):
+        rdp = np.zeros(len(orders))
+    elif isinstance(event, DISCRETE):
+        rdp = event.rdp(np.asarray(orders))
+    elif discrete_together(event):
+        rdp = np.sum([rdp_of_event(part, orders, neighbours) for part in event.events], axis=0)
+    elif isinstance(event, dp_event.GaussianDpEvent):
+        rdp = np.asarray(orders) / (2.0 * event.noise_multiplier**2)
+    elif (
         isinstance(event, dp_event.PoissonSampledDpEvent)
         and isinstance(event.event, dp_event.GaussianDpEvent)
         and neighbours != REPLACE_ONE
     ):
-        return sampled_gaussian_rdp(
-            event.sampling_probability, event.event.noise_multiplier, orders
-        )
-    return _library_rdp(event, list(orders), neighbours)
+        rdp = sampled_gaussian_rdp(event.sampling_probability, event.event.noise_multiplier, orders)
+    else:
+        rdp = _library_rdp(event, list(orders), neighbours)
+    rdp.setflags(write=False)  # all callers share the cached array
+    return rdp
 
 
 def rdp_of_composition(
@@ -141,35 +134,28 @@ def rdp_of_composition(
     upwards.
     """
     counted = {event: count for event, count in composition.items() if count}
-    together: dict[float, dict[float, int]] = {}
+    # The counts of Poisson-sampled Gaussians that are accounted for together: rate → multiplier → count.
+    by_rate: dict[float, dict[float, int]] = {}
     if len(counted) >= MANY:
-        together, counted = _by_rate(counted, neighbours)
-        counted = on_grid(counted)
+        others: dict[dp_event.DpEvent, int] = {}
+        for event, count in counted.items():
+            if (
+                isinstance(event, dp_event.PoissonSampledDpEvent)
+                and neighbours != REPLACE_ONE
+                and not without_noise(event)
+            ):
+                counts = by_rate.setdefault(event.sampling_probability, {})
+                counts[event.event.noise_multiplier] = count
+            else:
+                others[event] = count
+        counted = on_grid(others)
     total = np.zeros(len(orders))
-    for sample_rate, counts in together.items():
+    for sample_rate, counts in by_rate.items():
         rdp = sampled_gaussian_rdp(sample_rate, np.array(list(counts)), orders)
         total = total + np.array(list(counts.values()), dtype=float) @ rdp
     for event, count in counted.items():
         total = total + count * rdp_of_event(event, orders, neighbours)
     return total
-
-
-def _by_rate(
-    counted: Mapping[dp_event.DpEvent, int], neighbours: str
-) -> tuple[dict[float, dict[float, int]], dict[dp_event.DpEvent, int]]:
-    """Split counts into Poisson-sampled Gaussians (rate → noise multiplier → count) and all others."""
-    sampled: dict[float, dict[float, int]] = {}
-    others: dict[dp_event.DpEvent, int] = {}
-    for event, count in counted.items():
-        if (
-            isinstance(event, dp_event.PoissonSampledDpEvent)
-            and neighbours != REPLACE_ONE
-            and not without_noise(event)
-        ):
-            sampled.setdefault(event.sampling_probability, {})[event.event.noise_multiplier] = count
-        else:
-            others[event] = count
-    return sampled, others
 
 
 @functools.lru_cache(maxsize=16384)

@@ -51,14 +51,11 @@ class TradeOff:
         """Return the largest TPR at each FPR, for data sets that are ``units`` units apart."""
         bound = np.asarray(fpr, dtype=float)
         for _ in range(units):
-            bound = self._once(bound)
+            if not self.bounds:
+                return np.ones_like(bound)
+            lines = _lines(self.epsilons, self.deltas, bound[..., None])
+            bound = np.minimum(1.0, np.minimum(*lines).min(axis=-1))
         return bound
-
-    def _once(self, fpr: np.ndarray) -> np.ndarray:
-        if not self.bounds:
-            return np.ones_like(fpr)
-        lines = _lines(self.epsilons, self.deltas, fpr[..., None])
-        return np.minimum(1.0, np.minimum(*lines).min(axis=-1))
 
     @property
     def bounds(self) -> bool:
@@ -81,19 +78,17 @@ def trade_off_of(plain: object) -> TradeOff | None:
     """
     if not isinstance(plain, dict):
         return None
-    lists: list[Any] = [plain.get("epsilon"), plain.get("delta")]
-    if not all(isinstance(one, list) and len(one) <= MOST_LINES for one in lists):
+    columns: list[Any] = [plain.get("epsilon"), plain.get("delta")]
+    if not all(isinstance(column, list) and len(column) <= MOST_LINES for column in columns):
         return None
-    ends = (EPSILONS[-1], 1.0)
-    if not all(
-        type(x) in (int, float) and 0 <= x <= end
-        for one, end in zip(lists, ends, strict=True)
-        for x in one
-    ):
+    in_range = (
+        type(number) in (int, float) and 0 <= number <= largest
+        for column, largest in zip(columns, (EPSILONS[-1], 1.0), strict=True)
+        for number in column
+    )
+    if not all(in_range) or len(columns[0]) != len(columns[1]):
         return None
-    if len(lists[0]) != len(lists[1]):
-        return None
-    return TradeOff(*(np.array(one, dtype=float) for one in lists))
+    return TradeOff(*(np.array(column, dtype=float) for column in columns))
 
 
 def trade_off(deltas: np.ndarray) -> TradeOff:

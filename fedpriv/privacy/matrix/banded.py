@@ -121,7 +121,10 @@ def _error_and_slope(
     product = product + np.tril(product, -1).T
     # The derivative by C is -2 (C^-1 B' W B)' = -2 (B' W B) C^-T.
     slope = blas.dtrmm(-2.0, inverse, np.asfortranarray(product), side=1, lower=1, trans_a=1)
-    return float(weights @ errors), _banded(slope, entries.shape[1])
+    slopes = np.zeros_like(entries)
+    for j in range(entries.shape[1]):
+        slopes[: len(slope) - j, j] = np.diagonal(slope, -j)
+    return float(weights @ errors), slopes
 
 
 def _inverted(matrix: np.ndarray) -> np.ndarray:
@@ -141,11 +144,3 @@ def _dense(entries: np.ndarray) -> np.ndarray:
     for j in range(bands):
         matrix[columns[j:], columns[: rounds - j]] = entries[: rounds - j, j]
     return matrix
-
-
-def _banded(matrix: np.ndarray, bands: int) -> np.ndarray:
-    rounds = len(matrix)
-    entries = np.zeros((rounds, bands))
-    for j in range(bands):
-        entries[: rounds - j, j] = np.diagonal(matrix, -j)
-    return entries

@@ -16,6 +16,8 @@ buffers, whatever n.
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import numpy as np
 from scipy import optimize, signal, special
 
@@ -47,10 +49,14 @@ class Blt(ToeplitzStrategy):
         self.rounds, self.bands = rounds, rounds
         self.decays = np.asarray(decays, dtype=float)
         self.inverse_decays = np.asarray(inverse_decays, dtype=float)
-        self.scales = _scales(self.decays, self.inverse_decays)
+        # ω_i = Π_j (θ_i - ν_j) / Π_{j≠i} (θ_i - θ_j)
+        differences = self.decays[:, None] - self.decays
+        np.fill_diagonal(differences, 1.0)
+        self.scales = np.prod((self.decays[:, None] - self.inverse_decays) / differences, axis=1)
 
     def coefficients(self) -> np.ndarray:
-        return _series(self.decays, self.scales, self.rounds)
+        powers = self.decays[:, None] ** np.arange(max(0, self.rounds - 1))
+        return np.concatenate([[1.0], self.scales @ powers])[: self.rounds]
 
     def inverse_coefficients(self) -> np.ndarray:
         return _ratio(self.decays, self.inverse_decays, self.rounds)
@@ -99,27 +105,23 @@ def optimise(
         buffers: Largest number of buffers; None for as many as still gain something.
         objective: ``mean`` or ``max`` of the squared errors of the rounds.
     """
-    found: list[tuple[float, Blt]] = []
-    for more in range(1, (buffers or MOST_BUFFERS) + 1):
-        starts = [_spread(workload.rounds, more)]
-        if found:
-            starts += _extended(min(found, key=_value)[1])
+    candidates: list[tuple[float, Blt]] = []  # (log of the objective, strategy)
+    for count in range(1, (buffers or MOST_BUFFERS) + 1):
+        starts = [_spread(workload.rounds, count)]
+        if candidates:
+            starts += _extended(min(candidates, key=itemgetter(0))[1])
         if not workload.is_toeplitz:  # one error takes n² steps, so only one start is tried
             starts = starts[-1:]
-        own = (_descended(workload, participation, objective, start) for start in starts)
-        found.append(min(own, key=_value))
-        values = [value for value, _ in found]
-        stalled = len(found) > _PATIENCE and min(values[:-_PATIENCE]) - min(values) < _ENOUGH
+        descents = (_descended(workload, participation, objective, start) for start in starts)
+        candidates.append(min(descents, key=itemgetter(0)))
+        values = [value for value, _ in candidates]
+        stalled = len(values) > _PATIENCE and min(values[:-_PATIENCE]) - min(values) < _ENOUGH
         if buffers is None and stalled:
             break
-    least = min(value for value, _ in found)
+    least, best = min(candidates, key=itemgetter(0))
     if buffers is not None:
-        return min(found, key=_value)[1]
-    return next(blt for value, blt in found if value < least + _ENOUGH)
-
-
-def _value(found: tuple[float, Blt]) -> float:
-    return found[0]
+        return best
+    return next(blt for value, blt in candidates if value < least + _ENOUGH)
 
 
 def _spread(rounds: int, buffers: int) -> np.ndarray:
@@ -200,18 +202,6 @@ def _alternating(free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     points = np.cumprod(ratios)
     jacobian = np.tril(np.outer(points, special.expit(-free)))
     return points, jacobian
-
-
-def _scales(decays: np.ndarray, inverse_decays: np.ndarray) -> np.ndarray:
-    """Return ω_i = Π_j (θ_i - ν_j) / Π_{j≠i} (θ_i - θ_j)."""
-    others = decays[:, None] - decays
-    np.fill_diagonal(others, 1.0)
-    return np.prod((decays[:, None] - inverse_decays) / others, axis=1)
-
-
-def _series(decays: np.ndarray, scales: np.ndarray, rounds: int) -> np.ndarray:
-    powers = decays[:, None] ** np.arange(max(0, rounds - 1))
-    return np.concatenate([[1.0], scales @ powers])[:rounds]
 
 
 def _ratio(zeros: np.ndarray, poles: np.ndarray, rounds: int) -> np.ndarray:

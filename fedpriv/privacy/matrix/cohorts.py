@@ -54,16 +54,6 @@ class Cohorts(ABC):
                 "min_separation", separation, f"<= {clients}, the number of clients"
             )
 
-    def _refuse_too_seldom(self, rounds: int) -> None:
-        most = self.participation.most
-        needed = math.ceil(rounds / self.participation.separation)
-        if most is not None and most < needed:
-            raise ArgumentError(
-                "max_participations",
-                most,
-                f">= {needed}, the turns of a client in {rounds} rounds, or null",
-            )
-
 
 class Turns(Cohorts):
     """Groups in turn: group t mod b of b groups, in an order that is random but fixed for the run."""
@@ -84,7 +74,14 @@ class Turns(Cohorts):
 
     def refuse_too_few(self, clients: int, rounds: int) -> None:
         super().refuse_too_few(clients, rounds)
-        self._refuse_too_seldom(rounds)
+        most = self.participation.most
+        needed = math.ceil(rounds / self.participation.separation)
+        if most is not None and most < needed:
+            raise ArgumentError(
+                "max_participations",
+                most,
+                f">= {needed}, the turns of a client in {rounds} rounds, or null",
+            )
 
 
 class ShuffledEpochs(Turns):

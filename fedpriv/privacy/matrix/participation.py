@@ -12,7 +12,8 @@ each with at most k rounds. Every subset of a pattern is a pattern too.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,6 +32,7 @@ class Participation(ABC):
 
     separation: int
     most: int | None = None
+    _rule: ClassVar[str]  # the participation in words, with a place for b
 
     @property
     def apart(self) -> int:
@@ -55,18 +57,15 @@ class Participation(ABC):
             count: Number of rounds of each client so far [K].
         """
 
-    @abstractmethod
     def describe(self) -> str:
         """Describe the participation for the ledger."""
+        most = "" if self.most is None else f", at most {self.most} rounds of a client"
+        return self._rule.format(self.separation) + most
 
     def times(self, rounds: int) -> int:
         """Return the largest number of ``rounds`` rounds in which a client can take part."""
         blocks = -(-rounds // self.separation)
         return blocks if self.most is None else min(blocks, self.most)
-
-    def one_fewer(self, rounds: int) -> Participation:
-        """Return the participation whose patterns have one round less."""
-        return replace(self, most=self.times(rounds) - 1)
 
     def _left(self, count: np.ndarray) -> np.ndarray:
         return np.ones(len(count), dtype=bool) if self.most is None else count < self.most
@@ -90,6 +89,8 @@ class Participation(ABC):
 @dataclass(frozen=True)
 class MinSeparation(Participation):
     """Rounds at least b apart, at most k of them (Choquette-Choo et al. 2023, arXiv 2306.08153)."""
+
+    _rule = "rounds of a client at least {} apart"
 
     def together(self, rounds: int) -> np.ndarray:
         index = np.arange(rounds)
@@ -117,14 +118,12 @@ class MinSeparation(Participation):
         rested = (last == NEVER) | (round_index - last >= self.separation)
         return rested & self._left(count)
 
-    def describe(self) -> str:
-        most = "" if self.most is None else f", at most {self.most} rounds of a client"
-        return f"rounds of a client at least {self.separation} apart{most}"
-
 
 @dataclass(frozen=True)
 class Cyclic(Participation):
     """Rounds that are a multiple of b apart: groups of clients in a fixed order, again and again."""
+
+    _rule = "rounds of a client a multiple of {} apart"
 
     def together(self, rounds: int) -> np.ndarray:
         index = np.arange(rounds)
@@ -140,14 +139,12 @@ class Cyclic(Participation):
         )
         return turn & self._left(count)
 
-    def describe(self) -> str:
-        most = "" if self.most is None else f", at most {self.most} rounds of a client"
-        return f"rounds of a client a multiple of {self.separation} apart{most}"
-
 
 @dataclass(frozen=True)
 class OncePerEpoch(Participation):
     """At most one round in each epoch of b rounds, where each epoch has an order of its own."""
+
+    _rule = "one round of a client in every {}"
 
     @property
     def apart(self) -> int:
@@ -163,7 +160,3 @@ class OncePerEpoch(Participation):
     def may(self, round_index: int, last: np.ndarray, count: np.ndarray) -> np.ndarray:
         elsewhere = (last == NEVER) | (last // self.separation < round_index // self.separation)
         return elsewhere & self._left(count)
-
-    def describe(self) -> str:
-        most = "" if self.most is None else f", at most {self.most} rounds of a client"
-        return f"one round of a client in every {self.separation}{most}"

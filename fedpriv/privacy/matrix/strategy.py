@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -57,10 +58,9 @@ class NoiseStream(ABC):
         """Return the state for a checkpoint."""
         return {"round": self.round, "held": list(self.held)}
 
-    def load_state_dict(self, state: Mapping[str, object]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state that :meth:`state_dict` returned."""
-        saved: Mapping[str, Any] = state
-        self.round, self.held = saved["round"], list(saved["held"])
+        self.round, self.held = state["round"], list(state["held"])
 
 
 class Strategy(ABC):
@@ -161,7 +161,8 @@ def bound_on_sensitivity(gram: np.ndarray, participation: Participation) -> floa
     np.fill_diagonal(others, 0.0)
     rows = np.diag(gram).copy()
     if others.any():
-        rows += participation.one_fewer(rounds).largest(others)
+        one_round_less = replace(participation, most=participation.times(rounds) - 1)
+        rows += one_round_less.largest(others)
     return float(np.sqrt(participation.largest(rows)))
 
 

@@ -43,15 +43,11 @@ class ToeplitzStrategy(Strategy):
         return super().sensitivity(participation)
 
     def errors(self, workload: Workload) -> np.ndarray:
-        return errors_of(self.inverse_coefficients(), workload)
-
-
-def errors_of(inverse: np.ndarray, workload: Workload) -> np.ndarray:
-    """Return the squared norms of the rows of A C^-1 [n], given the first column of C^-1."""
-    if workload.is_toeplitz:
-        return np.cumsum(workload.apply(inverse) ** 2)
-    moving = linalg.toeplitz(workload.with_momentum(inverse), np.zeros(len(inverse)))
-    return (workload.summed(moving) ** 2).sum(axis=1)
+        inverse = self.inverse_coefficients()
+        if workload.is_toeplitz:
+            return np.cumsum(workload.apply(inverse) ** 2)
+        moving = linalg.toeplitz(workload.with_momentum(inverse), np.zeros(len(inverse)))
+        return (workload.summed(moving) ** 2).sum(axis=1)
 
 
 def error_and_slope(
@@ -73,11 +69,11 @@ def error_and_slope(
 
 def leftmost_square(c: np.ndarray, separation: int, times: int) -> tuple[float, np.ndarray]:
     """Return ‖Σ_{p<k} C[:, p b]‖², the squared sensitivity, and its derivatives by c [n]."""
-    total = windowed(c, separation, times)
-    return float(total @ total), 2.0 * windowed(total[::-1], separation, times)[::-1]
+    total = _windowed(c, separation, times)
+    return float(total @ total), 2.0 * _windowed(total[::-1], separation, times)[::-1]
 
 
-def windowed(values: np.ndarray, separation: int, times: int) -> np.ndarray:
+def _windowed(values: np.ndarray, separation: int, times: int) -> np.ndarray:
     """Return Σ_{p<k} of ``values`` [n] moved down by p b."""
     rounds = len(values)
     padded = np.pad(values, (0, -rounds % separation)).reshape(-1, separation)
