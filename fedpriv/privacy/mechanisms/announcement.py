@@ -5,7 +5,7 @@ The budget agrees to an announcement before the round runs, and the round is lat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -63,7 +63,7 @@ class Group:
 
     def event(self) -> tuple[dp_event.DpEvent, int]:
         """Return the event of a participant's releases in the round, and how often it occurs."""
-        return _whole([(sample.joint.event(), sample.times) for sample in self.samples])
+        return as_one_event([(sample.joint.event(), sample.times) for sample in self.samples])
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,10 @@ class Announcement:
                 raise ReleaseError(f"{queries} was released and is not what the round announced")
 
 
-def _whole(events: list[tuple[dp_event.DpEvent, int]]) -> tuple[dp_event.DpEvent, int]:
+def as_one_event(
+    events: Sequence[tuple[dp_event.DpEvent, int]],
+) -> tuple[dp_event.DpEvent, int]:
+    """Return several events, each with how often it occurs, as one event and how often it occurs."""
     if len(events) == 1:
         return events[0]
     return dp_event.ComposedDpEvent(tuple(e for e, times in events for _ in range(times))), 1

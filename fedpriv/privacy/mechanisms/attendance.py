@@ -60,6 +60,5 @@ class Attendance:
     def state_dict(self) -> dict[str, object]:
         return {"last": tensor(self.last), "count": tensor(self.count)}
 
-    def load_state_dict(self, state: Mapping[str, object]) -> None:
-        saved: Mapping[str, Any] = state
-        self.last, self.count = array(saved["last"]), array(saved["count"])
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.last, self.count = array(state["last"]), array(state["count"])

@@ -60,12 +60,11 @@ class Claim:
 
     def event(self, joint: JointQuery) -> dp_event.DpEvent:
         """Return the event that the claim charges for one sample."""
-        multipliers = [q.noise_multiplier for q in joint.queries if q.name == GRADIENT]
-        if self.joint:
-            multipliers = [joint_noise_multiplier(q.noise_multiplier for q in joint.queries)]
-        if not multipliers or multipliers[0] == 0:
+        queries = [query for query in joint.queries if self.joint or query.name == GRADIENT]
+        multiplier = joint_noise_multiplier(query.noise_multiplier for query in queries)
+        if not queries or multiplier == 0:
             return dp_event.NonPrivateDpEvent()
-        return self.charge(_rate(joint.sampling), multipliers[0])
+        return self.charge(_rate(joint.sampling), multiplier)
 
 
 def _rate(sampling: Sampling) -> float:

@@ -63,8 +63,29 @@ _LARGEST_RATE = 3.0  # of λ; every λ > 0 gives a valid bound
 _FACTORS = (1.0, 0.9, 0.75, 0.6, 0.45, 0.3, 0.2, 0.1, 0.05)
 
 
+class IntegerQuery(Query):
+    """Answer with integer shares of noise, which only the clients can add.
+
+    Attributes:
+        family: Distribution of the shares.
+    """
+
+    family: str
+    by = CLIENT
+    replaced = DOUBLED
+    protects = True
+
+    def noised_by(self, by: str) -> Query:
+        if by == CLIENT:
+            return self
+        raise ConfigError(f"{self.name} is noised by the clients' shares, and by nobody else")
+
+    def describe(self) -> str:
+        return f"{self.name}={self.family}({self.noise_multiplier:.6g})"
+
+
 @dataclass(frozen=True)
-class DiscreteQuery(Query):
+class DiscreteQuery(IntegerQuery):
     """Sum of the clients' vectors modulo 2^``bits``, with integer noise. The module has the formulas.
 
     Attributes:
@@ -89,16 +110,8 @@ class DiscreteQuery(Query):
     bits: int
     rounding: str
     masked: bool = False
-    by = CLIENT
-    replaced = DOUBLED
-    protects = True
 
     family = ""
-
-    def noised_by(self, by: str) -> Query:
-        if by == CLIENT:
-            return self
-        raise ConfigError(f"{self.name} is noised by the clients' shares, and by nobody else")
 
     @property
     def variance(self) -> float:
@@ -137,14 +150,12 @@ class DiscreteQuery(Query):
             dimension=self.dimension,
             bits=self.bits,
         )
-        rotation, *others = noise.streams
-        noise_streams, mask_keys = others[: noise.shares], others[noise.shares :]
+        # One stream for the public rotation, one for each client's share, and one for each client's masks.
+        rotation, *client_streams = noise.streams
+        noise_streams, mask_keys = client_streams[: noise.shares], client_streams[noise.shares :]
         total = aggregate(answer.values, coding, self._table(), rotation, noise_streams, mask_keys)
         answer.values = total.div_(answer.divided_by)[None]
         return answer.sensitivity.double() * (self.noise_multiplier / math.sqrt(self.honest))
-
-    def describe(self) -> str:
-        return f"{self.name}={self.family}({self.noise_multiplier:.6g})"
 
     def describe_in_full(self) -> str:
         return (
@@ -197,16 +208,13 @@ def wrap_probability(
     for factor in _FACTORS:
         rate = factor * min(room / spread, _LARGEST_RATE)
         exponent = -rate * room + rate**2 * (clients * cells) ** 2 / (2.0 * dimension)
-        exponent += clients * _log_moment(family, variance, rate)
+        # log E e^(λ share): exact for a Skellam; a bound for a discrete Gaussian, which is subgaussian.
+        if family == "skellam":
+            exponent += clients * (variance * (math.cosh(rate) - 1.0))
+        else:
+            exponent += clients * (variance * rate**2 / 2.0)
         best = min(best, exponent)
     return min(1.0, 2.0 * dimension * math.exp(best))
-
-
-def _log_moment(family: str, variance: float, rate: float) -> float:
-    """Return an upper bound of log E e^(λ share). A discrete Gaussian is subgaussian."""
-    if family == "skellam":
-        return variance * (math.cosh(rate) - 1.0)
-    return variance * rate**2 / 2.0
 
 
 @lru_cache(maxsize=4096)

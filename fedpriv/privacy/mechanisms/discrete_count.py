@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 from dp_accounting import dp_event
 
-from fedpriv.common.errors import ConfigError, ReleaseError
+from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.core.discrete_events import DiscreteGaussianSharesDpEvent, SkellamSharesDpEvent
 from fedpriv.privacy.core.integer_noise import discrete_gaussian, skellam
-from fedpriv.privacy.core.names import CLIENT
 from fedpriv.privacy.mechanisms import skellam as skellam_shares
-from fedpriv.privacy.mechanisms.bounded import DOUBLED
-from fedpriv.privacy.mechanisms.query import Noising, Query
+from fedpriv.privacy.mechanisms.discrete import IntegerQuery
+from fedpriv.privacy.mechanisms.query import Noising
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,7 +28,7 @@ _OFF = 1e-6  # tolerated distance from an integer, for floating point
 
 
 @dataclass(frozen=True)
-class DiscreteCount(Query):
+class DiscreteCount(IntegerQuery):
     """Statistic on a grid, with integer shares of noise.
 
     Attributes:
@@ -45,14 +44,6 @@ class DiscreteCount(Query):
     family: str
     steps: float
     honest: int = field()  # no default, unlike that of other queries
-    by = CLIENT
-    replaced = DOUBLED
-    protects = True
-
-    def noised_by(self, by: str) -> Query:
-        if by == CLIENT:
-            return self
-        raise ConfigError(f"{self.name} is noised by the clients' shares, and by nobody else")
 
     @property
     def variance(self) -> float:
@@ -76,9 +67,6 @@ class DiscreteCount(Query):
         added = sum(int(table.draw(stream, 1)[0]) for stream in noise.streams)
         answer.values.fill_((round(count) + added) / self.steps)
         return answer.sensitivity.double() * (self.noise_multiplier / math.sqrt(self.honest))
-
-    def describe(self) -> str:
-        return f"{self.name}={self.family}({self.noise_multiplier:.6g})"
 
     def describe_in_full(self) -> str:
         return f"{self.name} ({self.family.replace('_', ' ')}, noise multiplier {self.noise_multiplier:g})"

@@ -110,19 +110,23 @@ def _event(joint: JointQuery) -> dp_event.DpEvent:
     multiplier = joint.noise_multiplier
     if multiplier == 0:
         return dp_event.NonPrivateDpEvent()
-    others = [
-        q for q in joint.queries if not isinstance(q, GaussianQuery)
-    ]  # such as randomized bits
-    if not isinstance(joint.sampling, WholeData) and others:
-        names = " and ".join(query.describe() for query in others)
+    # Queries such as randomized bits, whose cost is known without sampling only.
+    not_gaussian = [query for query in joint.queries if not isinstance(query, GaussianQuery)]
+    if not_gaussian and not isinstance(joint.sampling, WholeData):
+        names = " and ".join(query.describe() for query in not_gaussian)
         raise ConfigError(f"{names} on a sampled lot has no known privacy cost; use Gaussian noise")
-    alone = [query.event() for query in others]
-    parts = alone if math.isinf(multiplier) else [joint.sampling.event(multiplier), *alone]
+    parts = [query.event() for query in not_gaussian]
+    if not math.isinf(multiplier):
+        parts.insert(0, joint.sampling.event(multiplier))
     return parts[0] if len(parts) == 1 else dp_event.ComposedDpEvent(tuple(parts))
 
 
 def _multipliers(joint: JointQuery) -> Iterable[float]:
-    """Of the Gaussian queries, as if each doubled its sensitivity when a unit is replaced."""
+    """Iterate over the multipliers of the Gaussian queries, scaled to the adjacency of the sampling.
+
+    Events for replace-one adjacency presume that replacing a unit doubles the sensitivity. A query that moves
+    less (r < 2) has the larger multiplier 2/r · z there.
+    """
     replaces = joint.sampling.neighbours == REPLACE_ONE
     for query in joint.queries:
         if isinstance(query, GaussianQuery):

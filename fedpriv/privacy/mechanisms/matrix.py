@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -257,14 +257,10 @@ class MatrixMechanism(Mechanism):
     def _upload(self, sampling: Sampling, noise_multiplier: float, round_index: int) -> JointQuery:
         if self.schedule.adaptive:
             raise ConfigError(
-                f"algorithm={self._name} takes a noise multiplier fixed in advance "
+                f"algorithm={self.algorithm.name} takes a noise multiplier fixed in advance "
                 "(noise_schedule=calibrated or constant), because one release is charged for all rounds"
             )
         return JointQuery(sampling, (self.correlation.query(noise_multiplier),))
-
-    @property
-    def _name(self) -> str:
-        return self.algorithm.name
 
     def group(
         self,
@@ -291,12 +287,10 @@ class MatrixMechanism(Mechanism):
             raise ConfigError(
                 "algorithm.rounds", self.correlation.rounds, f"{rounds}, as many as rounds"
             )
-        multipliers = self.schedule.known and {
-            self.schedule.noise_multiplier(t) for t in range(self.correlation.rounds)
-        }
-        if multipliers and len(multipliers) > 1:
+        all_rounds = range(self.correlation.rounds)
+        if self.schedule.known and len(set(map(self.schedule.noise_multiplier, all_rounds))) > 1:
             raise ConfigError(
-                f"algorithm={self._name} takes the same noise multiplier in every round "
+                f"algorithm={self.algorithm.name} takes the same noise multiplier in every round "
                 "(noise_schedule=calibrated or constant), because one release is charged for all rounds"
             )
         joint = self.joint(sampling, noise_multiplier, 0)
@@ -331,7 +325,10 @@ class MatrixMechanism(Mechanism):
                 f"{self.correlation.rounds} rounds"
             )
         self.attendance.enter(announcement.round_index, np.intersect1d(cohort, charged))
-        return CorrelatedRound(self, announcement, cohort, charged, streams)
+        return super().open(announcement, cohort, streams, charged)
+
+    def _round_class(self, cohort: np.ndarray) -> Callable[..., OpenRound]:
+        return partial(CorrelatedRound, mechanism=self)
 
     def add_noise(
         self, query: CorrelatedQuery, answer: Bounded, streams: SecretStreams, round_index: int
@@ -398,45 +395,30 @@ class MatrixMechanism(Mechanism):
             "stream": None if self._stream is None else self._stream.state_dict(),
         }
 
-    def load_state_dict(self, state: Mapping[str, object]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the noise stream and the attendance.
 
         Raises:
             ConfigError: The strategy came out with other numbers than in the saved run.
         """
-        saved: Mapping[str, Any] = state
-        if saved["digest"] != self.correlation.digest:
+        if state["digest"] != self.correlation.digest:
             raise ConfigError(
                 f"resume: {self.correlation.strategy.describe()} came out with other numbers than those that "
                 "the run was begun with, so its noise cannot go on; resume it on the machine it was begun on"
             )
-        self.attendance.load_state_dict(saved["attendance"])
-        self._clip_norm = saved["clip_norm"]
+        self.attendance.load_state_dict(state["attendance"])
+        self._clip_norm = state["clip_norm"]
         self._stream = None
-        if saved["stream"] is not None:
+        if state["stream"] is not None:
             self._stream = self.correlation.strategy.stream()
-            self._stream.load_state_dict(saved["stream"])
+            self._stream.load_state_dict(state["stream"])
 
 
 class CorrelatedRound(OpenRound):
     """A round whose noise the mechanism correlates with the noise of earlier rounds."""
 
-    def __init__(
-        self,
-        mechanism: MatrixMechanism,
-        announcement: Announcement,
-        cohort: np.ndarray,
-        charged: np.ndarray,
-        streams: SecretStreams,
-    ):
-        super().__init__(
-            announcement,
-            cohort,
-            charged,
-            streams,
-            trust=mechanism.algorithm.trust,
-            row_per_client=False,
-        )
+    def __init__(self, *args: Any, mechanism: MatrixMechanism, **settings: Any):
+        super().__init__(*args, **settings)
         self._mechanism = mechanism
 
     def begin_step(self, size: int) -> None:

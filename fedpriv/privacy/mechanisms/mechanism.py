@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from numbers import Real
 from typing import TYPE_CHECKING, Protocol
@@ -164,19 +164,29 @@ class Mechanism:
             ArgumentError: The clipper cannot ask its query at this noise multiplier.
         """
         upload = self._upload(sampling, noise_multiplier, round_index)
-        asked = self._loss_query()
-        if asked is None or not self._asked_on_the_upload(sampling):
-            return upload
-        return JointQuery(sampling, (*upload.queries, asked))
+        loss_query = self._loss_query()
+        # The loss concerns all records. It is asked on the upload's sample only if that has all records too.
+        if loss_query is not None and sampling.whole and self.algorithm.samples_per_round == 1:
+            return JointQuery(sampling, (*upload.queries, loss_query))
+        return upload
 
     def _upload(self, sampling: Sampling, noise_multiplier: float, round_index: int) -> JointQuery:
         algorithm, clipper = self.algorithm, self.clipper
-        _refuse_bad_multiplier(noise_multiplier)
+        if not isinstance(noise_multiplier, (float, Real)) or not 0 <= noise_multiplier < math.inf:
+            raise ConfigError(
+                "noise_schedule: noise_multiplier must return a finite number >= 0, got "
+                f"{show(noise_multiplier)}"
+            )
         multiplier = algorithm.gradient_multiplier(noise_multiplier, sampling, clipper)
         queries: list[Query] = [GaussianQuery(GRADIENT, multiplier)]
         statistic = clipper.query(round_index, noise_multiplier)
         if statistic is not None:
-            _refuse_bad_query(statistic, clipper)
+            if not isinstance(statistic, Query) or statistic.name != CLIP_STATISTIC:
+                raise ConfigError(
+                    f"clipper: {type(clipper).__name__}.query must return None or a query named "
+                    f"{CLIP_STATISTIC!r}, such as GaussianQuery({CLIP_STATISTIC!r}, noise_multiplier), "
+                    f"got {show(statistic)}"
+                )
             if clipper.one_query_a_round and algorithm.samples_per_round > 1:
                 raise ConfigError(
                     "algorithm.local_steps", algorithm.samples_per_round, "1 with this clipper"
@@ -209,15 +219,8 @@ class Mechanism:
         return JointQuery(WholeData(sampling.neighbours), (self._noised_by_whom(self.before),))
 
     def _loss_query(self) -> Query | None:
-        asked = self.schedule.loss_query
-        return None if asked is None else asked.query
-
-    def _asked_on_the_upload(self, sampling: Sampling) -> bool:
-        """Return whether the loss is asked on the upload's sample.
-
-        The loss concerns all records, so this holds only where the upload is computed on all records too.
-        """
-        return sampling.whole and self.algorithm.samples_per_round == 1
+        loss = self.schedule.loss_query
+        return None if loss is None else loss.query
 
     # ---- before a round
 
@@ -259,10 +262,11 @@ class Mechanism:
                     "planned; a schedule that follows what it observes sets adaptive = True"
                 )
         lowest = self.schedule.lowest(round_index) if noise_multiplier is None else sigma
-        asked = self._loss_query()
-        # a round of the same kind as the one before it releases the same
+        loss_query = self._loss_query()
+        # A round of the same kind as the round before it releases the same, so its groups are not made anew.
+        # Parts of the user's own may depend on the round in ways that this does not see.
         first = round_index == 0 and self.charged_at_once is not None
-        kind = (sigma, lowest, asked, self.clipper.query(round_index, sigma), first)
+        kind = (sigma, lowest, loss_query, self.clipper.query(round_index, sigma), first)
         if kind != self._last[0] or any(map(is_own, (self, self.algorithm, self.clipper))):
             groups = tuple(
                 self.group(sampling, sigma, round_index, clients, lowest)
@@ -270,16 +274,17 @@ class Mechanism:
             )
             self._last = (kind, groups)
         before = None if self.before is None else self.joint_before(self._groups[0][0])
-        name = None if asked is None else asked.name
-        return Announcement(round_index, self._last[1], name, before)
+        asked_after = None if loss_query is None else loss_query.name
+        return Announcement(round_index, self._last[1], asked_after, before)
 
     def announce_before(self) -> Announcement:
         """Return the queries that each client answers before the first round."""
-        groups = []
-        for sampling, clients in self._groups:
-            joint = self.joint_before(sampling)
-            assert joint is not None
-            groups.append(Group(clients, Sample(joint, 1, joint)))
+        joints = ((self.joint_before(sampling), clients) for sampling, clients in self._groups)
+        groups = (
+            Group(clients, Sample(joint, 1, joint))
+            for joint, clients in joints
+            if joint is not None
+        )
         return Announcement(0, tuple(groups))
 
     def group(
@@ -304,9 +309,9 @@ class Mechanism:
         if lowest is not None and lowest != noise_multiplier:
             least = self.joint(sampling, lowest, round_index)
         after = None
-        asked = self._loss_query()
-        if asked is not None and asked.name not in joint.names:
-            loss_alone = JointQuery(WholeData(sampling.neighbours), (asked,))
+        loss_query = self._loss_query()
+        if loss_query is not None and loss_query.name not in joint.names:
+            loss_alone = JointQuery(WholeData(sampling.neighbours), (loss_query,))
             after = Sample(loss_alone, 1, loss_alone)
         upload = Sample(joint, self.algorithm.samples_per_round, least)
         return Group(np.zeros(0, dtype=np.int64) if clients is None else clients, upload, after)
@@ -389,7 +394,7 @@ class Mechanism:
         """
         if charged is None:
             charged = self.algorithm.trust.charged(cohort, self.clients)
-        return OpenRound(
+        return self._round_class(cohort)(
             announcement,
             cohort,
             charged,
@@ -399,24 +404,13 @@ class Mechanism:
             uploads_apart=self.uploads_apart,
         )
 
+    def _round_class(self, cohort: np.ndarray) -> Callable[..., OpenRound]:
+        """Return the class of this mechanism's rounds, with the arguments that only this class has."""
+        return OpenRound
+
     def state_dict(self) -> dict[str, object]:
         """Return an empty state: noise is independent, and schedule and clipper keep their own state."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Restore the state that ``state_dict`` returned."""
-
-
-def _refuse_bad_multiplier(sigma: object) -> None:
-    if not isinstance(sigma, (float, Real)) or not 0 <= float(sigma) < math.inf:
-        raise ConfigError(
-            f"noise_schedule: noise_multiplier must return a finite number >= 0, got {show(sigma)}"
-        )
-
-
-def _refuse_bad_query(query: object, clipper: Asking) -> None:
-    if not isinstance(query, Query) or query.name != CLIP_STATISTIC:
-        raise ConfigError(
-            f"clipper: {type(clipper).__name__}.query must return None or a query named {CLIP_STATISTIC!r}, "
-            f"such as GaussianQuery({CLIP_STATISTIC!r}, noise_multiplier), got {show(query)}"
-        )

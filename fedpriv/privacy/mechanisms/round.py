@@ -281,10 +281,7 @@ class OpenRound:
         self.refuse_unless_complete()
         asked, after = self.announcement.asked_after, self._after
         if self._groups and asked is not None and after is None:
-            raise ReleaseError(
-                f"round {self.round_index + 1} did not release {asked}, which was announced: nothing of this "
-                "round is charged or saved"
-            )
+            raise self._not_released(asked)
         releases = []
         for group in self._groups:
             members = self._charged

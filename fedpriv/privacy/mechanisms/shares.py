@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +32,6 @@ import numpy as np
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.privacy.core.names import CLIENT
 from fedpriv.privacy.core.sampling import Sampling
-from fedpriv.privacy.mechanisms.announcement import Announcement
 from fedpriv.privacy.mechanisms.discrete import (
     LARGEST_SHARE,
     DiscreteQuery,
@@ -82,13 +82,12 @@ class Tolerance:
         honest = clients - self.dropouts - self.collusion
         if honest >= 1:
             return honest
-        name = "tolerated_dropouts" if self.dropouts >= self.collusion else "tolerated_collusion"
-        raise ArgumentError(
-            name,
-            self.dropouts if self.dropouts >= self.collusion else self.collusion,
-            f"at most {max(0, clients - 1 - min(self.dropouts, self.collusion))}",
-            f"of {clients} clients one at least must be honest and stay",
-        )
+        name, value, other = "tolerated_dropouts", self.dropouts, self.collusion
+        if self.collusion > self.dropouts:
+            name, value, other = "tolerated_collusion", self.collusion, self.dropouts
+        allowed = f"at most {max(0, clients - 1 - other)}"
+        hint = f"of {clients} clients one at least must be honest and stay"
+        raise ArgumentError(name, value, allowed, hint)
 
 
 FAMILIES = {kind.family: kind for kind in (DiscreteGaussianQuery, SkellamQuery)}
@@ -210,12 +209,12 @@ class SharedGaussian(GaussianQuery):
 class SharedMechanism(Mechanism):
     """One sum for all clients of a round. With distributed trust each client adds a share of its noise."""
 
+    algorithm: Any  # one of fedpriv.algorithms, which this room must not import
     _forecasts = False
 
     @property
     def most_noise(self) -> str:
-        algorithm: Any = self.algorithm
-        discrete: DiscreteShares | None = algorithm.discrete
+        discrete: DiscreteShares | None = self.algorithm.discrete
         if discrete is None:
             return ""
         return (
@@ -233,7 +232,7 @@ class SharedMechanism(Mechanism):
             self._forecasts = False
 
     def _noised_by_whom(self, query: Query) -> Query:
-        algorithm: Any = self.algorithm
+        algorithm = self.algorithm
         if not algorithm.distributed:
             return super()._noised_by_whom(query)
         if isinstance(query, RandomizedBit):
@@ -259,7 +258,7 @@ class SharedMechanism(Mechanism):
         Raises:
             ConfigError: The clipper's statistic is no integer, or has no noise.
         """
-        algorithm: Any = self.algorithm
+        algorithm = self.algorithm
         steps = self.clipper.whole_steps
         if steps is None or not query.protects:
             raise ConfigError(
@@ -271,27 +270,11 @@ class SharedMechanism(Mechanism):
             query.name, query.noise_multiplier, algorithm.shares, steps, algorithm.honest or 1
         )
 
-    def open(
-        self,
-        announcement: Announcement,
-        cohort: np.ndarray,
-        streams: SecretStreams,
-        charged: np.ndarray | None = None,
-    ) -> OpenRound:
-        algorithm: Any = self.algorithm
-        if charged is None:
-            charged = algorithm.trust.charged(cohort, self.clients)
-        return SharedRound(
-            announcement,
-            cohort,
-            charged,
-            streams,
-            trust=algorithm.trust,
-            row_per_client=algorithm.row_per_client,
-            uploads_apart=self.uploads_apart,
-            announced=algorithm.announced if algorithm.distributed else len(cohort),
-            least=algorithm.fewest_clients if algorithm.distributed else 0,
-        )
+    def _round_class(self, cohort: np.ndarray) -> Callable[..., OpenRound]:
+        announced, least = len(cohort), 0
+        if self.algorithm.distributed:
+            announced, least = self.algorithm.announced, self.algorithm.fewest_clients
+        return partial(SharedRound, announced=announced, least=least)
 
 
 class SharedRound(OpenRound):
