@@ -105,6 +105,7 @@ class AdaClipper(Clipper):
 
     def observe_restored(self, holders: Tensor, gradients: Visible, noise_std: Tensor) -> None:
         released, shift = seen(gradients, "a clipper"), self._shift[holders]
+        # The square of a noised value overestimates the variance by that of the noise, which is public.
         variance = (released - shift).double().square()
         variance -= noise_std.double().square()
         limits = (self._first * h for h in (self.smallest_spread, self.largest_spread))

@@ -109,19 +109,20 @@ class Clipper(Saved, ABC):
             )
         if not self.transforms:
             return
-        reasons = {}
+        reasons = {}  # by the setting that the clipper does not go with
         if algorithm.no_transform is not None:
             reasons[f"algorithm={algorithm.name}"] = algorithm.no_transform
         if algorithm.augmentation is not None:
-            other = "algorithm.augmentation_multiplicity"
-            reasons[other] = "its coordinates are scaled record by record"
+            reasons["algorithm.augmentation_multiplicity"] = (
+                "its coordinates are scaled record by record"
+            )
         if parts.aggregation is not None and not algorithm.row_per_client:
             reasons[f"aggregation={option_of('aggregation', parts.aggregation)}"] = (
                 "it follows the noise of the mean, and a rule comes before it, so that the noise in what it "
                 "returns is not known"
             )
-        for other, hint in reasons.items():
-            allowed = f"one that does not scale coordinates with {other}"
+        for setting, hint in reasons.items():
+            allowed = f"one that does not scale coordinates with {setting}"
             yield ConfigError("clipper", option_of("clipper", self), allowed, hint)
 
     def start(

@@ -170,6 +170,7 @@ class MedianHistogramClipper(StoredNorms):
                 allowed = f"> {smallest:g}, smallest_exponent"
                 raise ArgumentError("largest_exponent", largest, allowed)
             self.edges = geometric_edges(smallest, largest, self.bins)
+        # The sum of z^-2 that (ε, δ) allows is μ²; each of the updates takes an equal part of it.
         mu = math.sqrt(GdpAccountant().largest_sum(self.epsilon, self.delta))
         self.noise_std = ONE_HOT * math.sqrt(self.updates) / mu
         self.aggregator_caveat = (
@@ -188,6 +189,7 @@ class MedianHistogramClipper(StoredNorms):
     def kinds_of_rounds(self, rounds: int) -> dict[int, int]:
         asking = min(self.updates, rounds // self.update_interval)
         first_silent = 0 if self.update_interval > 1 else self.updates
+        # The first round that asks is the last one of the first interval.
         kinds = {self.update_interval - 1: asking, first_silent: rounds - asking}
         return {index: count for index, count in kinds.items() if count}
 

@@ -36,7 +36,12 @@ from fedpriv.common.fields import (
 )
 from fedpriv.privacy.clippers.base import CLIP_NORM, LARGEST, Clipper
 from fedpriv.privacy.clippers.parts import LayerGroups, Layers, grouped
-from fedpriv.privacy.clippers.quantile import BIT_SENSITIVITY, QuantileClipper, split_multiplier
+from fedpriv.privacy.clippers.quantile import (
+    BIT_SENSITIVITY,
+    QuantileClipper,
+    geometric_step,
+    split_multiplier,
+)
 from fedpriv.privacy.core.names import AGGREGATOR
 from fedpriv.privacy.mechanisms.bounded import bounded_rows
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
@@ -142,8 +147,8 @@ class PerLayerClipper(Clipper):
         assert self._parts is not None
         assert self.initial is not None
         count = len(self._parts)
-        own = self._given or [self.initial / math.sqrt(count)] * count
-        self._norms = torch.tensor(own, device=device).repeat(clients, 1)
+        part_norms = self._given or [self.initial / math.sqrt(count)] * count
+        self._norms = torch.tensor(part_norms, device=device).repeat(clients, 1)
 
     def part_norms(self, round_index: int, holders: Tensor) -> Tensor:
         return self._norms[holders]
@@ -214,6 +219,7 @@ class PerLayerQuantileClipper(PerLayerClipper):
 
     def statistic(self, norms: Tensor, owners: Tensor, clip_norms: Tensor) -> Bounded:
         bits = (norms <= clip_norms[owners]).to(norms.dtype) - BIT_SENSITIVITY
+        # Each of the G centred bits is ±½, so a unit's vector of bits has norm ½ √G whichever bits are set.
         most = BIT_SENSITIVITY * math.sqrt(norms.shape[1])
         return bounded_rows(bits, clip_norms.new_full((len(clip_norms),), most), owners)
 
@@ -221,10 +227,14 @@ class PerLayerQuantileClipper(PerLayerClipper):
         self, holders: Tensor, statistic: Visible | None, gradients: Visible, denominators: Tensor
     ) -> None:
         old = self._norms[holders]
-        not_clipped = seen(statistic, "a clipper") / denominators[:, None] + BIT_SENSITIVITY
-        step = (not_clipped - self.target_quantile) * -self.quantile_learning_rate
-        new = (old * step.exp()).clamp(self.min_clip_norm, LARGEST)
-        self._norms[holders] = new.to(old.dtype)
+        new = geometric_step(
+            old,
+            seen(statistic, "a clipper"),
+            denominators[:, None],
+            self.target_quantile,
+            self.quantile_learning_rate,
+        )
+        self._norms[holders] = new.clamp(self.min_clip_norm, LARGEST).to(old.dtype)
 
     def describe(self) -> str:
         what = "layer" if self._groups is None else "group of layers"

@@ -64,12 +64,12 @@ def centred_bits(norms: Tensor, owners: Tensor, clip_norms: Tensor) -> Bounded:
 def geometric_step(
     clip_norms: Tensor, noised: Tensor, denominators: Tensor, quantile: float, rate: float
 ) -> Tensor:
-    """Return the moved clip norms C exp(-η_C (b̃ - γ)) of each holder [m].
+    """Return the moved clip norms C exp(-η_C (b̃ - γ)).
 
     Args:
-        clip_norms: C of each holder [m].
-        noised: Noised sums of centred bits [m].
-        denominators: The public L of each holder [m].
+        clip_norms: C of each holder [m], or of its parts [m, G].
+        noised: Noised sums of centred bits, of the same shape.
+        denominators: The public L of each holder [m], or [m, 1].
         quantile: γ.
         rate: η_C.
     """
@@ -97,16 +97,8 @@ def split_multiplier(noise_multiplier: float, bit_noise: float) -> float:
             f"> {noise_multiplier / 2.0:g}, half the noise multiplier, with split=true",
             "or split=false, which charges the bits on top",
         )
-    # z (1 - (z / 2σ_b)²)^(-1/2): the same, without squaring large numbers away
+    # z (1 - (z / 2σ_b)²)^(-1/2) is the same number, but does not lose digits where z is large.
     return noise_multiplier / math.sqrt(1.0 - (noise_multiplier / (2.0 * bit_noise)) ** 2)
-
-
-def _gaussian(part: QuantileClipper, value: object) -> bool:
-    return part.bit_mechanism == GAUSSIAN
-
-
-def _response(part: QuantileClipper, value: object) -> bool:
-    return part.bit_mechanism == RESPONSE
 
 
 @declared
@@ -161,13 +153,15 @@ class QuantileClipper(StoredNorms):
         help="who adds it: a trusted aggregator to the sum, or each client to its own bit",
     )
     bit_noise: float | None = field(
-        when(_gaussian, number(at_least=0)),
+        when(lambda clipper, _: clipper.bit_mechanism == GAUSSIAN, number(at_least=0)),
         default=5.0,
         unit="σ_b",
         help="std of the noise on the sum of bits, or on each client's bit",
     )
     bit_epsilon: float | None = field(
-        when(_response, number(at_least=1e-3, at_most=50)),
+        when(
+            lambda clipper, _: clipper.bit_mechanism == RESPONSE, number(at_least=1e-3, at_most=50)
+        ),
         default=None,
         help="ε of one bit, with bit_mechanism=randomized_response",
     )

@@ -101,6 +101,8 @@ class ChunkClip:
         """
         self.scaled = True
         bounds = self.limits[owners]
+        # Whatever the clipper returns, the scaled unit stays within its clip norm: |c| ≤ C/‖g‖. A clipper may
+        # turn a gradient round (c < 0). The floor keeps a unit of norm 0 from dividing by 0.
         most = bounds / norms.clamp_min(1e-30)
         factors = self._factors(norms, bounds)
         if self._clipper.unbounded:
@@ -114,19 +116,18 @@ class ChunkClip:
         if base or not is_own(clipper):
             return clipper.factors(norms.clone(), bounds)
 
-        def of_unit(unit: int) -> Tensor:
-            own = slice(unit, unit + 1)
-            return norms.new_zeros(norms[own].shape) + clipper.factors(
-                norms[own].clone(), bounds[own].clone()
-            )
+        def one_at_a_time(units: range) -> list[Tensor]:
+            answers = []
+            for unit in units:
+                row = slice(unit, unit + 1)
+                answer = clipper.factors(norms[row].clone(), bounds[row].clone())
+                answers.append(norms.new_zeros(norms[row].shape) + answer)
+            return answers
 
-        def every(units: range) -> list[Tensor]:
-            return [of_unit(unit) for unit in units]
-
-        factors = norms.new_zeros(norms.shape)
-        forwards = self._unmoved("factors", lambda: every(range(len(norms))))
+        factors, units = norms.new_zeros(norms.shape), range(len(norms))
+        forwards = self._unmoved("factors", lambda: one_at_a_time(units))
         # Ask backwards as well: only this reveals state outside the clipper's attributes (a global, a file).
-        backwards = self._unmoved("factors", lambda: every(range(len(norms) - 1, -1, -1)))[::-1]
+        backwards = self._unmoved("factors", lambda: one_at_a_time(units[::-1]))[::-1]
         for unit, (factor, factor_again) in enumerate(zip(forwards, backwards, strict=True)):
             if not bool(((factor == factor_again) | (factor.isnan() & factor_again.isnan())).all()):
                 raise ReleaseError(
@@ -136,7 +137,7 @@ class ChunkClip:
             factors[unit] = factor[0]
         return factors
 
-    def _unmoved(self, what: str, ask: Callable[[], Answer]) -> Answer:
+    def _unmoved(self, method: str, ask: Callable[[], Answer]) -> Answer:
         """Call a method of a clipper outside fedpriv, and refuse a change of its attributes.
 
         The method is given private values, of which it may keep nothing.
@@ -145,7 +146,7 @@ class ChunkClip:
         answer = ask()
         if changed := changed_attributes(before, attribute_digests(self._clipper)):
             raise ReleaseError(
-                f"{type(self._clipper).__name__}.{what} changed {', '.join(changed)}: it is given private "
+                f"{type(self._clipper).__name__}.{method} changed {', '.join(changed)}: it is given private "
                 "values and may keep nothing of them; learn from what was released, in observe; nothing was "
                 "released"
             )
@@ -240,12 +241,13 @@ class StepClip(ChunkClip):
                     f"a chunk of {len(answer.clients)} clients answered {len(answer.sums)} sums, not {rows}; "
                     "nothing was released"
                 )
-        # Sums of empty lots are zero without any scaling.
+        # Sums of empty lots are zero without any scaling. Partial sums are added in the order of the chunks,
+        # so that the result does not depend on which process computed which chunk.
         self.scaled = all(answer.scaled or not bool(answer.sums.any()) for answer in answers)
         sums, *others = [answer.sums for answer in answers]
-        if others and answers[0].partial:
-            for partial in others:
-                sums = sums + partial
+        if answers[0].partial:
+            for partial_sum in others:
+                sums = sums + partial_sum
         elif others:
             import torch
 
@@ -264,7 +266,7 @@ class StepClip(ChunkClip):
         Raises:
             ReleaseError: The clipper was not asked for its factors, and the sums are not zero.
         """
-        if not self.scaled and bool(sums.any()):  # sums of empty lots are zero without any scaling
+        if not self.scaled and bool(sums.any()):  # an empty lot has sum zero without any scaling
             raise ReleaseError(
                 "a sum was said to be clipped, but the clipper was not asked for its factors"
             )
@@ -288,11 +290,12 @@ class StepClip(ChunkClip):
         if not is_own(self._clipper) or not len(norms):
             return self._answer(norms, owners)
 
-        def every() -> list[Bounded]:
-            units = (slice(unit, unit + 1) for unit in range(len(norms)))
-            return [self._answer(norms[row], owners[row]) for row in units]
-
-        return added(self._unmoved("statistic", every))
+        # A statistic that looks at several units could hide in one unit's answer what it saw of another.
+        rows = [slice(unit, unit + 1) for unit in range(len(norms))]
+        answers = self._unmoved(
+            "statistic", lambda: [self._answer(norms[row], owners[row]) for row in rows]
+        )
+        return added(answers)
 
     def _answer(self, norms: Tensor, owners: Tensor) -> Bounded:
         answer = self._clipper.statistic(norms.clone(), owners, self.limits.clone())

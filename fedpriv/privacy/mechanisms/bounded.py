@@ -127,6 +127,7 @@ def bounded_rows(values: Tensor, at_most: Tensor, owners: Tensor) -> Bounded:
     """
     cut_values = values.double().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
     limits = at_most[owners].double()
+    # The floor keeps a vector of norm 0 from dividing by 0.
     cut_values = (
         cut_values * (limits / cut_values.norm(dim=1).clamp_min(1e-300)).clamp_max(1.0)[:, None]
     )
@@ -225,6 +226,7 @@ def added(answers: list[Bounded]) -> Bounded:
 
     first, *others = answers
     for other in others:
+        # Public values decide all of these, so they must be the same for every unit.
         same_sensitivity = torch.equal(first.sensitivity, other.sensitivity)
         settings = (
             (a.replaced, a.divided_by, a.of_reports, a.values.shape) for a in (first, other)
