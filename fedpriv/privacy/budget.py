@@ -16,7 +16,7 @@ from copy import deepcopy
 from typing import Any
 
 import numpy as np
-from dp_accounting.dp_event import ComposedDpEvent, DpEvent
+from dp_accounting.dp_event import DpEvent
 
 from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.accountants import RunningTotal
@@ -26,13 +26,13 @@ from fedpriv.privacy.core.sampling import WholeData
 from fedpriv.privacy.core.trade_off import EPSILONS, TradeOff, trade_off
 from fedpriv.privacy.core.trust import LOCAL_TRUST, Trust
 from fedpriv.privacy.ledger import Ledger
-from fedpriv.privacy.mechanisms.announcement import Announcement, Group
+from fedpriv.privacy.mechanisms.announcement import Announcement, Group, as_one_event
 from fedpriv.privacy.mechanisms.claims import Claim
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import JointQuery
 from fedpriv.privacy.mechanisms.release import Release
 from fedpriv.privacy.mechanisms.rows import joint_row
-from fedpriv.privacy.recount import Counted
+from fedpriv.privacy.recount import recount
 from fedpriv.privacy.sound import (
     Capped,
     Composed,
@@ -171,14 +171,9 @@ class Budget:
         """Return the event of a round in the enforced view, and how often it occurs."""
         if self.view == SOUND or self.claim is None:
             return group.event()
-        events = [
-            (self.claim.event(sample.joint), sample.times)
-            for sample in group.samples
-            if self.claim.covers(sample.joint)
-        ]
-        if len(events) == 1:
-            return events[0]
-        return ComposedDpEvent(tuple(e for e, times in events for _ in range(times))), 1
+        claim = self.claim
+        covered = (sample for sample in group.samples if claim.covers(sample.joint))
+        return as_one_event([(claim.event(sample.joint), sample.times) for sample in covered])
 
     def payers(self, cohort: np.ndarray) -> np.ndarray:
         """Return the clients that are charged for a round with this cohort, ascending, without attackers."""
@@ -217,22 +212,15 @@ class Budget:
         announcement.refuse_others(releases)
         for release in releases:
             self._charge(release, lowest[release.joint])
-        if self._of_all and not releases:  # of attackers alone: the theorem does not ask who
-            self._claim(announcement)
+        if self.claim is not None and self._of_all and not releases:
+            # A round of attackers alone. The theorem charges everyone, whoever took part.
+            everyone = np.arange(self.ledger.clients)
+            for group in announcement.groups:
+                joint, times = group.upload.joint, group.upload.times
+                self.ledger.claim(joint, times)
+                self._charge_claim(self.claim.event(joint), everyone, times)
         if self._if_honest is not None and sampled is not None:
             self._charge_attackers(announcement, sampled)
-
-    def _claim(self, announcement: Announcement) -> None:
-        """Charge a round in which no honest client released anything, in the published view alone."""
-        assert self.claim is not None
-        assert self._published is not None
-        everyone = np.arange(self.ledger.clients)
-        for group in announcement.groups:
-            joint, times = group.upload.joint, group.upload.times
-            self.ledger.claim(joint, times)
-            self._published.add(self.claim.event(joint), everyone, times)
-            if self.view != SOUND:
-                self._enforced.add(self.claim.event(joint), everyone, times)
 
     def _charge(self, release: Release, lowest: JointQuery) -> None:
         joint, clients, count = release.joint, release.clients, release.count
@@ -250,12 +238,17 @@ class Budget:
         self.ledger.record(release, claimed=claimed_count)
         if self.view == SOUND:
             self._enforced.add(event, clients, count)
-        elif covered:
-            self._enforced.add(claimed_event, claimed, count)
-        if covered and self._published is not None:
-            self._published.add(claimed_event, claimed, count)
+        if claimed_event is not None:
+            self._charge_claim(claimed_event, claimed, count)
         self._sound.add(lowest.event() if self.adaptive else event, clients, count)
         self._took_part[clients] = True
+
+    def _charge_claim(self, event: DpEvent, clients: np.ndarray, count: int) -> None:
+        """Charge an event of the theorem, in the published view and where that view is enforced."""
+        if self._published is not None:
+            self._published.add(event, clients, count)
+        if self.view != SOUND:
+            self._enforced.add(event, clients, count)
 
     def _charge_attackers(self, announcement: Announcement, sampled: np.ndarray) -> None:
         """Charge the attackers among the sampled clients what they would have paid had they been honest."""
@@ -316,15 +309,15 @@ class Budget:
         Returns:
             The differences in words; empty where the running totals are those of the ledger.
         """
-        claim = None if self.view == SOUND else self.claim
-        totals = [Counted("enforced", self._enforced, self._new_enforced, claim)]
+        settings = self.ledger, self.delta
+        enforced_claim = None if self.view == SOUND else self.claim
+        words = [recount("enforced", self._enforced, self._new_enforced, *settings, enforced_claim)]
         if self._published is not None:
-            totals.append(Counted("published", self._published, self._new_published, self.claim))
-        if (counted := self._sound.counted()) is not None:
-            totals.append(Counted("sound", *counted))
-        differences = [
-            difference for total in totals if (difference := total.recount(self.ledger, self.delta))
-        ]
+            totals = self._published, self._new_published
+            words.append(recount("published", *totals, *settings, self.claim))
+        if (sound_totals := self._sound.counted()) is not None:
+            words.append(recount("sound", *sound_totals, *settings))
+        differences = [difference for difference in words if difference]
         took_part = self.ledger.samples_of() > 0
         if not np.array_equal(took_part, self._took_part):
             self._took_part |= took_part
@@ -411,35 +404,21 @@ class Budget:
 
     def reasons(self) -> dict[str, str]:
         """Return for each ε how it was computed, in words."""
-        return {
-            "epsilon": self._enforced_reason(),
-            "epsilon_published": self._published_reason(),
-            "epsilon_sound": self._sound_reason(),
-        }
-
-    def _published_reason(self) -> str:
-        if self.claim is None:
-            return "no published analysis is claimed for this algorithm"
-        return (
-            f"{self.claim.source}: {self.claim.statement}; "
-            f"{self.claim.accountant().describe()}{self._looser_words()}"
-        )
-
-    def _looser_words(self) -> str:
-        larger = np.max(self.epsilon_published()) > np.max(self.epsilon_sound())
-        return ", which is larger than the sound epsilon" if larger else ""
-
-    def _enforced_reason(self) -> str:
-        settings = self.accountant.describe()
+        enforced = f"{self.accountant.describe()}; composition of the {self.view} view"
         if self.filtered:
-            return f"{settings}; sigma adapts, so {self._enforced.filter_words()}"
-        return f"{settings}; composition of the {self.view} view"
-
-    def _sound_reason(self) -> str:
-        if any(joint.unprotected for joint, _ in self.ledger):
-            names = sorted({q for joint, _ in self.ledger for q in joint.unprotected})
-            return f"released without noise: {', '.join(names)}"
-        return self._sound.reason()
+            filter_words = self._enforced.filter_words()
+            enforced = f"{self.accountant.describe()}; sigma adapts, so {filter_words}"
+        published = "no published analysis is claimed for this algorithm"
+        if self.claim is not None:
+            claim = self.claim
+            published = f"{claim.source}: {claim.statement}; {claim.accountant().describe()}"
+            if np.max(self.epsilon_published()) > np.max(self.epsilon_sound()):
+                published += ", which is larger than the sound epsilon"
+        unprotected = {name for joint, _ in self.ledger for name in joint.unprotected}
+        sound = self._sound.reason()
+        if unprotected:
+            sound = f"released without noise: {', '.join(sorted(unprotected))}"
+        return {"epsilon": enforced, "epsilon_published": published, "epsilon_sound": sound}
 
     def state_dict(self) -> dict[str, object]:
         return {
@@ -451,13 +430,12 @@ class Budget:
             "took_part": of_clients(self._took_part),
         }
 
-    def load_state_dict(self, state: Mapping[str, object]) -> None:
-        saved: Mapping[str, Any] = state
-        self.ledger.load_state_dict(saved["ledger"])
-        self._enforced.load_state_dict(saved["enforced"])
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.ledger.load_state_dict(state["ledger"])
+        self._enforced.load_state_dict(state["enforced"])
         if self._published is not None:
-            self._published.load_state_dict(saved["published"])
+            self._published.load_state_dict(state["published"])
         if self._if_honest is not None:
-            self._if_honest.load_state_dict(saved["if_honest"])
-        self._sound.load_state_dict(saved["sound"])
-        self._took_part = each_client(saved["took_part"])
+            self._if_honest.load_state_dict(state["if_honest"])
+        self._sound.load_state_dict(state["sound"])
+        self._took_part = each_client(state["took_part"])

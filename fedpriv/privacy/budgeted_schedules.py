@@ -157,9 +157,7 @@ class UniformBudget(NoiseSchedule):
             ConfigError: The releases are not plain Gaussians, or the accountant counts in another way.
             ArgumentError: The losses that the schedule asks for cost all of the budget.
         """
-        self._spread(_spreading(setting, self.form))
-
-    def _spread(self, over: Spreading) -> None:
+        over = _spreading(setting, self.form)
         whole = self._budget(over, over.printed if self.form is None else self.form == "printed")
         self._whole = whole * (1.0 - _ROUNDING)
         self._sigma = math.sqrt(self.rounds / self._whole)

@@ -33,10 +33,6 @@ class Extent:
     low: float = float("inf")
     high: float = float("-inf")
 
-    def include(self, values: np.ndarray) -> None:
-        self.low = min(self.low, float(np.min(values)))
-        self.high = max(self.high, float(np.max(values)))
-
 
 @dataclass
 class Entry:
@@ -174,11 +170,10 @@ class Ledger:
             "some": pack_counts(entry.some for _, entry in self),
         }
 
-    def load_state_dict(self, state: Mapping[str, object]) -> None:
-        saved: Mapping[str, Any] = state
-        self.neighbours = saved["neighbours"]
-        entries = starmap(_entry_of, unpack(saved["entries"]))
-        counts = unpack_counts(saved["some"], self.clients)
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.neighbours = state["neighbours"]
+        entries = starmap(_entry_of, unpack(state["entries"]))
+        counts = unpack_counts(state["some"], self.clients)
         self._entries = {}
         for (joint, entry), some in zip(entries, counts, strict=True):
             entry.some = some
@@ -188,7 +183,9 @@ class Ledger:
 def include(extents: dict[str, Extent], name: str, values: np.ndarray) -> None:
     """Widen the range of one query by these values."""
     if np.size(values):
-        extents.setdefault(name, Extent()).include(np.asarray(values, dtype=float))
+        extent = extents.setdefault(name, Extent())
+        extent.low = min(extent.low, float(np.min(values)))
+        extent.high = max(extent.high, float(np.max(values)))
 
 
 def _row_of(joint: JointQuery, entry: Entry) -> tuple[tuple[Any, ...], list[float]]:

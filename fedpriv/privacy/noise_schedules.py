@@ -132,10 +132,6 @@ class StepNoise(NoiseSchedule):
 # ---- A constant σ that follows from an ε: for the whole run, or for a single draw.
 
 
-def _spread_over_run(part: CalibratedNoise, value: Any) -> bool:
-    return value is not None and part.epsilon_per_draw is None
-
-
 @declared
 class CalibratedNoise(NoiseSchedule):
     """Constant σ that follows from an ε, for the whole run or for each draw.
@@ -153,7 +149,12 @@ class CalibratedNoise(NoiseSchedule):
     """
 
     epsilon: float | None = field(
-        when(_spread_over_run, number(above=0)), default=None, help="ε of the whole run"
+        when(
+            lambda schedule, value: value is not None and schedule.epsilon_per_draw is None,
+            number(above=0),
+        ),
+        default=None,
+        help="ε of the whole run",
     )
     epsilon_per_draw: float | None = field(
         or_null(number(above=0)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,49 +11,44 @@ from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms.claims import Claim
 
 
-@dataclass(frozen=True)
-class Counted:
-    """A running total, and how it follows from a ledger.
+def recount(
+    name: str,
+    total: RunningTotal,
+    new: Callable[[], RunningTotal],
+    ledger: Ledger,
+    delta: float,
+    claim: Claim | None = None,
+) -> str:
+    """Compare a running total with the ledger's total, and replace it if the ledger's is larger.
 
-    Attributes:
-        name: Name of the ε that the total gives.
+    A larger running total stays, because its ε is the safe one. For a theorem this is no difference: it says
+    nothing about releases before the run.
+
+    Args:
+        name: Name of the ε that the total gives, for the message.
         total: Total that was charged during the run.
         new: Function that makes an empty total of the same kind.
+        ledger: The releases of the run.
+        delta: δ.
         claim: Theorem whose events are charged; None means the events of the releases.
+
+    Returns:
+        The difference in words; empty if there is none.
     """
-
-    name: str
-    total: RunningTotal
-    new: Callable[[], RunningTotal]
-    claim: Claim | None = None
-
-    def recount(self, ledger: Ledger, delta: float) -> str:
-        """Compare the total with the ledger's, and replace it if the ledger's is larger.
-
-        A larger running total stays, because its ε is the safe one. For a theorem this is no difference: it
-        says nothing about releases before the run.
-
-        Returns:
-            The difference in words; empty if there is none.
-        """
-        recounted = self.new()
-        self._charge(recounted, ledger)
-        if self.total.agrees_with(recounted, delta):
-            return ""
-        stated, epsilon = self.total.worst(delta), recounted.worst(delta)
-        if epsilon >= stated:
-            self.total.load_state_dict(recounted.state_dict())
-        elif self.claim is not None:
-            return ""
-        return f"{self.name} epsilon {epsilon:.4f} by the ledger, {stated:.4f} by the running total"
-
-    def _charge(self, total: RunningTotal, ledger: Ledger) -> None:
-        claim = self.claim
-        for joint, entry, clients, count in ledger.draws():
-            if claim is None:
-                total.add(joint.event(), clients, count)
-            elif entry.claimed is None and claim.covers(joint):
-                total.add(claim.event(joint), clients, count)
-        for joint, entry in ledger:
-            if claim is not None and entry.claimed:
-                total.add(claim.event(joint), np.arange(ledger.clients), entry.claimed)
+    recounted = new()
+    for joint, entry, clients, count in ledger.draws():
+        if claim is None:
+            recounted.add(joint.event(), clients, count)
+        elif entry.claimed is None and claim.covers(joint):
+            recounted.add(claim.event(joint), clients, count)
+    for joint, entry in ledger:
+        if claim is not None and entry.claimed:
+            recounted.add(claim.event(joint), np.arange(ledger.clients), entry.claimed)
+    if total.agrees_with(recounted, delta):
+        return ""
+    stated, epsilon = total.worst(delta), recounted.worst(delta)
+    if epsilon >= stated:
+        total.load_state_dict(recounted.state_dict())
+    elif claim is not None:
+        return ""
+    return f"{name} epsilon {epsilon:.4f} by the ledger, {stated:.4f} by the running total"

@@ -257,9 +257,8 @@ class Capped(SoundEpsilon):
     def state_dict(self) -> dict[str, object]:
         return {"composition": pack_events(self._composition)}
 
-    def load_state_dict(self, state: Mapping[str, object]) -> None:
-        saved: Mapping[str, Any] = state
-        self._composition = unpack_events(saved["composition"])
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._composition = unpack_events(state["composition"])
 
 
 class Unguarded(SoundEpsilon):
