@@ -1,4 +1,9 @@
-"""The computed figure of certified backdoors: what k malicious clients cannot change, beside what they do."""
+"""Computed figure of certified backdoors: predictions that k malicious clients cannot change.
+
+The privacy of a client-level mechanism bounds how much k clients can change the majority of an ensemble
+(:mod:`fedpriv.tools.audit.certified`). The figure shows the certified accuracy beside the accuracy under
+attack.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,6 @@ from fedpriv.common import checks
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.experiment.build import build_parts
-from fedpriv.experiment.parts import Parts
 from fedpriv.privacy.core.trade_off import TradeOff
 from fedpriv.privacy.groups import group_of, group_trade_off
 from fedpriv.store.colours import COLOURS
@@ -22,13 +26,25 @@ from fedpriv.study.figures.computed import Drawing
 from fedpriv.tools.audit.certified import certified, votes_of_trainings
 
 _COLOURS = ("blue", "orange", "green", "purple", "red")
+# Units by which two data sets differ, for each malicious client: an added client is one unit, and a client
+# whose data are replaced is two, a removal and an addition.
 ADDED, REPLACED = 1, 2
-"""How often the curve of k clients counts: k more clients; k clients whose data are other data."""
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Votes of clean models on records with the trigger, and of models that k attackers took part in."""
+    """Votes of independently trained models on test records with the trigger.
+
+    Attributes:
+        epsilon: ε of one training.
+        delta: δ of one training.
+        noise_multiplier: σ of the mechanism.
+        sample_rate: q, the probability that a client takes part in a round.
+        rounds: T, the number of rounds.
+        votes: Number of clean models that vote for each class [n, classes].
+        attacked: Number k of attackers → votes [n, classes] of models that these attackers took part in.
+        truth: True labels [n].
+    """
 
     epsilon: float
     delta: float
@@ -40,11 +56,17 @@ class Ensemble:
     truth: np.ndarray
 
     def accuracy(self, votes: np.ndarray) -> float:
-        """Of the majority."""
+        """Return the accuracy of the majority of ``votes`` [n, classes]."""
         return float((votes.argmax(axis=1) == self.truth).mean())
 
     def certified_accuracy(self, curve: TradeOff, units: int, significance: float) -> float:
-        """The share of records whose majority is right and stands."""
+        """Return the share of records whose majority is right and certified.
+
+        Args:
+            curve: Trade-off curve of k clients.
+            units: ``ADDED`` or ``REPLACED``.
+            significance: Probability that a certificate may be wrong, for all records together.
+        """
         stands = certified(self.votes, lambda fpr: curve.tpr(fpr, units), significance)
         return float((stands & (self.votes.argmax(axis=1) == self.truth)).mean())
 
@@ -59,8 +81,25 @@ def certified_backdoors(
     attacked_trainings: int,
     confidence: float,
 ) -> Drawing:
-    """Certified accuracy on records with a trigger against the number k of malicious ``clients``, for each ε,
-    beside the accuracy where ``attacked`` many really attack (``attack``: overrides of theirs)."""
+    """Draw the certified accuracy on records with a trigger against the number k of malicious clients.
+
+    Args:
+        overrides: Overrides of the clean trainings.
+        epsilons: Budgets ε, a colour each.
+        clients: Numbers k for which the accuracy is certified.
+        attacked: Numbers k of attackers in real attacks, for comparison.
+        attack: Overrides of the attack.
+        trainings: Number of clean trainings, whose majority is certified.
+        attacked_trainings: Number of trainings of each real attack.
+        confidence: Confidence of the certificates, for all records together.
+
+    Returns:
+        A panel for added and a panel for replaced clients, and a finding for each ε.
+
+    Raises:
+        ArgumentError: An argument is not allowed.
+        ConfigError: The algorithm or the trigger is none that certificates are for.
+    """
     checks.whole("trainings", trainings, at_least=2)
     checks.whole("attacked_trainings", attacked_trainings, at_least=1)
     confidence = checks.number("confidence", confidence, above=0.5, below=1)
@@ -70,29 +109,35 @@ def certified_backdoors(
     drawn, findings = [], []
     for epsilon, name in zip(epsilons, _COLOURS, strict=False):
         checks.number("epsilons", epsilon, above=0)
-        found = _ensemble(
+        ensemble = _ensemble(
             [*overrides, f"epsilon={epsilon}"], attack, attacked, trainings, attacked_trainings
         )
-        drawn.append(_curves(found, clients, COLOURS[name], 1.0 - confidence))
-        findings.append(_words(found, drawn[-1]))
+        drawn.append(_curves(ensemble, clients, COLOURS[name], 1.0 - confidence))
+        findings.append(_finding(ensemble, drawn[-1]))
         console().print(findings[-1])
-    added = [line for one in drawn for line in (one.added, one.by_group)]
-    replaced = [line for one in drawn for line in (one.replaced, one.attacked) if line]
+    added = [line for curves in drawn for line in (curves.added, curves.by_group)]
+    replaced = [line for curves in drawn for line in (curves.replaced, curves.attacked) if line]
     caption = (
         f"Majority of {trainings} independent trainings; certificates hold with confidence {confidence:g}, "
         f"all records together. Circles: so many really attack (majority of {attacked_trainings}). "
         f"Publishing the ensemble costs the privacy of {trainings} trainings."
     )
-    panels = (
-        _panel("k clients added", added),
-        _panel("k clients replaced", replaced),
+    panels = tuple(
+        Panel(
+            title=title,
+            x_label="malicious clients k",
+            y_label="certified accuracy (%)",
+            lines=tuple(lines),
+            y_limits=(0, 100),
+        )
+        for title, lines in (("k clients added", added), ("k clients replaced", replaced))
     )
     return Drawing((panels,), caption, findings)
 
 
 @dataclass(frozen=True)
 class _Curves:
-    """Of one ε: certified accuracy (%) against k, and the accuracy where so many attack."""
+    """Lines of one ε against k: certified accuracy (%), and the accuracy (%) under real attacks."""
 
     added: Line
     replaced: Line
@@ -107,16 +152,22 @@ def _ensemble(
     trainings: int,
     attacked_trainings: int,
 ) -> Ensemble:
+    """Train the clean and the attacked models, and collect their votes."""
     poisoned = {k: [*overrides, *attack, f"attack.attackers={k}"] for k in attacked}
-    one = poisoned[attacked[0]] if poisoned else list(overrides)
     parts = build_parts(configuration.compose(list(overrides)))
-    _refuse(parts)
+    algorithm, epsilon, rounds = parts.algorithm, parts.settings.epsilon, parts.settings.rounds
+    if algorithm.unit != "client" or algorithm.trust.sees_each_upload or not algorithm.private:
+        raise ConfigError(
+            f"algorithm={algorithm.name}: certificates are for client-level algorithms whose server clips"
+        )
+    if rounds is None or parts.clipper.asks(0):
+        raise ConfigError(
+            "certificates need a number of rounds, and a clipper that needs no private statistic"
+        )
+    assert epsilon is not None  # certified_backdoors sets the key
     sampling = parts.costs().sampling
-    triggered, truth = _triggered(one)
+    triggered, truth = _triggered(poisoned[attacked[0]] if poisoned else overrides)
     votes = votes_of_trainings(configuration.compose(list(overrides)), trainings, triggered)
-    epsilon, rounds = parts.settings.epsilon, parts.settings.rounds
-    assert epsilon is not None  # _refuse has seen to both
-    assert rounds is not None
     return Ensemble(
         epsilon,
         parts.settings.delta,
@@ -125,25 +176,15 @@ def _ensemble(
         rounds,
         votes,
         {
-            k: votes_of_trainings(configuration.compose(own), attacked_trainings, triggered)
-            for k, own in poisoned.items()
+            k: votes_of_trainings(configuration.compose(texts), attacked_trainings, triggered)
+            for k, texts in poisoned.items()
         },
         truth,
     )
 
 
-def _refuse(parts: Parts) -> None:
-    algorithm = parts.algorithm
-    if algorithm.unit != "client" or algorithm.trust.sees_each_upload or not algorithm.private:
-        raise ConfigError(
-            f"algorithm={algorithm.name}: certificates are for client-level algorithms whose server clips"
-        )
-    if parts.settings.rounds is None or parts.clipper.asks(0):
-        raise ConfigError("certificates need a number of rounds and a clipper that asks nothing")
-
-
 def _triggered(overrides: Sequence[str]) -> tuple[torch.Tensor, np.ndarray]:
-    """(test inputs with the trigger, their true labels)."""
+    """Return the test inputs with the trigger [n, …] and their true labels [n]."""
     from fedpriv.experiment.assemble import make_context
 
     context = make_context(build_parts(configuration.compose(list(overrides))), torch.device("cpu"))
@@ -157,19 +198,23 @@ def _triggered(overrides: Sequence[str]) -> tuple[torch.Tensor, np.ndarray]:
     return attack.test.inputs, truth
 
 
-def _curves(found: Ensemble, clients: Sequence[int], colour: str, significance: float) -> _Curves:
+def _curves(
+    ensemble: Ensemble, clients: Sequence[int], colour: str, significance: float
+) -> _Curves:
     def accuracies(curve_of: Callable[[int], TradeOff], units: int) -> list[float]:
-        return [100 * found.certified_accuracy(curve_of(k), units, significance) for k in clients]
+        return [
+            100 * ensemble.certified_accuracy(curve_of(k), units, significance) for k in clients
+        ]
 
-    mechanism = (found.noise_multiplier, found.sample_rate, found.rounds)
+    mechanism = (ensemble.noise_multiplier, ensemble.sample_rate, ensemble.rounds)
     curves = {k: group_trade_off(*mechanism, k) for k in clients}
-    name = f"ε = {found.epsilon:g}"
-    by_group = accuracies(lambda k: group_of(found.epsilon, found.delta, k), ADDED)
+    name = f"ε = {ensemble.epsilon:g}"
+    by_group = accuracies(lambda k: group_of(ensemble.epsilon, ensemble.delta, k), ADDED)
     attacked = None
-    if found.attacked:
-        y = [100 * found.accuracy(votes) for votes in found.attacked.values()]
+    if ensemble.attacked:
+        y = [100 * ensemble.accuracy(votes) for votes in ensemble.attacked.values()]
         attacked = Line(
-            f"{name}, attacked", colour, list(found.attacked), y, marker="o", joined=False
+            f"{name}, attacked", colour, list(ensemble.attacked), y, marker="o", joined=False
         )
     return _Curves(
         Line(name, colour, clients, accuracies(curves.__getitem__, ADDED)),
@@ -179,24 +224,15 @@ def _curves(found: Ensemble, clients: Sequence[int], colour: str, significance: 
     )
 
 
-def _words(found: Ensemble, drawn: _Curves) -> str:
-    words = (
-        f"ε = {found.epsilon:g} (σ = {found.noise_multiplier:.3f}): accuracy with the trigger "
-        f"{100 * found.accuracy(found.votes):.1f} %"
+def _finding(ensemble: Ensemble, drawn: _Curves) -> str:
+    """Return the sentence of comparison.md about one ε."""
+    sentence = (
+        f"ε = {ensemble.epsilon:g} (σ = {ensemble.noise_multiplier:.3f}): accuracy with the trigger "
+        f"{100 * ensemble.accuracy(ensemble.votes):.1f} %"
     )
-    for line, what in ((drawn.added, "added"), (drawn.replaced, "replaced")):
+    for line, change in ((drawn.added, "added"), (drawn.replaced, "replaced")):
         most = max((k for k, y in zip(line.x, line.y, strict=True) if k and y > 50), default=0)
-        words += f"; more than half of the records stand against {most} clients {what}"
-    for k, votes in found.attacked.items():
-        words += f"; {100 * found.accuracy(votes):.1f} % with {k} attackers"
-    return words + "."
-
-
-def _panel(title: str, lines: Sequence[Line]) -> Panel:
-    return Panel(
-        title=title,
-        x_label="malicious clients k",
-        y_label="certified accuracy (%)",
-        lines=tuple(lines),
-        y_limits=(0, 100),
-    )
+        sentence += f"; more than half of the records stand against {most} clients {change}"
+    for k, votes in ensemble.attacked.items():
+        sentence += f"; {100 * ensemble.accuracy(votes):.1f} % with {k} attackers"
+    return sentence + "."

@@ -1,5 +1,7 @@
-"""``fedpriv figure``, whose flags become overrides of ``fedpriv train -m +figure=<name>``, and
-``fedpriv plot``; imports nothing heavy."""
+"""Commands ``fedpriv figure`` and ``fedpriv plot``; this module imports nothing heavy.
+
+The flags of ``fedpriv figure`` become overrides of ``fedpriv train -m +figure=<name>``.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +48,12 @@ _LIST = "every figure (or those below a name, such as wei) in a line; of one fig
 )
 @flag("--config-dir", "DIR", "a folder with YAMLs of your own", PathParam(folder=True))
 def figure(words: Sequence[str], **flags: object) -> int:
-    """Runs what is missing of a figure of a published work (NAME, such as adap_dpfl/fig4), in parallel
-    with --jobs, and writes figure.csv, figure.png, figure.pdf, comparison.md and report.html to
-    outputs/figures/<name>. Overrides of any key (KEY=VALUE) apply to all its runs."""
+    """Run the missing runs of a figure of a published work, and draw the figure.
+
+    NAME is a figure, such as adap_dpfl/fig4. Several runs go in parallel with --jobs. The command writes
+    figure.csv, figure.png, figure.pdf, comparison.md and report.html to outputs/figures/<name>. Overrides of
+    any key (KEY=VALUE) apply to all runs of the figure.
+    """
     names = [word for word in words if "=" not in word]
     if names[1:]:
         raise ConfigError(f"fedpriv figure takes one name, got {' and '.join(names)}")
@@ -57,7 +62,7 @@ def figure(words: Sequence[str], **flags: object) -> int:
 
 
 class _Picture(NewFile):
-    """A picture, and the CSV of the same name with what it shows."""
+    """Parameter for a new picture, beside which a CSV of the same name is written."""
 
     def convert(self, value: str | Path, param: Any, ctx: Any) -> Path:
         path = super().convert(value, param, ctx)
@@ -81,11 +86,13 @@ class _Picture(NewFile):
     default="plot.png",
 )
 def plot(**flags: object) -> int:
-    """Overlays runs (run folders, or folders that hold some), any column of metrics.csv against any
-    other. Runs that differ only in their seeds become one line, their mean, with a band from lowest to
-    highest. --points draws the ends of the runs of a sweep against a key of config.yaml: mean and standard
-    deviation over seeds, a curve for each combination of the other keys. Writes the picture and, beside it,
-    what is drawn as CSV."""
+    """Overlay runs in one picture, any column of metrics.csv against any other.
+
+    FOLDER is a run folder, or a folder that holds run folders. Runs that differ only in their seeds become
+    one line, their mean, with a band from the lowest to the highest. --points draws the ends of the runs of a
+    sweep against a key of config.yaml: mean and standard deviation over seeds, a curve for each combination
+    of the other keys. The command writes the picture and, beside it, the drawn values as CSV.
+    """
     if flags["points"] is not None:
         if flags["x"] is not None or flags["each"]:
             raise ConfigError("fedpriv plot takes --points without --x and --each")
@@ -98,7 +105,15 @@ def plot(**flags: object) -> int:
 
 
 def run(options: SimpleNamespace, overrides: Sequence[str]) -> int:
-    """Make or list figures. Raises ConfigError for flags that cannot be."""
+    """Make or list figures.
+
+    Args:
+        options: Flags of the command, and ``name``, the figure's name or None.
+        overrides: Overrides of the command line.
+
+    Raises:
+        ConfigError: A flag is not allowed, or the name is missing.
+    """
     settings = [*overrides_of(options), *overrides]
     if options.list:
         from fedpriv.study.figures.catalogue import show_figures
@@ -107,22 +122,19 @@ def run(options: SimpleNamespace, overrides: Sequence[str]) -> int:
         return 0
     if not options.name:
         raise ConfigError("fedpriv figure needs a name, such as adap_dpfl/fig4, or --list")
-    _say_first(options.name, settings, options.config_dir)
-    from fedpriv.train import main as train
-
-    place = ["--config-dir", options.config_dir] if options.config_dir else []
-    train(["-m", *place, f"+figure={options.name}", *settings, *_launcher(options.jobs)])
-    return 0
-
-
-def _say_first(name: str, settings: Sequence[str], config_dir: str | None) -> None:
-    """Say what goes on while everything is imported and each curve is composed."""
     from fedpriv.study.figures.catalogue import count_runs
 
-    runs = count_runs(name, settings, config_dir)
+    # Printed first, since importing everything and composing each curve takes a while.
+    runs = count_runs(options.name, settings, options.config_dir)
     if runs is not None:
-        print(f"{name}: composing {counted(runs, 'run')}", flush=True)
+        print(f"{options.name}: composing {counted(runs, 'run')}", flush=True)
+    from fedpriv.train import main as train
 
-
-def _launcher(jobs: int | None) -> list[str]:
-    return [] if jobs is None else ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={jobs}"]
+    folder = ["--config-dir", options.config_dir] if options.config_dir else []
+    launcher = (
+        []
+        if options.jobs is None
+        else ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={options.jobs}"]
+    )
+    train(["-m", *folder, f"+figure={options.name}", *settings, *launcher])
+    return 0

@@ -1,4 +1,8 @@
-"""comparison.md: the paper's stated numbers beside ours, orderings, deviations, how it was made."""
+"""Comparison of a figure with its publication (comparison.md), and the table of results (ends.csv).
+
+comparison.md has the stated numbers beside ours, orderings, deviations from the paper's experiment, and how
+the figure was made.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,11 @@ from fedpriv.study.figures.series import FigureRun
 
 
 class Ends:
-    """Values at the ends of a figure's runs, in the units shown."""
+    """Values at the ends of a figure's runs, in the units shown.
+
+    Args:
+        runs: Finished runs of the figure.
+    """
 
     def __init__(self, runs: Sequence[FigureRun]):
         self._runs: dict[tuple[str, str], list[FigureRun]] = {}
@@ -27,9 +35,16 @@ class Ends:
             self._runs.setdefault((run.job.group.name, run.job.curve.name), []).append(run)
 
     def of(self, group: str, curve: str, column: str, point: float | None = None) -> np.ndarray:
-        """One value per finished seed, empty if there is none or the column does not apply.
+        """Return the values of a curve at the ends of its runs.
 
-        Of a curve that is run at no point in particular, the same at every ``point``.
+        Args:
+            group: Name of the group.
+            curve: Name of the curve. A curve that is run at no point has the same values at every point.
+            column: A column of summary.json.
+            point: Point of the figure, or None without points.
+
+        Returns:
+            A value for each finished seed [n]; empty where there is no run, or the column does not apply.
         """
         values = [
             run.summary.get(column)
@@ -47,7 +62,15 @@ def compare(
     caption: str,
     command: str,
 ) -> str:
-    """The text of comparison.md; ``missing``: label of a run that is not finished → why, if it failed."""
+    """Return the text of comparison.md.
+
+    Args:
+        figure: The figure.
+        runs: Finished runs.
+        missing: Label of each run that is not finished → reason, empty if the run did not fail.
+        caption: Caption of the picture.
+        command: Command that made the figure.
+    """
     ends = Ends(runs)
     lines = [f"# {figure.title}", "", f"{figure.work}. Scale: {_scale(figure)}.", ""]
     lines += ["![figure](figure.png)", "", f"*{caption}*", ""]
@@ -59,15 +82,19 @@ def compare(
     if orderings:
         lines += ["## Orderings", "", *(_ordering(figure, o, ends) for o in orderings), ""]
     if not figure.as_defined and (figure.stated or orderings):
-        lines += [_not_compared(figure), ""]
+        kind = "quick runs" if figure.scale == "quick" else "changed runs"
+        lines += [
+            f"Without differences and verdicts: {kind}{figure.altered_words} are another experiment than the "
+            "one that is stated.",
+            "",
+        ]
     lines += ["## Ends of the curves", "", _ends(figure, ends).markdown(), ""]
     if pairs := list(_paired(runs)):
         lines += ["## Paired differences", "", *pairs, ""]
     if figure.marks:
         lines += ["## Numbers from elsewhere", "", *_published(figure), ""]
-    unguarded = list(_without_guarantee(figure, runs))
-    if unguarded:
-        lines += ["Why a sound ε is infinite:", "", *unguarded, ""]
+    if reasons := list(_without_guarantee(runs)):
+        lines += ["Why a sound ε is infinite:", "", *reasons, ""]
     diverged = [r.job.label for r in runs if r.diverged]
     if diverged:
         lines += [f"Diverged (a loss was no longer finite): {in_short(diverged)}.", ""]
@@ -81,9 +108,10 @@ def compare(
 
 
 def _reasons(missing: Mapping[str, str]) -> Iterator[str]:
-    """A line for each reason for which runs failed."""
-    for why in dict.fromkeys(words for words in missing.values() if words):
-        yield f"- {in_short([label for label, words in missing.items() if words == why])}: {why}"
+    """Yield a line for each reason for which runs failed."""
+    for reason in dict.fromkeys(filter(None, missing.values())):
+        labels = [label for label, other in missing.items() if other == reason]
+        yield f"- {in_short(labels)}: {reason}"
     if any(missing.values()):
         yield ""
 
@@ -94,19 +122,14 @@ def _scale(figure: Figure) -> str:
     return f"**changed** ({' '.join(figure.changed)})" if figure.changed else "paper"
 
 
-def _not_compared(figure: Figure) -> str:
-    what = "quick runs" if figure.scale == "quick" else "changed runs"
-    return (
-        f"Without differences and verdicts: {what}{figure.altered_words} are another experiment than the one "
-        "that is stated."
-    )
-
-
-_HUGE = 1e6
+_HUGE = 1e6  # larger numbers are written in powers of ten
 
 
 def mean_sd(values: np.ndarray, decimals: int) -> str:
-    """``92.10 ± 0.35 (n = 3)``; the sd is that of a sample. A mean below 1 has three digits at least."""
+    """Return mean and sample standard deviation, such as ``92.10 ± 0.35 (n = 3)``.
+
+    A mean below 1 has at least three significant digits.
+    """
     if not len(values):
         return "no finished run"
     if not np.isfinite(values).all():
@@ -117,17 +140,18 @@ def mean_sd(values: np.ndarray, decimals: int) -> str:
     spread = ""
     if len(values) > 1:
         deviation = values.std(ddof=1)
-        alike = deviation <= 1e-9 * abs(mean)  # the rounding of a sum
+        alike = deviation <= 1e-9 * abs(mean)  # equal values, of which the mean is rounded
         spread = f" ± {_rounded(0.0 if alike else deviation, decimals)}"
     return f"{_rounded(mean, decimals)}{spread} (n = {len(values)})"
 
 
 def _rounded(value: float, decimals: int) -> str:
-    """With so many decimals; a number that ran away in powers of ten."""
+    """Return a number with so many decimals, or a huge number in powers of ten."""
     return f"{value:.{decimals}f}" if abs(value) < _HUGE else f"{value:.1e}"
 
 
 def _stated(figure: Figure, ends: Ends) -> Table:
+    """Return a table of the stated numbers, ours, and the differences where both are comparable."""
     compared = figure.as_defined
     columns = ("", "curve", "quantity at the end", "stated", "ours", *["difference"] * compared)
     table = Table("", columns)
@@ -146,35 +170,35 @@ def _stated(figure: Figure, ends: Ends) -> Table:
 
 
 def _stated_orderings(figure: Figure) -> Iterator[Ordering]:
-    """The orderings that the stated accuracies imply."""
-    places: dict[tuple[str, float | None], list[StatedValue]] = {}
+    """Yield the orderings that the stated accuracies imply."""
+    accuracies: dict[tuple[str, float | None], list[StatedValue]] = {}
     for s in figure.stated:
         if s.column == "test_accuracy":
-            places.setdefault((s.group, s.point), []).append(s)
-    for (group, point), found in places.items():
-        if len(found) > 1:
-            ranked = sorted(found, key=lambda s: -s.value)
+            accuracies.setdefault((s.group, s.point), []).append(s)
+    for (group, point), stated in accuracies.items():
+        if len(stated) > 1:
+            ranked = sorted(stated, key=lambda s: -s.value)
             yield Ordering(group, "test_accuracy", tuple(s.curve for s in ranked), point)
 
 
 def _ordering(figure: Figure, ordering: Ordering, ends: Ends) -> str:
-    """Whether our means are ordered as stated, and which gaps are within the seeds' spread."""
+    """Tell whether our means are ordered as stated, and which gaps are smaller than the seeds' spread."""
     column = STATED_COLUMNS[ordering.column]
-    higher_is_better = ordering.column == "test_accuracy"
     values = {
         c: ends.of(ordering.group, c, ordering.column, ordering.point) for c in ordering.curves
     }
-    said = " > ".join(_label(figure, c) for c in ordering.curves)
     begin = (
         f"- {_title(figure, ordering.group)}{_at(figure, ordering.point)}, {column.label}, stated from "
-        f"best to worst: {said}."
+        f"best to worst: {' > '.join(_label(figure, c) for c in ordering.curves)}."
     )
     if not figure.as_defined:
         return begin
     if not all(len(v) for v in values.values()):
         return f"{begin} Not all of them have a finished run."
-    sign = 1 if higher_is_better else -1
-    ours = sorted(values, key=lambda c: -sign * values[c].mean())  # equal ones as stated
+    sign = 1 if ordering.column == "test_accuracy" else -1
+    ours = sorted(
+        values, key=lambda c: -sign * values[c].mean()
+    )  # equal means stay in the stated order
     ties = [values[a].mean() == values[b].mean() for a, b in itertools.pairwise(ours)]
     holds = tuple(ours) == ordering.curves and not any(ties)
     ranked = _label(figure, ours[0]) + "".join(
@@ -187,15 +211,10 @@ def _ordering(figure: Figure, ordering: Ordering, ends: Ends) -> str:
     close = [
         f"{_label(figure, a)} and {_label(figure, b)}"
         for a, b in itertools.pairwise(ordering.curves)
-        if _within_spread(values[a], values[b])
+        if abs(values[a].mean() - values[b].mean()) < max(np.ptp(values[a]), np.ptp(values[b]))
     ]
     note = f" Closer than the seeds of one of them lie apart: {'; '.join(close)}." if close else ""
     return f"{begin} {verdict}{note}"
-
-
-def _within_spread(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether the means differ by less than the range of the seeds of either."""
-    return abs(a.mean() - b.mean()) < max(np.ptp(a), np.ptp(b))
 
 
 _SHOWN = (
@@ -205,22 +224,25 @@ _SHOWN = (
 
 
 def ends_table(figure: Figure, runs: Sequence[FigureRun]) -> pd.DataFrame:
-    """ends.csv, in the units shown: group, curve, quantity, mean, sd (of a sample), n; of a figure with
-    points a row for each run: group, curve, point, seed, folder and the quantities."""
+    """Return the table of ends.csv, in the units shown.
+
+    Without points, a row is a quantity of a curve: group, curve, quantity, mean, sd (of a sample) and n. With
+    points, a row is a run: group, curve, point, seed, folder and the quantities.
+    """
     ends = Ends(runs)
-    if figure.points is not None:
-        return _run_table(runs, _shown(figure, ends))
-    rows = [
-        (group.name, curve.name, name, values.mean(), _sd(values), len(values))
-        for group in figure.groups
-        for curve in group.curves
-        for name in _shown(figure, ends)
-        if len(values := ends.of(group.name, curve.name, name))
-    ]
-    return pd.DataFrame(rows, columns=["group", "curve", "quantity", "mean", "sd", "n"]).round(6)
-
-
-def _run_table(runs: Sequence[FigureRun], quantities: Sequence[str]) -> pd.DataFrame:
+    quantities = _shown(figure, ends)
+    if figure.points is None:
+        means = []
+        for group, curve, _ in _places(figure):
+            for name in quantities:
+                values = ends.of(group.name, curve.name, name)
+                finite = len(values) > 1 and np.isfinite(values).all()
+                sd = float(values.std(ddof=1)) if finite else math.nan
+                if len(values):
+                    means.append((group.name, curve.name, name, values.mean(), sd, len(values)))
+        return pd.DataFrame(means, columns=["group", "curve", "quantity", "mean", "sd", "n"]).round(
+            6
+        )
     rows = [
         {
             "group": run.job.group.name,
@@ -238,13 +260,8 @@ def _run_table(runs: Sequence[FigureRun], quantities: Sequence[str]) -> pd.DataF
     return table.sort_values(["group", "curve", "point", "seed"]).round(6)
 
 
-def _sd(values: np.ndarray) -> float:
-    finite = len(values) > 1 and np.isfinite(values).all()
-    return float(values.std(ddof=1)) if finite else math.nan
-
-
 def _shown(figure: Figure, ends: Ends) -> list[str]:
-    """The quantities that at least one curve has."""
+    """Return the quantities of which at least one curve has a value other than 0."""
     places = list(_places(figure))
     return [
         name
@@ -254,7 +271,7 @@ def _shown(figure: Figure, ends: Ends) -> list[str]:
 
 
 def _places(figure: Figure) -> Iterator[tuple[CurveGroup, Curve, float | None]]:
-    """Each curve of each group, at each point at which it is run."""
+    """Yield each curve of each group, at each point at which the curve is run."""
     for group in figure.groups:
         for curve in group.curves:
             for point in figure.points_of(curve):
@@ -262,6 +279,7 @@ def _places(figure: Figure) -> Iterator[tuple[CurveGroup, Curve, float | None]]:
 
 
 def _ends(figure: Figure, ends: Ends) -> Table:
+    """Return a table with a row for each curve and point, and a column for each quantity."""
     shown = _shown(figure, ends)
     point = [] if figure.points is None else [figure.points.label]
     table = Table("", ("", "curve", *point, *(STATED_COLUMNS[c].label for c in shown)))
@@ -276,7 +294,7 @@ def _ends(figure: Figure, ends: Ends) -> Table:
 
 
 def _paired(runs: Sequence[FigureRun]) -> Iterator[str]:
-    """The differences of paired runs to the first curve of their group, with their intervals over seeds."""
+    """Yield the differences of paired runs to the first curve of their group, with intervals over seeds."""
     columns = ("test_accuracy", "test_loss", "backdoor_accuracy")
     rows = [
         {
@@ -317,7 +335,7 @@ def _paired(runs: Sequence[FigureRun]) -> Iterator[str]:
 
 
 def _published(figure: Figure) -> Iterator[str]:
-    """The marks, as their sources state them."""
+    """Yield a table of the marks, as their sources state the numbers."""
     yield "From publications and other figures, under settings that are not those of the runs; symbols."
     yield ""
     assert figure.points is not None  # marks stand at points
@@ -328,18 +346,16 @@ def _published(figure: Figure) -> Iterator[str]:
     yield table.markdown()
 
 
-def _without_guarantee(figure: Figure, runs: Sequence[FigureRun]) -> Iterator[str]:
-    """The reason of each curve whose sound ε is infinite, once."""
-    reasons: dict[str, list[str]] = {}
+def _without_guarantee(runs: Sequence[FigureRun]) -> Iterator[str]:
+    """Yield a line for each reason of an infinite sound ε, with the curves that it applies to."""
+    labels: dict[str, dict[str, None]] = {}
     for run in runs:
         if run.without_guarantee:
-            told = run.stored.statement.get("reasons")
-            reason = told.get("epsilon_sound") if isinstance(told, dict) else None
-            labels = reasons.setdefault(str(reason), [])
-            if run.job.curve.label not in labels:
-                labels.append(run.job.curve.label)
-    for reason, labels in reasons.items():
-        yield f"- {'; '.join(labels)}: {reason}"
+            reasons = run.stored.statement.get("reasons")
+            reason = reasons.get("epsilon_sound") if isinstance(reasons, dict) else None
+            labels.setdefault(str(reason), {})[run.job.curve.label] = None
+    for reason, curves in labels.items():
+        yield f"- {'; '.join(curves)}: {reason}"
 
 
 def _title(figure: Figure, group: str) -> str:

@@ -1,4 +1,4 @@
-"""Figures without runs: a function is called, and what it returns is drawn.
+"""Figures without runs: a function is called, and the :class:`Drawing` that it returns is drawn.
 
     figure:
       work: …
@@ -6,7 +6,7 @@
       compute: {_target_: my_module.my_function, argument: value}
       quick: [compute.argument=value]
 
-The function returns a :class:`Drawing`. Keys that a work's figures share (curves, groups) may be there.
+Keys that the figures of a work share (curves, groups) may be present and are ignored.
 """
 
 from __future__ import annotations
@@ -40,12 +40,19 @@ _NO_MATTER = ("runtime.", "dataset.path=", "dry_run=")
 
 @dataclass(frozen=True)
 class Drawing:
-    """What a function of a computed figure returns.
+    """Result of the function of a computed figure.
 
     Attributes:
         rows: The panels, row by row.
-        caption: What a reader must know to read the picture.
+        caption: Text that a reader needs to understand the picture.
         findings: Sentences for comparison.md.
+
+    Example:
+        >>> from fedpriv.store.plots import Line, Panel
+        >>> line = Line("n squared", "#0072B2", [1, 2, 3], [1, 4, 9])
+        >>> drawing = Drawing([[Panel("Squares", "n", "n²", (line,))]], "Squares of n.")
+        >>> drawn_table(drawing)["y"].tolist()
+        [1, 4, 9]
     """
 
     rows: Sequence[Sequence[Panel]]
@@ -55,8 +62,17 @@ class Drawing:
 
 @dataclass(frozen=True)
 class ComputedFigure:
-    """A figure whose YAML has ``compute``; ``quick``: its other arguments where it is drawn at the
-    quick scale; ``changed``: the user's overrides of its arguments."""
+    """A figure whose YAML has ``compute``.
+
+    Attributes:
+        name: Name of the figure, ``<work>/<figure>``.
+        work: Citation of the published work.
+        title: Title of the figure.
+        notes: Text for comparison.md.
+        compute: ``_target_`` of the function, and its arguments.
+        changed: The user's overrides of arguments.
+        quick: Other values of arguments at the quick scale.
+    """
 
     name: str
     work: str
@@ -68,11 +84,15 @@ class ComputedFigure:
 
     @property
     def folder(self) -> str:
-        """Where it goes, below ``<output_dir>/figures``."""
+        """Folder of the figure below ``<output_dir>/figures``."""
         return f"{self.name}{'_quick' if self.quick else ''}{'_changed' if self.changed else ''}"
 
     def draw(self) -> Drawing:
-        """Call the function. Raises ConfigError naming the argument it refuses."""
+        """Call the function, and return its drawing.
+
+        Raises:
+            ConfigError: The function refuses an argument, which the error names, or returns no Drawing.
+        """
         drawing = within_group(
             "figure.compute", lambda: hydra.utils.instantiate(self.compute, _convert_="all")
         )
@@ -83,13 +103,19 @@ class ComputedFigure:
 
 
 def read_computed(node: DictConfig, name: str, arguments: Sequence[str] = ()) -> ComputedFigure:
-    """The figure that the config's ``figure`` section defines; ``arguments``: the user's overrides.
+    """Return the computed figure that a configuration defines.
 
-    Raises ConfigError naming the key.
+    Args:
+        node: The configuration's ``figure`` section.
+        name: Name of the figure, ``<work>/<figure>``.
+        arguments: Overrides of the command line.
+
+    Raises:
+        ConfigError: A value is not allowed. The error names the key.
     """
     values = plain_section(node)
     changed = tuple(a for a in arguments if a.lstrip("+~").startswith("figure.compute"))
-    own = {a.partition("=")[0].rpartition(".")[2] for a in changed}
+    changed_keys = {a.partition("=")[0].rpartition(".")[2] for a in changed}
     try:
         refuse_unknown("", values, KEYS)
         for key in _OF_RUNS:
@@ -104,7 +130,7 @@ def read_computed(node: DictConfig, name: str, arguments: Sequence[str] = ()) ->
             work=checks.text("work", values.get("work")),
             title=checks.text("title", values.get("title")),
             notes=str(values.get("notes") or ""),
-            compute={**compute, **{k: v for k, v in quick.items() if k not in own}},
+            compute={**compute, **{k: v for k, v in quick.items() if k not in changed_keys}},
             changed=changed,
             quick=quick,
         )
@@ -113,15 +139,25 @@ def read_computed(node: DictConfig, name: str, arguments: Sequence[str] = ()) ->
 
 
 def _arguments(texts: Sequence[str]) -> dict[str, Any]:
-    """What ``compute.argument=value`` texts say; others are of the runs of a work's other figures."""
-    own = [str(t).removeprefix("compute.") for t in texts if str(t).startswith("compute.")]
-    return as_tree(OmegaConf.from_dotlist(own), resolve=False)
+    """Return the arguments that texts ``compute.argument=value`` set.
+
+    Other texts, which a work shares among its figures, are overrides of runs and do not apply here.
+    """
+    pairs = [str(t).removeprefix("compute.") for t in texts if str(t).startswith("compute.")]
+    return as_tree(OmegaConf.from_dotlist(pairs), resolve=False)
 
 
 def make_computed(config: DictConfig, name: str, arguments: Sequence[str], command: str) -> None:
-    """Draw ``config.figure`` into its folder; in a dry run say where. Raises ConfigError.
+    """Draw ``config.figure`` into its folder, or in a dry run print the folder.
 
-    ``command``: what made the figure.
+    Args:
+        config: The composed configuration.
+        name: Name of the figure, ``<work>/<figure>``.
+        arguments: Overrides of the command line.
+        command: Command that makes the figure.
+
+    Raises:
+        ConfigError: A value is not allowed, or an override is for runs.
     """
     figure = read_computed(config.figure, name, arguments)
     for argument in arguments:
@@ -138,7 +174,11 @@ def make_computed(config: DictConfig, name: str, arguments: Sequence[str], comma
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "figure.csv", drawn_table(drawing), float_format="%.6g")
     files = [folder / "figure.png", folder / "figure.pdf"]
-    caption = " ".join([drawing.caption, *_changed(figure)])
+    caption = drawing.caption
+    if figure.quick:
+        caption += " Quick scale: the numbers mean nothing."
+    if figure.changed:
+        caption += f" Changed: {' '.join(figure.changed)}."
     draw_panels(files, drawing.rows, f"{figure.work} · {figure.title}", caption)
     write_text(folder / "comparison.md", "\n".join(_text(figure, drawing, caption, command)))
     write_figure_report(folder)
@@ -146,7 +186,7 @@ def make_computed(config: DictConfig, name: str, arguments: Sequence[str], comma
 
 
 def drawn_table(drawing: Drawing) -> pd.DataFrame:
-    """Every point drawn: panel, line, x, y."""
+    """Return the drawn points: panel, line, x and y of each."""
     return pd.concat(
         [
             pd.DataFrame({"panel": panel.title, "line": line.label, "x": line.x, "y": line.y})
@@ -158,40 +198,33 @@ def drawn_table(drawing: Drawing) -> pd.DataFrame:
     )
 
 
-def _changed(figure: ComputedFigure) -> Iterator[str]:
-    if figure.quick:
-        yield "Quick scale: the numbers mean nothing."
-    if figure.changed:
-        yield f"Changed: {' '.join(figure.changed)}."
-
-
 def _text(figure: ComputedFigure, drawing: Drawing, caption: str, command: str) -> Iterator[str]:
-    """The lines of comparison.md."""
+    """Yield the lines of comparison.md."""
     yield from (f"# {figure.title}", "", f"{figure.work}. Computed, keeps no runs.", "")
     yield from ("![figure](figure.png)", "", f"*{caption}*", "")
     if figure.notes:
         yield from (figure.notes.strip(), "")
     if drawing.findings:
-        yield from ("## Findings", "", *(f"- {words}" for words in drawing.findings), "")
+        yield from ("## Findings", "", *(f"- {finding}" for finding in drawing.findings), "")
     yield from ("## How this was made", "", *drawn_by(command))
     yield f"- function: `{figure.compute['_target_']}`"
     for key, value in figure.compute.items():
-        if key != "_target_":
-            yield from _argument(key, value)
+        if key == "_target_":
+            continue
+        if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+            yield f"  - {key}:"
+            yield from (f"    - {json.dumps(item, ensure_ascii=False)}" for item in value)
+        else:
+            yield f"  - {key}: {json.dumps(value, ensure_ascii=False)}"
     yield ""
 
 
-def _argument(key: str, value: object) -> Iterator[str]:
-    """In full: what the figure was made with."""
-    if isinstance(value, list) and any(isinstance(one, dict) for one in value):
-        yield f"  - {key}:"
-        yield from (f"    - {json.dumps(one, ensure_ascii=False)}" for one in value)
-    else:
-        yield f"  - {key}: {json.dumps(value, ensure_ascii=False)}"
-
-
 def computed_words(config: DictConfig, name: str, arguments: Sequence[str]) -> str:
-    """What ``--list`` says of one. Raises ConfigError."""
+    """Return the lines of ``fedpriv figure NAME --list`` for a computed figure.
+
+    Raises:
+        ConfigError: The figure is not well defined.
+    """
     figure = read_computed(config.figure, name, arguments)
     picture = Path(config.runtime.output_dir) / "figures" / figure.folder / "figure.png"
     state = f"drawn: {picture}" if picture.exists() else f"fedpriv figure {name} draws it"

@@ -1,4 +1,4 @@
-"""``fedpriv figure NAME --list``: the runs of one figure, and what is there of them."""
+"""``fedpriv figure NAME --list``: the runs of one figure and their state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ from fedpriv.study.figures.record import read_failures
 
 
 def show_details(name: str, arguments: Sequence[str], extra: Path | None = None) -> None:
-    """Print what is there of a figure; ``extra``: a folder with the user's own YAMLs. Raises ConfigError."""
+    """Print the state of a figure's runs.
+
+    Args:
+        name: Name of the figure.
+        arguments: Overrides of the command line.
+        extra: Folder with the user's own YAMLs.
+
+    Raises:
+        ConfigError: The figure, or a job of the figure, cannot be composed.
+    """
     config = compose_safely([f"+figure={name}", *arguments], extra)
     out = console()
     if is_computed(config):
@@ -34,17 +43,17 @@ def show_details(name: str, arguments: Sequence[str], extra: Path | None = None)
     if (folder / "figure.png").exists():
         out.print(f"figure: {folder / 'figure.png'}")
     out.print(
-        f"fedpriv figure {name} runs what is missing and draws; --dry-run shows the overrides"
+        f"fedpriv figure {name} runs the missing runs and draws; --dry-run shows the overrides"
     )
 
 
 def _curve_table(figure: Figure, jobs: Sequence[Job]) -> Table:
-    """A row for each curve of each group."""
+    """Return a table with a row for each curve of each group."""
     numbers = (Column(name, right=True) for name in ("done", "partly", "minutes a run"))
     table = Table("", ("group", "curve", "", *numbers), padding=(0, 2, 0, 0))
     for group in figure.groups:
         for curve in group.curves:
-            own = [
+            states = [
                 j.state for j in jobs if (j.group.name, j.curve.name) == (group.name, curve.name)
             ]
             minutes = curve.minutes.get(group.name) if figure.as_defined else None
@@ -52,8 +61,8 @@ def _curve_table(figure: Figure, jobs: Sequence[Job]) -> Table:
                 group.name,
                 curve.name,
                 curve.label,
-                f"{own.count(DONE)}/{len(own)}",
-                str(own.count(PARTLY) or ""),
+                f"{states.count(DONE)}/{len(states)}",
+                str(states.count(PARTLY) or ""),
                 "" if minutes is None else f"{minutes:g}",
             )
     return table

@@ -1,4 +1,8 @@
-"""The computed figure of correlated noise: how far off the iterates are, against the number of rounds."""
+"""Computed figure of correlated noise: the error of the iterates against the number of rounds.
+
+With correlated noise (matrix mechanism), a workload A is factored as A = B C. The iterates get the noise
+B z with z Gaussian, scaled to the sensitivity of C. The strategies differ in C.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +29,29 @@ def error_against_rounds(
     epochs: int | None = None,
     momentum: float = 0.0,
 ) -> Drawing:
-    """Root of the mean and of the largest squared error of the iterates, in units of η σ C.
+    """Draw the root of the mean and of the largest squared error of the iterates, in units of η σ C.
+
+    Exactly one of ``min_separation`` and ``epochs`` is given.
 
     Args:
-        rounds: n, rising.
-        strategies: Each with the largest n that it is optimised for.
-        min_separation: b, for clients that take part as often as it allows.
-        epochs: So many times each client takes part, n / epochs rounds apart; one of the two is given.
+        rounds: Numbers of rounds n, increasing.
+        strategies: Name of each strategy → largest n for which the strategy is computed.
+        min_separation: Least distance b of two rounds of a client. Clients take part as often as b allows.
+        epochs: Number of rounds that each client takes part in, n / epochs rounds apart.
+        momentum: Momentum of the server's optimiser.
+
+    Returns:
+        A panel for each objective, with a line for each strategy.
+
+    Raises:
+        ArgumentError: An argument is not allowed.
     """
     rounds = [checks.whole("rounds", n, at_least=2) for n in rounds]
     if (min_separation is None) == (epochs is None):
         raise ArgumentError("epochs", epochs, "given where min_separation is null, and only there")
     for name in strategies:
         checks.one_of("strategies", name, STRATEGIES)
-    found: dict[tuple[str, str], dict[int, float]] = {}
+    errors: dict[tuple[str, str], dict[int, float]] = {}  # (strategy, objective) → n → error
     for n in rounds:
         apart = min(n, min_separation or max(1, n // (epochs or 1)))
         workload, participation = Workload(n, momentum), MinSeparation(apart, epochs)
@@ -47,40 +60,37 @@ def error_against_rounds(
                 continue
             for objective in OBJECTIVES:
                 strategy = make_strategy(name, workload, participation, objective=objective)
-                errors = found.setdefault((name, objective), {})
-                errors[n] = error(strategy, participation, workload, objective)
-    panels = tuple(_panel(objective, list(strategies), found) for objective in OBJECTIVES)
-    how = (
+                size = error(strategy, participation, workload, objective)
+                errors.setdefault((name, objective), {})[n] = size
+    panels = tuple(_panel(objective, list(strategies), errors) for objective in OBJECTIVES)
+    participation_words = (
         f"b = {min_separation}"
         if epochs is None
         else f"{epochs} rounds of a client, n/{epochs} apart"
     )
     caption = (
-        f"Sensitivity times root of the mean, or largest, variance of the iterates' noise; {how}"
-        + (f"; momentum {momentum:g}." if momentum else ".")
+        "Sensitivity times root of the mean, or largest, variance of the iterates' noise; "
+        f"{participation_words}" + (f"; momentum {momentum:g}." if momentum else ".")
     )
-    return Drawing((panels,), caption, [_words(n, strategies, found) for n in rounds[-1:]])
+    findings = []
+    for n in rounds[-1:]:
+        last = {name: errors.get((name, "mean"), {}).get(n) for name in strategies}
+        shown = ", ".join(
+            f"{name} {value:.4g}" for name, value in last.items() if value is not None
+        )
+        findings.append(f"Root mean squared error at n = {n}: {shown}")
+    return Drawing((panels,), caption, findings)
 
 
 def _panel(
-    objective: str, names: Sequence[str], found: Mapping[tuple[str, str], Mapping[int, float]]
+    objective: str, names: Sequence[str], errors: Mapping[tuple[str, str], Mapping[int, float]]
 ) -> Panel:
     lines = tuple(
-        Line(name, COLOURS[colour], list(own), list(own.values()), marker="o")
+        Line(name, COLOURS[colour], list(line), list(line.values()), marker="o")
         for name, colour in zip(names, _COLOURS, strict=False)
-        if (own := found.get((name, objective)))
+        if (line := errors.get((name, objective)))
     )
     title = {"mean": "Root mean squared error", "max": "Largest error"}[objective]
     return Panel(
         title, "rounds n", "error ÷ (η σ C)", lines, x_log=True, y_log=True, x_from_zero=False
     )
-
-
-def _words(
-    rounds: int,
-    names: Mapping[str, int],
-    found: Mapping[tuple[str, str], Mapping[int, float]],
-) -> str:
-    there = {name: found.get((name, "mean"), {}).get(rounds) for name in names}
-    shown = ", ".join(f"{name} {value:.4g}" for name, value in there.items() if value is not None)
-    return f"Root mean squared error at n = {rounds}: {shown}"

@@ -1,7 +1,7 @@
-"""From a figure to the runs it needs, and what is there of each.
+"""Jobs of a figure: the runs that the figure needs, and the state of each.
 
-A job is known by the identity of its run (the resolved configuration without ``runtime``), so runs
-are shared between figures, finished ones are never repeated, and a changed one is a different job.
+A job is known by the identity of its run, the resolved configuration without ``runtime``. So figures share
+runs, finished runs are never repeated, and a run with a changed configuration is a different job.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.definition import Curve, CurveGroup, Figure
 from fedpriv.tools.audit.request import missing
 
-POINT_IN_OVERRIDE = "{point}"
-"""Stands for the value of the figure's points in overrides of a curve."""
+POINT_IN_OVERRIDE = "{point}"  # stands for the point in overrides of a curve
 DONE, PARTLY, MISSING = "done", "partly", "not run"
 
 Compose = Callable[[Sequence[str]], DictConfig]
@@ -32,11 +31,14 @@ class Job:
     """One run of a figure.
 
     Attributes:
-        overrides: What ``fedpriv train`` would be given.
-        identity: See :func:`fedpriv.common.config.identity`.
-        folder: Where the run is or will be.
-        config: The configuration but for the seed; jobs that differ only in that share it.
-        point: The value of the figure's points at which it is run, if at one.
+        group: Group of the curve.
+        curve: Curve that the run belongs to.
+        seed: Seed of the run.
+        overrides: Overrides that ``fedpriv train`` would be given.
+        identity: Identity of the run, see :func:`fedpriv.common.config.identity`.
+        folder: Folder of the run, which need not exist yet.
+        config: Configuration without the seed, shared by the jobs that differ only in their seeds.
+        point: Point of the figure at which the run is made, or None.
     """
 
     group: CurveGroup
@@ -50,30 +52,31 @@ class Job:
 
     @property
     def label(self) -> str:
+        """Name of the job in messages: group, curve, point and seed."""
         point = "" if self.point is None else f"/at {self.point:g}"
         return f"{self.group.name}/{self.curve.name}{point}/seed {self.seed}"
 
     @property
     def state(self) -> str:
-        """``done``, ``partly`` (can be resumed) or ``not run``."""
+        """State of the run now: ``done``, ``partly`` (can be resumed) or ``not run``."""
         run, audit = StoredRun(self.folder), self.config.get("audit")
-        # killed after it ended, a run may lack the audits it asks for
+        # A process killed between the end of training and the audits leaves a run without these.
         if run.finished and (audit is None or not missing(audit, run.summary)):
             return DONE
         return PARTLY if self.folder.config.exists() else MISSING
 
     @property
     def minutes(self) -> float | None:
-        """About how long the whole run takes on one core, if that was measured."""
+        """Measured minutes of the whole run on one core, or None."""
         return self.curve.minutes.get(self.group.name)
 
 
 class JobMaker:
-    """Composes the jobs of figures; what they share is composed once.
+    """Composer of a figure's jobs. A configuration that jobs share is composed once.
 
     Args:
-        compose: Overrides → configuration.
-        stores: Folders that hold run folders; new runs go to the first.
+        compose: Returns the configuration for a list of overrides.
+        stores: Folders that hold run folders; new runs go to the first folder.
         common: Overrides of every job that change no result, such as ``runtime.threads=1``.
     """
 
@@ -83,22 +86,25 @@ class JobMaker:
         self._seedless: dict[tuple[str, ...], _Seedless] = {}
 
     def jobs(self, figure: Figure) -> list[Job]:
-        """The figure's jobs, first those of the first seed of every curve, so that the whole
-        picture is there early."""
+        """Return the figure's jobs, the first seed of every curve first, so that all curves appear early.
+
+        Raises:
+            ConfigError: A job cannot be composed, or two curves or points of a group are the same run.
+        """
         _refuse_fixed(figure, self._common)
         seeds = max(len(group.seeds) for group in figure.groups)
-        found = []
+        jobs = []
         for position in range(seeds):
             for group in figure.groups:
-                own = [
+                group_jobs = [
                     self._job(figure, group, curve, point, group.seeds[position])
                     for curve in group.curves
                     if position < len(group.seeds_of(curve))
                     for point in figure.points_of(curve)
                 ]
-                _refuse_twins(own)
-                found += own
-        return found
+                _refuse_twins(group_jobs)
+                jobs += group_jobs
+        return jobs
 
     def _job(
         self, figure: Figure, group: CurveGroup, curve: Curve, point: float | None, seed: int
@@ -107,7 +113,7 @@ class JobMaker:
         given = (*group.overrides, *curve.overrides, *quick, *figure.altered, *self._common)
         overrides = given = at(given, point)
         if point is not None and figure.points is not None:
-            key = figure.points.key  # the quick scale has points of its own
+            key = figure.points.key
             given = tuple(o for o in given if _key(o) != key)
             overrides = (*given, f"{key}={point}")
         if overrides not in self._seedless:
@@ -130,7 +136,7 @@ class JobMaker:
     def _configured(
         self, overrides: tuple[str, ...], figure: Figure, point: float | None
     ) -> DictConfig:
-        """The configuration at a point: composed once a curve, then the one key set, as Hydra does."""
+        """Return the configuration at a point: composed once a curve, then the one key set, as Hydra does."""
         if overrides not in self._composed:
             self._composed[overrides] = self._compose(overrides)
         config = self._composed[overrides]
@@ -142,33 +148,42 @@ class JobMaker:
         try:
             OmegaConf.update(config, key, point)
         except OmegaConfBaseException:
-            return self._compose((*overrides, f"{key}={point}"))  # says what is wrong with the key
+            return self._compose((*overrides, f"{key}={point}"))  # raises an error about the key
         return config
 
     def _folder(self, name: str, identity: dict[str, object]) -> RunFolder:
-        """A finished run of that name in any store, else the place for it in the first one."""
+        """Return the folder of a finished run of that name in any store, else a folder in the first store.
+
+        Raises:
+            ConfigError: The folder holds another run.
+        """
         runs = [StoredRun(store / name) for store in self._stores]
         run = next((run for run in runs if run.finished), runs[0])
-        if run.files.config.exists():
-            _refuse_stranger(run, identity)
+        if run.files.config.exists() and (
+            configuration.fingerprint(run.identity) != configuration.fingerprint(identity)
+        ):
+            raise ConfigError(
+                f"{run.path} holds another run than its name says (its config.yaml was changed, or "
+                "its seeds withheld); move it away"
+            )
         return run.files
 
 
 class _Seedless:
-    """A configuration whose jobs differ only in their seeds, and their identities.
+    """A configuration without a seed, and the identities of its runs.
 
-    What follows the seed is found by resolving the configuration with two seeds, rather than with
-    each: a figure may have thousands of jobs.
+    A figure may have thousands of jobs, and resolving a configuration is slow. So the configuration is
+    resolved with two probe seeds only. Keys that have the value of the probe follow the seed; if any other
+    key differs between the probes, each seed is resolved after all.
     """
 
-    _PROBES = (2**61 + 1, 2**61 + 3)  # seeds that no other key happens to have
+    _PROBES = (2**61 + 1, 2**61 + 3)  # seeds that are not the value of any other key
 
     def __init__(self, config: DictConfig):
         self.config = config
-        one, other = (self._resolved(probe) for probe in self._PROBES)
-        differing = {key for key in one if one[key] != other.get(key)}
-        self._known = one
-        self._following = [key for key in differing if one[key] == self._PROBES[0]]
+        self._known, other = (self._resolved(probe) for probe in self._PROBES)
+        differing = {key for key, value in self._known.items() if value != other.get(key)}
+        self._following = [key for key in differing if self._known[key] == self._PROBES[0]]
         self._plain = len(self._following) == len(differing)
 
     def _resolved(self, seed: int) -> dict[str, object]:
@@ -177,14 +192,14 @@ class _Seedless:
         return configuration.identity(config)
 
     def identity(self, seed: int) -> dict[str, object]:
-        """That of the run with this seed."""
-        if not self._plain:  # a key is computed from the seed
+        """Return the identity of the run with this seed."""
+        if not self._plain:  # some key is computed from the seed
             return self._resolved(seed)
         return self._known | dict.fromkeys(self._following, seed)
 
 
 def at(overrides: Sequence[str], point: float | None) -> tuple[str, ...]:
-    """The overrides at a point, which ``{point}`` in one stands for: a ready-made configuration for each."""
+    """Return the overrides with the point in place of ``{point}``."""
     if point is None:
         return tuple(overrides)
     return tuple(override.replace(POINT_IN_OVERRIDE, f"{point:g}") for override in overrides)
@@ -195,23 +210,21 @@ def _key(override: str) -> str:
 
 
 def _refuse_fixed(figure: Figure, common: Sequence[str]) -> None:
-    """The seed and the points' key are set by the figure, not by overrides."""
-    everywhere = [o for g in figure.groups for o in g.overrides]
-    everywhere += [o for g in figure.groups for c in g.curves for o in c.overrides]
-    for override in (*everywhere, *figure.altered, *common):
+    """Raise ConfigError for overrides of the seed and of the points' key, which the figure itself sets."""
+    defined = [o for g in figure.groups for o in g.overrides]
+    defined += [o for g in figure.groups for c in g.curves for o in c.overrides]
+    for override in (*defined, *figure.altered, *common):
         if _key(override) == "seed":
             raise ConfigError(
                 "seed is not set for the runs of a figure; use --seeds 0,1 (figure.seeds=[0,1])"
             )
     if figure.points is not None and figure.points.key in map(_key, figure.changed):
         key = figure.points.key
-        raise ConfigError(
-            f"{key} is what the figure's points are values of; use figure.points.values=[…]"
-        )
+        raise ConfigError(f"{key} is set by the figure's points; use figure.points.values=[…]")
 
 
 def _refuse_twins(jobs: Sequence[Job]) -> None:
-    """Two curves, or two points of one, that are the same run would hide one another."""
+    """Raise ConfigError where two curves, or two points of a curve, are the same run and hide one another."""
     seen: dict[Path, Job] = {}
     for job in jobs:
         other = seen.setdefault(job.folder.path, job)
@@ -229,17 +242,8 @@ def _refuse_twins(jobs: Sequence[Job]) -> None:
         )
 
 
-def _refuse_stranger(run: StoredRun, identity: dict[str, object]) -> None:
-    """Raise ConfigError where a folder of that name holds another run."""
-    if configuration.fingerprint(run.identity) != configuration.fingerprint(identity):
-        raise ConfigError(
-            f"{run.path} holds another run than its name says (its config.yaml was changed, or "
-            "its seeds withheld); move it away"
-        )
-
-
 def distinct(jobs: Iterable[Job]) -> Iterator[Job]:
-    """The jobs without those that are the same run as an earlier one."""
+    """Yield the jobs, without jobs that are the same run as an earlier job."""
     seen: set[Path] = set()
     for job in jobs:
         if job.folder.path not in seen:

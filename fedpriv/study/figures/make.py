@@ -1,7 +1,7 @@
-"""Makes a figure: runs what is missing with the configured launcher, then draws and compares.
+"""Making of a figure: run the missing jobs with the configured launcher, then draw and compare.
 
-A job that fails does not stop the others; Ctrl-C leaves checkpoints, and the same command goes on. As long as
-a run is missing, every call says which and why.
+A job that fails does not stop the other jobs. Ctrl-C leaves checkpoints, and the same command goes on from
+these. As long as a run is missing, every call tells which run, and why it failed.
 """
 
 from __future__ import annotations
@@ -37,13 +37,17 @@ from fedpriv.study.figures.planning import announcement, job_table, plan_figure
 from fedpriv.study.figures.reading import is_computed
 from fedpriv.study.figures.record import read_failures, write_record
 
+# Launchers whose jobs run in processes on this machine that nobody else looks after (LocalLauncher is
+# submitit's). Jobs of a cluster go on when the submitting process is gone; the same command finds their runs.
+_LOCAL = ("JoblibLauncher", "LocalLauncher")
+
 
 class FigureIncomplete(FedprivError):
-    """Some runs of a figure are not finished; what there is was drawn."""
+    """A figure some of whose runs are not finished. The finished runs were drawn."""
 
 
 class FigureInterrupted(FedprivError):
-    """Ctrl-C while the runs went; their checkpoints are there."""
+    """A figure that was interrupted by Ctrl-C. The runs have left checkpoints."""
 
     exit_status = 130
 
@@ -51,15 +55,32 @@ class FigureInterrupted(FedprivError):
 def make_figure(
     config: DictConfig, context: HydraContext, launcher: Launcher, arguments: Sequence[str]
 ) -> list[JobReturn]:
-    """Run the missing jobs of ``config.figure``, write its files, and report.
+    """Run the missing jobs of ``config.figure``, and write the files of the figure.
 
-    ``arguments``: the overrides of the command line; those of ``figure`` apply to the figure, the
-    others to every job. Raises ConfigError before the first round, FigureIncomplete after the last
-    if jobs failed.
+    Args:
+        config: The composed configuration.
+        context: Hydra's context, which composes the configurations of the jobs.
+        launcher: Runs the jobs.
+        arguments: Overrides of the command line. Overrides of ``figure`` apply to the figure, all others to
+            every job.
+
+    Returns:
+        The answers of the launcher; empty for a dry run, or where no run was missing.
+
+    Raises:
+        ConfigError: A job could not run. The error comes before the first round.
+        FigureIncomplete: A run is missing or diverged. The error comes after everything else was drawn.
+        FigureInterrupted: The user interrupted the runs.
     """
 
     def compose(overrides: Sequence[str]) -> DictConfig:
-        return _job_config(context, config, overrides)
+        try:
+            job = with_protocol(context.config_loader.load_sweep_config(config, list(overrides)))
+        except (HydraException, OmegaConfBaseException) as error:
+            raise explain(error, overrides) from None
+        with open_dict(job):
+            del job["hydra"]
+        return job
 
     name = str(config.hydra.runtime.choices.get("figure", "figure"))
     if is_computed(config):
@@ -75,7 +96,9 @@ def make_figure(
     unfinished = [job for job in distinct(jobs) if job.state != DONE]
     folder = Path(config.runtime.output_dir) / "figures" / figure.folder
     console().print(announcement(figure, jobs, unfinished))
-    parts = _build(jobs)
+    # Build the parts of finished jobs too: a figure with a configuration that cannot run is refused.
+    configs = {id(job.config): job.config for job in jobs}
+    parts = {key: build_parts(job_config) for key, job_config in configs.items()}
     if config.dry_run:
         console().print(job_table(figure, jobs))
         return []
@@ -85,42 +108,28 @@ def make_figure(
         _prepare(parts[id(job.config)] for job in unfinished)
         write_record(folder, jobs, failures)
         with Monitor(unfinished, shown=config.runtime.progress != "none"):
-            stop = StopFile(folder, watched=_is_local(config.hydra.launcher))
+            name_of_launcher = str(config.hydra.launcher.get("_target_")).rpartition(".")[2]
+            stop = StopFile(folder, watched=name_of_launcher in _LOCAL)
             returned, failures = _launch(launcher, unfinished, stop)
     _finish(figure, jobs, failures, folder, _command(figure.name, config, arguments))
     return returned
 
 
 def _command(name: str, config: DictConfig, arguments: Sequence[str]) -> str:
-    """What makes the figure again, as one would type it."""
+    """Return the command that makes the figure again, as a user would type it."""
     sources = config.hydra.runtime.config_sources
-    given = [source.path for source in sources if source.provider == "command-line"]
-    place = [word for path in given for word in ("--config-dir", os.path.relpath(path))]
-    own = [as_flag(a) for a in arguments if not a.startswith(("+figure=", "runtime."))]
-    return " ".join([shlex.join(["fedpriv", "figure", name, *place]), *own])
-
-
-def _job_config(context: HydraContext, config: DictConfig, overrides: Sequence[str]) -> DictConfig:
-    """The configuration of a job."""
-    try:
-        job = with_protocol(context.config_loader.load_sweep_config(config, list(overrides)))
-    except (HydraException, OmegaConfBaseException) as error:
-        raise explain(error, overrides) from None
-    with open_dict(job):
-        del job["hydra"]
-    return job
-
-
-def _build(jobs: Sequence[Job]) -> dict[int, Parts]:
-    """id of each configuration → its parts. Raises ConfigError for one that could not run."""
-    configs = {id(job.config): job.config for job in jobs}
-    return {key: build_parts(config) for key, config in configs.items()}
+    folders = [source.path for source in sources if source.provider == "command-line"]
+    config_dirs = [word for path in folders for word in ("--config-dir", os.path.relpath(path))]
+    flags = [as_flag(a) for a in arguments if not a.startswith(("+figure=", "runtime."))]
+    return " ".join([shlex.join(["fedpriv", "figure", name, *config_dirs]), *flags])
 
 
 def _prepare(needed: Iterable[Parts]) -> None:
-    """Refuse budgets that allow no round, find or fetch each data set once, before any job begins.
+    """Refuse budgets that allow no round, and find or fetch each data set once, before any job begins.
 
-    Raises ConfigError, DataError.
+    Raises:
+        ConfigError: A budget allows no round.
+        DataError: A data set cannot be read or fetched.
     """
     prepared = set()
     for parts in {id(p): p for p in needed}.values():
@@ -132,22 +141,10 @@ def _prepare(needed: Iterable[Parts]) -> None:
         prepared.add(data)
 
 
-_LOCAL = ("JoblibLauncher", "LocalLauncher")  # the latter is submitit's
-
-
-def _is_local(launcher: DictConfig) -> bool:
-    """Whether the jobs run in processes on this machine that nobody else looks after.
-
-    A cluster's are its own: they go on when the process that submitted them is gone, and the same command
-    finds their runs.
-    """
-    return str(launcher.get("_target_")).rpartition(".")[2] in _LOCAL
-
-
 def _launch(
     launcher: Launcher, jobs: Sequence[Job], stop: StopFile
 ) -> tuple[list[JobReturn], dict[str, str]]:
-    """Run the jobs; (what they returned, label → what went wrong)."""
+    """Run the jobs, and return the launcher's answers and, for each failed job, label → reason."""
     failures: dict[str, str] = {}
     batch = [_launch_overrides(job, stop) for job in jobs]
     try:
@@ -155,11 +152,13 @@ def _launch(
             returned = list(launcher.launch(batch, initial_job_idx=0))
     except KeyboardInterrupt:
         raise _interrupted(jobs) from None
-    except Exception as error:  # a launcher may die with its workers; what is done is done
+    except (
+        Exception
+    ) as error:  # a launcher may die with its workers; finished runs are drawn even then
         if stop.requested:
             raise _interrupted(jobs) from None
-        words = f"the launcher ended early: {type(error).__name__}: {_one_line(error)}"
-        return [], {job.label: words for job in jobs if job.state != DONE}
+        reason = f"the launcher ended early: {type(error).__name__}: {_one_line(error)}"
+        return [], {job.label: reason for job in jobs if job.state != DONE}
     if stop.requested:
         raise _interrupted(jobs)
     for job, answer in zip(jobs, returned, strict=True):
@@ -177,20 +176,22 @@ def _interrupted(jobs: Sequence[Job]) -> FigureInterrupted:
 
 
 def _launch_overrides(job: Job, stop: StopFile) -> list[str]:
-    """What the launcher composes the job from."""
-    place = (
+    """Return the overrides from which the launcher composes the job."""
+    folders = (
         f"runtime.run_dir={_quoted(job.folder.path)}",
-        "runtime.reuse=true",  # another figure may have made it, or be making it, by the time it begins
+        "runtime.reuse=true",  # another figure may have made the run by the time the job begins
         f"runtime.stop_file={_quoted(stop.path)}",
     )
     quiet = ("runtime.progress=none", "runtime.plots=false")
     hydra = (f"hydra.sweep.dir={_quoted(stop.folder)}", "hydra.sweep.subdir=.")
-    own = [o.partition("=")[0] for o in job.overrides]
-    return [*job.overrides, *(q for q in quiet if q.partition("=")[0] not in own), *place, *hydra]
+    keys = [o.partition("=")[0] for o in job.overrides]
+    return [
+        *job.overrides, *(q for q in quiet if q.partition("=")[0] not in keys), *folders, *hydra
+    ]  # fmt: skip
 
 
 def _quoted(path: Path) -> str:
-    """A path as a value of Hydra's grammar."""
+    """Return a path as a quoted value of Hydra's grammar."""
     text = str(path).replace("\\", "\\\\").replace("'", "\\'")
     return f"'{text}'"
 
@@ -198,7 +199,7 @@ def _quoted(path: Path) -> str:
 def _explain(job: Job, error: object) -> str:
     if isinstance(error, FedprivError):
         return str(error)
-    if isinstance(error, BaseException):  # a defect: show where
+    if isinstance(error, BaseException):  # a defect, whose traceback tells where
         print(f"{job.label}:", file=sys.stderr)
         traceback.print_exception(error, file=sys.stderr)
         return f"{type(error).__name__}: {_one_line(error)}"
@@ -216,54 +217,59 @@ def _finish(
     folder: Path,
     command: str,
 ) -> None:
-    """Draw what there is; ``failures``: label → what went wrong. Raises FigureIncomplete as long as a curve
-    lacks a run or has one that diverged."""
-    from fedpriv.study.figures.series import read_runs  # what draws comes last
+    """Draw the finished runs, and report the others.
+
+    Args:
+        figure: The figure.
+        jobs: All jobs of the figure.
+        failures: Label → reason of each failed job that was launched.
+        folder: Folder of the figure.
+        command: Command that makes the figure.
+
+    Raises:
+        FigureIncomplete: A curve lacks a run, or has a run that diverged.
+    """
+    # Imported late, as pandas and matplotlib are not needed before the runs are done.
+    from fedpriv.study.figures.series import read_runs
     from fedpriv.study.figures.write import write_figure, written_words
     from fedpriv.tools.report.write import write_figure_report
 
     runs = read_runs(jobs)
-    read = {id(run.job): run for run in runs}
-    same = {job.folder.path: failures[job.label] for job in jobs if job.label in failures}
-    why = {job.label: same[job.folder.path] for job in jobs if job.folder.path in same}
-    missing = {job.label: why.get(job.label, "") for job in jobs if id(job) not in read}
+    finished = {id(run.job) for run in runs}
+    # Two jobs that are the same run have the same reason, though only one of the two was launched.
+    reason_of = {job.folder.path: failures[job.label] for job in jobs if job.label in failures}
+    reasons = {j.label: reason_of[j.folder.path] for j in jobs if j.folder.path in reason_of}
+    missing = {job.label: reasons.get(job.label, "") for job in jobs if id(job) not in finished}
     diverged = {run.job.label: run.diverged for run in runs if run.diverged}
     if runs:
         write_record(folder, jobs, missing | diverged)
         write_figure(figure, runs, missing, folder, command)
         write_figure_report(folder, dict.fromkeys(job.folder.path.parent for job in jobs))
         console().print(written_words(folder))
-    failed = {label: words for label, words in (why | diverged).items() if words}
-    _report(failed)
+    failed = {label: reason for label, reason in (reasons | diverged).items() if reason}
+    for reason in dict.fromkeys(failed.values()):
+        labels = [label for label, other in failed.items() if other == reason]
+        complain(f"{in_short(labels)}: {reason}")
     if not failed and not missing:
         return
-    words = _lack(figure, jobs, failed, missing)
+    message = _incomplete(figure, jobs, failed, missing)
     if missing:
         again = f"the same command tries {len(missing)} again"
-        words += f"; {'without --draw it is run' if figure.draw_only else again}"
-    raise FigureIncomplete(words)
+        message += f"; {'run it without --draw' if figure.draw_only else again}"
+    raise FigureIncomplete(message)
 
 
-def _report(failed: Mapping[str, str]) -> None:
-    """A line on standard error for each thing that went wrong."""
-    labels: dict[str, list[str]] = {}
-    for label, why in failed.items():
-        labels.setdefault(why, []).append(label)
-    for why, own in labels.items():
-        complain(f"{in_short(own)}: {why}")
-
-
-def _lack(
+def _incomplete(
     figure: Figure, jobs: Sequence[Job], failed: Mapping[str, str], missing: Mapping[str, str]
 ) -> str:
-    """What a figure lacks, in words."""
+    """Return a sentence about the runs that failed, and the missing runs without a known reason."""
     if len(missing) == len(jobs) and not failed:
         return f"no run of {figure.name} is finished"
-    untold = [label for label in missing if label not in failed]
+    unexplained = [label for label in missing if label not in failed]
     runs = counted(len(jobs), "run")
-    words = [f"{len(failed)} of {runs} of {figure.name} failed, see above"] if failed else []
-    if untold:
+    parts = [f"{len(failed)} of {runs} of {figure.name} failed, see above"] if failed else []
+    if unexplained:
         of = "" if failed else f" of {runs} of {figure.name}"
-        verb = "is" if len(untold) == 1 else "are"
-        words.append(f"{len(untold)}{of} {verb} not finished: {in_short(untold)}")
-    return "; ".join(words)
+        verb = "is" if len(unexplained) == 1 else "are"
+        parts.append(f"{len(unexplained)}{of} {verb} not finished: {in_short(unexplained)}")
+    return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""Numbers published elsewhere (``marks``), as they are drawn and kept beside a figure's curves."""
+"""Marks: numbers published elsewhere, drawn and stored beside a figure's curves."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from fedpriv.store.colours import COLOURS
 from fedpriv.store.plots import Line
 from fedpriv.study.figures.definition import Axes, CurveGroup, Figure, Mark
 
-_SHAPES = "P>dx+8"  # none of them is a curve's
+_SHAPES = "P>dx+8"  # shapes that no curve has
 _COLOURS = ("black", "grey")
 
 
 def marks_on(figure: Figure, group: CurveGroup, axes: Axes) -> list[Mark]:
-    """The marks of a group that are drawn on an axes: those of its y."""
+    """Return the marks of a group about the quantity y of the axes. A map has no marks."""
     if axes.kind != "lines":
         return []
     return [mark for mark in figure.marks if (mark.group, mark.column) == (group.name, axes.y)]
 
 
 def mark_rows(figure: Figure, group: CurveGroup, axes: Axes) -> Iterator[pd.DataFrame]:
-    """Rows of figure.csv: of no run, so ``n`` is 0."""
+    """Yield the rows of figure.csv for the marks. A mark is of no run, so ``n`` is 0."""
     for mark in marks_on(figure, group, axes):
         value = mark.value
         row = {"group": group.name, "axes": axes.name, "curve": mark.label, "x": mark.point}
@@ -30,30 +30,29 @@ def mark_rows(figure: Figure, group: CurveGroup, axes: Axes) -> Iterator[pd.Data
 
 
 def mark_lines(figure: Figure, group: CurveGroup, axes: Axes) -> Iterator[Line]:
-    """A shape without a line for each label, the same in every panel."""
-    labels = list(dict.fromkeys(mark.label for mark in figure.marks))
-    own = marks_on(figure, group, axes)
-    for place, label in enumerate(labels):
-        there = [mark for mark in own if mark.label == label]
-        round_, shape = divmod(place, len(_SHAPES))
-        if there:
+    """Yield the symbols of each label; a label has the same symbol in every panel."""
+    drawn = marks_on(figure, group, axes)
+    for index, label in enumerate(dict.fromkeys(mark.label for mark in figure.marks)):
+        marks = [mark for mark in drawn if mark.label == label]
+        cycle, shape = divmod(index, len(_SHAPES))
+        if marks:
             yield Line(
                 label=label,
-                colour=COLOURS[_COLOURS[round_ % len(_COLOURS)]],
-                x=[mark.point for mark in there],
-                y=[mark.value for mark in there],
+                colour=COLOURS[_COLOURS[cycle % len(_COLOURS)]],
+                x=[mark.point for mark in marks],
+                y=[mark.value for mark in marks],
                 marker=_SHAPES[shape],
                 joined=False,
             )
 
 
-_SPARE = 0.03  # of an axis, beside a mark that is not inside its limits
+_SPARE = 0.03  # share of an axis left beside a mark on its border
 
 
 def including(
     limits: tuple[float, float] | None, values: Sequence[float], log: bool
 ) -> tuple[float, float] | None:
-    """The limits of an axis, widened so that they hold the whole symbols of marks."""
+    """Return the limits of an axis, widened so that the symbols of all marks are inside."""
     if limits is None or not values:
         return limits
     low, high = min(limits[0], *values), max(limits[1], *values)

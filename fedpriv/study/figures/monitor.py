@@ -1,12 +1,11 @@
-"""Progress over the jobs of a figure, read from their run folders: the same for every launcher."""
+"""Progress of a figure's jobs, read from the run folders and so independent of the launcher."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
@@ -27,8 +26,16 @@ RUNNING, WAITING = "running", "waiting"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is: its state and the share of its budget or rounds that is spent; ``auditing``: the
-    rounds are done."""
+    """Progress of a job.
+
+    Attributes:
+        job: The job.
+        state: ``running``, ``waiting`` or ``done``.
+        fraction: Share of the budget, or of the rounds, that is spent.
+        round: Number of rounds so far.
+        accuracy: Last test accuracy, or None.
+        auditing: True where the rounds are done, and the audits still run.
+    """
 
     job: Job
     state: str
@@ -39,11 +46,17 @@ class Progress:
 
     @property
     def words(self) -> str:
+        """Progress for a line of output."""
         return "auditing" if self.auditing else f"{100 * self.fraction:.0f} %"
 
 
 class Monitor:
-    """Context that shows the jobs while a launcher runs them."""
+    """Context manager that shows the jobs while a launcher runs them.
+
+    Args:
+        jobs: Jobs to watch.
+        shown: False to print nothing.
+    """
 
     def __init__(self, jobs: Sequence[Job], shown: bool = True):
         self.jobs, self.out = list(jobs), console()
@@ -51,7 +64,7 @@ class Monitor:
         self._began = time.time()
         self._last_line = self._began
         self._done: set[str] = set()  # labels of jobs whose end was reported
-        self._ended: dict[int, Progress] = {}  # jobs seen to have ended, by their place in the list
+        self._ended: dict[int, Progress] = {}  # index of each job seen to have ended → its progress
         self._first_fraction: float | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -80,35 +93,39 @@ class Monitor:
             self._report_finished(self.look())
 
     def look(self) -> list[Progress]:
-        """The state of every job now; of thousands, only those that are under way are read."""
-        begun = _inside({job.folder.path.parent for job in self.jobs})
-        seen = []
-        for place, job in enumerate(self.jobs):
-            found = self._ended.get(place)
-            if found is None and job.folder.path not in begun:
-                found = Progress(job, WAITING, 0.0)
-            elif found is None:
-                found = progress(job, since=self._began)
-                if found.state == DONE:
-                    self._ended[place] = found
-            seen.append(found)
-        return seen
+        """Return the progress of every job now.
+
+        There may be thousands of jobs, so only the folders of jobs under way are read.
+        """
+        stores = {job.folder.path.parent for job in self.jobs}
+        begun = {path for store in stores if store.is_dir() for path in store.iterdir()}
+        all_progress = []
+        for index, job in enumerate(self.jobs):
+            job_progress = self._ended.get(index)
+            if job_progress is None and job.folder.path not in begun:
+                job_progress = Progress(job, WAITING, 0.0)
+            elif job_progress is None:
+                job_progress = progress(job, since=self._began)
+                if job_progress.state == DONE:
+                    self._ended[index] = job_progress
+            all_progress.append(job_progress)
+        return all_progress
 
     def _watch(self) -> None:
         while not self._stop.wait(_SECONDS_BETWEEN_LOOKS):
-            seen = self.look()
-            self._report_finished(seen)
+            all_progress = self.look()
+            self._report_finished(all_progress)
             if self._live is not None:
-                self._live.update(self._frame(seen))
+                self._live.update(self._frame(all_progress))
             elif time.time() - self._last_line >= _SECONDS_BETWEEN_LINES:
                 self._last_line = time.time()
-                running = [p for p in seen if p.state == RUNNING]
+                running = [p for p in all_progress if p.state == RUNNING]
                 words = ", ".join(f"{p.job.label} {p.words}" for p in running)
-                self.out.print(Text(f"{self._overall(seen)}  {words}"))
+                self.out.print(Text(f"{self._overall(all_progress)}  {words}"))
 
-    def _report_finished(self, seen: Sequence[Progress]) -> None:
-        """A line for each job that ended since the last look."""
-        for p in seen:
+    def _report_finished(self, all_progress: Sequence[Progress]) -> None:
+        """Print a line for each job that ended since the last look."""
+        for p in all_progress:
             if p.state == DONE and p.job.label not in self._done:
                 self._done.add(p.job.label)
                 summary = StoredRun(p.job.folder).summary
@@ -121,20 +138,22 @@ class Monitor:
                     )
                 )
 
-    def _overall(self, seen: Sequence[Progress]) -> str:
-        done = sum(p.fraction for p in seen)
+    def _overall(self, all_progress: Sequence[Progress]) -> str:
+        """Return the number of finished runs, and the remaining time by the pace since the first look."""
+        spent, count = sum(p.fraction for p in all_progress), len(all_progress)
         if self._first_fraction is None:
-            self._first_fraction = done
-        pace = (done - self._first_fraction) / max(time.time() - self._began, 1e-9)
-        words = f"{sum(p.state == DONE for p in seen)} of {counted(len(seen), 'run')} done"
-        if pace > 0 and done < len(seen):
-            words += f", about {duration((len(seen) - done) / pace)} left"
+            self._first_fraction = spent
+        pace = (spent - self._first_fraction) / max(time.time() - self._began, 1e-9)
+        words = f"{sum(p.state == DONE for p in all_progress)} of {counted(count, 'run')} done"
+        if pace > 0 and spent < count:
+            words += f", about {duration((count - spent) / pace)} left"
         return words
 
-    def _frame(self, seen: Sequence[Progress]) -> Table:
+    def _frame(self, all_progress: Sequence[Progress]) -> Table:
+        """Return the live table: the overall progress, and a bar for each running job."""
         table = Table.grid(padding=(0, 2))
-        table.add_row(Text(self._overall(seen), style="bold"))
-        for p in seen:
+        table.add_row(Text(self._overall(all_progress), style="bold"))
+        for p in all_progress:
             if p.state != RUNNING:
                 continue
             reached = "" if p.accuracy is None else f"{100 * p.accuracy:.2f} %"
@@ -147,19 +166,14 @@ class Monitor:
         return table
 
 
-def _inside(folders: Iterable[Path]) -> set[Path]:
-    """What the folders hold."""
-    return {path for folder in folders if folder.is_dir() for path in folder.iterdir()}
-
-
 def rounds_words(summary: Mapping[str, Any]) -> str:
-    """``5 rounds, budget spent``."""
+    """Return the rounds of a finished run and why it ended, such as ``5 rounds, budget spent``."""
     why = {"budget": ", budget spent", "diverged": ", diverged"}.get(summary["stop_reason"], "")
-    return f"{summary['rounds']} round{'' if summary['rounds'] == 1 else 's'}{why}"
+    return f"{counted(summary['rounds'], 'round')}{why}"
 
 
 def progress(job: Job, since: float) -> Progress:
-    """How far a job is; ``running`` if its metrics grew after the time ``since``."""
+    """Return the progress of a job, which is ``running`` if its metrics grew after the time ``since``."""
     if job.state == DONE:
         return Progress(job, DONE, 1.0)
     run = StoredRun(job.folder, tolerant=True)
@@ -169,10 +183,11 @@ def progress(job: Job, since: float) -> Progress:
     except FileNotFoundError:
         return Progress(job, WAITING, 0.0)
     spent = row.get("epsilon") or row.get("epsilon_published")
-    shares, asked = [0.0], cast("Mapping[str, float | None]", job.identity)
-    if spent and (epsilon := asked.get("epsilon")):  # ε grows about as the root of the rounds
+    shares, settings = [0.0], cast("Mapping[str, float | None]", job.identity)
+    if spent and (epsilon := settings.get("epsilon")):
+        # ε grows about as the root of the rounds, so the share of the rounds is about the square.
         shares.append((spent / float(epsilon)) ** 2)
-    if rounds and (planned := asked.get("rounds")):
+    if rounds and (planned := settings.get("rounds")):
         shares.append(rounds / float(planned))
     return Progress(
         job,

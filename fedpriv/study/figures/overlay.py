@@ -1,9 +1,8 @@
-"""``fedpriv plot``: any runs in one picture, any column against any other."""
+"""``fedpriv plot``: any runs in one picture, any column of metrics.csv against any other."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,32 +19,40 @@ from fedpriv.store.numbers import Columns
 from fedpriv.store.plots import CYCLE, Line, Panel, draw_panels
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.series import band
+from fedpriv.tools.report.labels import settings_labels
 
-_SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed")
-_NOT_TOLD = ("resume", "dry_run")
-MOST_LINES = 100
-"""Lines of a picture. More than this nobody can tell apart, and their legend is larger than a page."""
+_NOT_IN_LABELS = ("resume", "dry_run")
+MOST_LINES = 100  # of a picture: nobody can tell more apart, and the legend would exceed a page
 _NOT_FINISHED = "not finished, drawn as far as they are: "
 
 
 @dataclass(frozen=True, eq=False)
 class _Run:
+    """A stored run, and its rows of x and y where both are finite."""
+
     stored: StoredRun
-    points: pd.DataFrame  # x and y, where both are finite
+    points: pd.DataFrame
 
 
 def run(options: SimpleNamespace) -> int:
-    """Draw the runs. Raises ConfigError for folders without runs and unknown columns."""
+    """Draw the runs, and return the exit status.
+
+    Args:
+        options: Flags of the command: ``folders``, ``x``, ``y``, ``each`` and ``out``.
+
+    Raises:
+        ConfigError: A folder has no runs, or a column does not exist.
+    """
     out = options.out
-    found = [stored for given in options.folders for stored in find_runs(given)]
-    runs = [_Run(stored, _points(stored.metrics, options.x, options.y)) for stored in found]
-    if not any(one.stored.metrics.rows for one in runs):
-        raise ConfigError(f"{found[0].path} has no round yet")
+    stored_runs = [stored for folder in options.folders for stored in find_runs(folder)]
+    runs = [_Run(stored, _points(stored.metrics, options.x, options.y)) for stored in stored_runs]
+    if not any(stored.metrics.rows for stored in stored_runs):
+        raise ConfigError(f"{stored_runs[0].path} has no round yet")
     runs = _with_columns(runs, options.x, options.y)
     lines = _lines(runs, options.each)
     drawn = pd.concat(lines.values(), keys=lines.keys(), names=["label", None])
     write_csv(out.with_suffix(".csv"), drawn.reset_index(0))
-    unfinished = [one.stored.path.name for one in runs if not one.stored.finished]
+    unfinished = [run.stored.path.name for run in runs if not run.stored.finished]
     from_zero = not options.x.startswith("epsilon")
     panel = panel_of(lines, _axis_label(options.x), options.y, from_zero)
     draw_panels([out], [[panel]], "", _caption(lines, unfinished), creator="fedpriv plot")
@@ -60,64 +67,73 @@ def run(options: SimpleNamespace) -> int:
 
 
 def first_lines(lines: Mapping[str, object]) -> list[str]:
-    """Return a sentence where the picture does not show all lines."""
+    """Return a sentence for a picture that does not show all lines, else nothing."""
     if len(lines) <= MOST_LINES:
         return []
     return [f"Drawn are the first {MOST_LINES} of {len(lines)} lines."]
 
 
 def find_runs(given: str) -> list[StoredRun]:
-    """The folder itself if it is a run, else the runs in it."""
+    """Return the folder itself if it is a run, else the runs in the folder.
+
+    Raises:
+        ConfigError: There is no such folder, no run in it, or a run is damaged.
+    """
     path = Path(given)
     if not path.is_dir():
         raise ConfigError(f"there is no folder {given}")
-    inside = [path, *sorted(p for p in path.iterdir() if p.is_dir())]
-    found = [run for run in map(StoredRun, inside) if run.files.metrics.exists()]
-    if not found:
+    folders = [path, *sorted(p for p in path.iterdir() if p.is_dir())]
+    runs = [run for run in map(StoredRun, folders) if run.files.metrics.exists()]
+    if not runs:
         raise ConfigError(f"{given}: no run folder (one with metrics.csv) is there or in it")
-    for run in found:
-        _ = run.identity, run.overrides  # a damaged one is refused, even if its overrides tell all
-    return found
+    for run in runs:
+        _ = run.identity, run.overrides  # read both, so that every damaged run is refused
+    return runs
 
 
-def told_settings(run: StoredRun) -> dict[str, str] | None:
-    """The overrides of a run that make it another; None for runs from Python. Raises ConfigError."""
+def override_settings(run: StoredRun) -> dict[str, str] | None:
+    """Return the overrides of a run that can change its result, or None for a run begun from Python.
+
+    Raises:
+        ConfigError: The run is damaged.
+    """
     if run.overrides is None:
         return None
     pairs = (o.partition("=")[::2] for o in run.overrides)
-    return {k: v for k, v in pairs if k not in _NOT_TOLD and not k.startswith("runtime.")}
+    return {k: v for k, v in pairs if k not in _NOT_IN_LABELS and not k.startswith("runtime.")}
 
 
 def _with_columns(runs: Sequence[_Run], x: str, y: str) -> list[_Run]:
-    """The runs that have a finite value of both columns; says which are left out.
+    """Return the runs that have finite values of both columns, and print the names of the others.
 
-    Raises ConfigError if none has.
+    Raises:
+        ConfigError: A column does not exist, or no run has finite values of both.
     """
+    known = dict.fromkeys(column for run in runs for column in run.stored.metrics)
     for flag, column in (("--x", x), ("--y", y)):
-        known = dict.fromkeys(c for one in runs for c in one.stored.metrics)
         if column not in known:
             hint = did_you_mean(column, known)
             raise ConfigError(flag, column, f"one of the columns {', '.join(known)}", hint)
-    kept = [one for one in runs if len(one.points)]
-    if not kept:
+    drawable = [run for run in runs if len(run.points)]
+    if not drawable:
         raise ConfigError(f"no run has finite values of both {x} and {y}")
-    if len(kept) < len(runs):
-        out = [one.stored.path.name for one in runs if one not in kept]
-        console().print(f"left out, no finite {x} or {y}: {', '.join(out)}")
-    return kept
+    if len(drawable) < len(runs):
+        names = [run.stored.path.name for run in runs if run not in drawable]
+        console().print(f"left out, no finite {x} or {y}: {', '.join(names)}")
+    return drawable
 
 
 def _lines(runs: Sequence[_Run], each: bool) -> dict[str, pd.DataFrame]:
-    """Label → x, mean, low, high, n."""
+    """Return label → x, mean, low, high and n of each line."""
     groups: dict[str, list[_Run]] = {}
-    for one, label in zip(runs, _labels(runs, each), strict=True):
-        groups.setdefault(label, []).append(one)
+    for run, label in zip(runs, _labels(runs, each), strict=True):
+        groups.setdefault(label, []).append(run)
     lines = {}
     for label, members in groups.items():
-        points = {one.stored.path.name: one.points for one in members}
+        points = {run.stored.path.name: run.points for run in members}
         if all((p["x"].diff().iloc[1:] > 0).all() for p in points.values()):
             lines[label] = band(list(points.values()))
-        else:  # no mean over seeds where x goes back and forth
+        else:  # where x goes back and forth, there is no mean over seeds
             several = len(points) > 1
             for name, p in points.items():
                 lines[f"{label} ({name})" if several else label] = band([p])
@@ -132,6 +148,7 @@ def _points(metrics: Columns, x: str, y: str) -> pd.DataFrame:
 
 
 def scale(column: str) -> float:
+    """Return the factor from a column's values to the units shown."""
     return COLUMNS[column].scale if column in COLUMNS else 1.0
 
 
@@ -140,34 +157,18 @@ def _axis_label(column: str) -> str:
 
 
 def _labels(runs: Sequence[_Run], each: bool) -> list[str]:
-    """A label for each run: what sets it apart, as its overrides if they are known."""
-    told = [own for own in (told_settings(one.stored) for one in runs) if own is not None]
-    if len(told) < len(runs):
-        identities = [one.stored.identity for one in runs]
-        told = [{k: show(v) for k, v in own.items() if v is not None} for own in identities]
+    """Return a label for each run: the settings that set it apart, as overrides if these are known."""
+    overrides = [override_settings(run.stored) for run in runs]
+    settings = [known for known in overrides if known is not None]
+    if len(settings) < len(runs):
+        identities = [run.stored.identity for run in runs]
+        settings = [{k: show(v) for k, v in i.items() if v is not None} for i in identities]
     labels = []
-    for one, words in zip(runs, settings_labels(told), strict=True):
-        label = words or ("all" if len(runs) > 1 and not each else one.stored.path.name)
-        labels.append(f"{label} ({one.stored.path.name})" if each and words else label)
+    for run, differences in zip(runs, settings_labels(settings), strict=True):
+        name = run.stored.path.name
+        label = differences or ("all" if len(runs) > 1 and not each else name)
+        labels.append(f"{label} ({name})" if each and differences else label)
     return labels
-
-
-def settings_labels(told: Sequence[Mapping[str, str]]) -> list[str]:
-    """What sets each apart from the others but for seeds, as ``key=value``; empty for nothing."""
-    told = [{k: v for k, v in settings.items() if k not in _SEEDS} for settings in told]
-    common = {item for item in told[0].items() if all(item in other.items() for other in told)}
-    short = _short_names({k for settings in told for k in settings})
-    return [
-        ", ".join(f"{short[k]}={v}" for k, v in settings.items() if (k, v) not in common)
-        for settings in told
-    ]
-
-
-def _short_names(keys: Collection[str]) -> dict[str, str]:
-    """The last part of each key, or all of it where that would be two keys' name."""
-    last = {key: key.lstrip("+").rpartition(".")[2] for key in keys}
-    counts = Counter(last.values())
-    return {key: name if counts[name] == 1 else key.lstrip("+") for key, name in last.items()}
 
 
 def panel_of(
@@ -177,7 +178,15 @@ def panel_of(
     x_from_zero: bool,
     marker: str | None = None,
 ) -> Panel:
-    """Return a panel with a line for each label → x, mean, low, high, n; with seeds a band."""
+    """Return a panel with a line for each label, with a band where the line is a mean over seeds.
+
+    Args:
+        lines: Label → x, mean, low, high and n.
+        x_label: Label of the x axis.
+        y: Column on the y axis.
+        x_from_zero: True where the x axis begins at 0.
+        marker: Shape of the points, or None for lines without points.
+    """
     drawn = tuple(
         Line(
             label=label,
@@ -197,10 +206,10 @@ def panel_of(
 
 
 def _caption(lines: Mapping[str, pd.DataFrame], unfinished: Sequence[str]) -> str:
-    words = []
+    sentences = []
     if any(line["n"].max() > 1 for line in lines.values()):
-        words.append("Lines: mean over seeds; bands: lowest to highest seed.")
-    words += first_lines(lines)
+        sentences.append("Lines: mean over seeds; bands: lowest to highest seed.")
+    sentences += first_lines(lines)
     if unfinished:
-        words.append(f"{_NOT_FINISHED.capitalize()}{in_short(unfinished)}.")
-    return " ".join(words)
+        sentences.append(f"{_NOT_FINISHED.capitalize()}{in_short(unfinished)}.")
+    return " ".join(sentences)

@@ -10,12 +10,19 @@ from fedpriv.common.errors import ConfigError
 
 
 def overrides_of(options: SimpleNamespace) -> list[str]:
-    """The overrides that flags of ``fedpriv figure`` stand for. Raises ConfigError."""
+    """Return the overrides that the flags of ``fedpriv figure`` stand for.
+
+    Raises:
+        ConfigError: ``--seeds`` is not a list of whole numbers.
+    """
     settings = []
     if options.quick:
         settings.append("figure.scale=quick")
     if options.seeds is not None:
-        settings.append(f"figure.seeds=[{','.join(str(s) for s in _seeds(options.seeds))}]")
+        seeds = options.seeds.split(",")
+        if not all(seed.strip().isascii() and seed.strip().isdigit() for seed in seeds):
+            raise ConfigError("--seeds", options.seeds or "nothing", "whole numbers, such as 0,1,2")
+        settings.append(f"figure.seeds=[{','.join(str(int(seed)) for seed in seeds)}]")
     if options.reuse:
         quoted = ",".join("'" + folder.replace("'", "\\'") + "'" for folder in options.reuse)
         settings.append(f"figure.reuse=[{quoted}]")
@@ -30,7 +37,7 @@ _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
 
 
 def as_flag(override: str) -> str:
-    """The flag that stands for an override of :func:`overrides_of`, else the override, quoted."""
+    """Return the flag that stands for an override of :func:`overrides_of`, else the override, quoted."""
     flags = {"figure.scale=quick": "--quick", "figure.draw_only=true": "--draw"}
     if override.startswith("figure.reuse=['"):
         folders = (folder.replace("\\'", "'") for folder in _QUOTED.findall(override))
@@ -38,10 +45,3 @@ def as_flag(override: str) -> str:
     if override.startswith("figure.seeds=["):
         return "--seeds " + override.partition("[")[2].rstrip("]").replace(" ", "")
     return flags.get(override, shlex.quote(override))
-
-
-def _seeds(text: str) -> list[int]:
-    parts = text.split(",")
-    if not all(part.strip().isascii() and part.strip().isdigit() for part in parts):
-        raise ConfigError("--seeds", text or "nothing", "whole numbers, such as 0,1,2")
-    return [int(part) for part in parts]

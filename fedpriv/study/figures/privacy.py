@@ -1,4 +1,7 @@
-"""The computed figure of three ε: what a work claims, what its mechanism spends, what an audit shows."""
+"""Computed figure of three ε: the ε that a work claims, the sound ε of its mechanism, and an audited ε.
+
+The audited ε is a lower bound from an attack. An audited ε above the claim refutes the claim.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +41,22 @@ HOW = {
     APART: "{runs}, one canary each",
     NEIGHBOURS: "{runs} on two data sets that differ in a crafted record",
 }
-_KEYS = {"label", "overrides", "how", "runs", "canaries", "observer"}
+_REQUIRED = {"label", "overrides", "how", "runs"}
+_KEYS = _REQUIRED | {"canaries", "observer"}
 
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """One algorithm in one reading. ``how``: one of ``HOW``; ``runs``: how many trainings; ``canaries``: in
-    each; ``observer``: whose scores count, fixed before any is seen."""
+    """A row of the figure: one algorithm, and how it is audited.
+
+    Attributes:
+        label: Name of the row.
+        overrides: Overrides of the trainings.
+        how: Kind of audit, a key of ``HOW``.
+        runs: Number of trainings.
+        canaries: Number of canaries in each training.
+        observer: Observer whose scores count, fixed before any score is seen.
+    """
 
     label: str
     overrides: tuple[str, ...]
@@ -55,10 +67,12 @@ class AuditPlan:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> AuditPlan:
-        """Raises ArgumentError for what is no row."""
-        if not isinstance(values, Mapping) or not {"label", "overrides", "how", "runs"} <= set(
-            values
-        ):
+        """Return the plan that the values of a row describe.
+
+        Raises:
+            ArgumentError: A key is unknown or missing, or a value is not allowed.
+        """
+        if not isinstance(values, Mapping) or not set(values) >= _REQUIRED:
             raise ArgumentError("rows", values, "label, overrides, how and runs in each")
         if unknown := set(values) - _KEYS:
             raise ArgumentError(
@@ -74,20 +88,30 @@ class AuditPlan:
         )
 
     def fewer(self, share: float) -> AuditPlan:
-        """With so many of its runs, or canaries, and two at least."""
+        """Return the plan with a share of its runs, or of its canaries, but at least two."""
         if self.how == CANARIES:
             return replace(self, canaries=max(2, round(share * self.canaries)))
         return replace(self, runs=max(2, round(share * self.runs)))
 
     def words(self) -> str:
-        """How it was audited."""
+        """Describe the audit: the number of trainings and canaries."""
         runs = counted(self.runs, "training" if self.how == CANARIES else "run")
         return HOW[self.how].format(runs=runs, each=counted(self.canaries, "canary"))
 
 
 @dataclass(frozen=True)
 class ThreeEpsilons:
-    """Of one row. ``claimed``: None where the work claims nothing."""
+    """The three ε of one row.
+
+    Attributes:
+        row: The audited algorithm.
+        claimed: ε of the work's theorem, or None for a work without a claim.
+        sound: ε of the mechanism by PLD accounting.
+        audited: Lower bound of ε by the audit.
+        unit: Unit of privacy, ``record`` or ``client``.
+        neighbours: Adjacency of all three ε.
+        delta: δ of all three ε.
+    """
 
     row: AuditPlan
     claimed: float | None
@@ -98,18 +122,20 @@ class ThreeEpsilons:
     delta: float
 
     def finding(self, confidence: float) -> str:
-        """In words."""
+        """Return the sentence of comparison.md about the row."""
         claimed = "nothing" if self.claimed is None else f"{self.claimed:.3f}"
-        words = (
-            f"**{self.row.label}**: claimed {claimed}, sound {_shown(self.sound)}, audited at least "
-            f"{self.audited:.2f} (one {self.unit}, {RELATION_WORDS[self.neighbours]}, δ = {self.delta:g}; "
+        sound = f"{self.sound:.3f}" if self.sound < 1e4 else f"{self.sound:.2g}"
+        sound = "infinite" if math.isinf(self.sound) else sound
+        numbers = (
+            f"**{self.row.label}**: claimed {claimed}, sound {sound}, audited at least {self.audited:.2f} "
+            f"(one {self.unit}, {RELATION_WORDS[self.neighbours]}, δ = {self.delta:g}; "
             f"{self.row.words()}; observer: {self.row.observer})."
         )
         if self.audited > self.sound:
-            return f"{words} **More than the ledger charges.**"
+            return f"{numbers} **More than the ledger charges.**"
         if self.claimed is not None and self.audited > self.claimed:
-            return f"{words} The claim is refuted with confidence {confidence:g}."
-        return f"{words} Not refuted, which does not make it true."
+            return f"{numbers} The claim is refuted with confidence {confidence:g}."
+        return f"{numbers} Not refuted, which does not make it true."
 
 
 def three_epsilons(
@@ -119,28 +145,45 @@ def three_epsilons(
     seed: int,
     share: float = 1.0,
 ) -> Drawing:
-    """Claimed, sound and audited ε of every row, each at the claim's own δ. The audited ones hold together
-    with ``confidence``: each row is tested at its share of what is left. ``base``: overrides of all rows;
-    ``share``: of the runs that each row names."""
+    """Draw claimed, sound and audited ε of every row, each at the δ of the claim.
+
+    The audited bounds hold together with ``confidence`` (Bonferroni): each of n rows is tested at
+    significance (1 − confidence) / n.
+
+    Args:
+        rows: Row by row the values of an :class:`AuditPlan`.
+        base: Overrides of all rows.
+        confidence: Confidence with which all lower bounds hold together.
+        seed: Seed of trainings and audits.
+        share: Share of each row's runs, or canaries, that is used.
+
+    Returns:
+        One panel with a line of marks for each kind of ε, and a finding for each row.
+
+    Raises:
+        ArgumentError: An argument is not allowed.
+    """
     confidence = checks.number("confidence", confidence, above=0.5, below=1)
     seed = checks.seed("seed", seed)
     share = checks.number("share", share, above=0, at_most=1)
-    read = [AuditPlan.of(values).fewer(share) for values in rows]
-    if not read:
+    plans = [AuditPlan.of(values).fewer(share) for values in rows]
+    if not plans:
         raise ArgumentError("rows", rows, "at least one row")
-    significance = (1.0 - confidence) / len(read)
-    found = []
-    for row in read:
-        found.append(_three(row, base, significance, seed))
-        console().print(found[-1].finding(confidence).replace("**", ""))
+    significance = (1.0 - confidence) / len(plans)
+    results = []
+    for row in plans:
+        results.append(_three(row, base, significance, seed))
+        console().print(results[-1].finding(confidence).replace("**", ""))
     caption = (
         f"Lower bounds hold together with confidence {confidence:g}; the score of each row was fixed "
         "beforehand. A bound below a claim is no proof of it."
     )
-    return Drawing(((_panel(found),),), caption, [one.finding(confidence) for one in found])
+    findings = [result.finding(confidence) for result in results]
+    return Drawing(((_panel(results),),), caption, findings)
 
 
 def _three(row: AuditPlan, base: Sequence[str], significance: float, seed: int) -> ThreeEpsilons:
+    """Compute the three ε of a row: two from its plan, the third from its trainings."""
     config = configuration.compose([*base, *row.overrides])
     parts = build_parts(config)
     rounds = checks.whole("rounds", parts.settings.rounds, at_least=1)
@@ -150,14 +193,16 @@ def _three(row: AuditPlan, base: Sequence[str], significance: float, seed: int) 
         _planned(parts, PUBLISHED, rounds) if parts.algorithm.claim is not None else None,
         _planned(parts, SOUND, rounds),
         _audited(row, config, rounds, parts.settings.delta, significance, seed),
-        "record" if row.how == NEIGHBOURS else parts.algorithm.unit,  # what two data sets differ in
+        "record"
+        if row.how == NEIGHBOURS
+        else parts.algorithm.unit,  # two data sets differ in a record
         sampling.neighbours,
         parts.settings.delta,
     )
 
 
 def _planned(parts: Parts, view: str, rounds: int) -> float:
-    """ε in a view: as its theorem has it, or by PLD."""
+    """Return the planned ε in a view: by the claimed theorem, or by PLD accounting."""
     costs = replace(parts.costs(), view=view)
     if view == SOUND:
         costs = replace(costs, accountant=PldAccountant())
@@ -171,6 +216,7 @@ def _planned(parts: Parts, view: str, rounds: int) -> float:
 def _audited(
     row: AuditPlan, config: DictConfig, rounds: int, delta: float, significance: float, seed: int
 ) -> float:
+    """Train, and return the lower bound of ε at the given significance."""
     trial = _trial(row, config, rounds, seed)
     scores = trial.scores[row.observer]
     if not trial.independent:
@@ -192,62 +238,42 @@ def _trial(row: AuditPlan, config: DictConfig, rounds: int, seed: int) -> Canary
     return pooled(trainings)
 
 
-def _panel(found: Sequence[ThreeEpsilons]) -> Panel:
-    places = list(range(len(found)))[::-1]
+def _panel(results: Sequence[ThreeEpsilons]) -> Panel:
+    """Return the panel, on a logarithmic axis of ε, with the first row on top."""
+    heights = list(range(len(results)))[::-1]
 
     def marks(label: str, colour: str, marker: str, values: Sequence[float | None]) -> Line:
-        kept = [
-            (value, place)
-            for value, place in zip(values, places, strict=True)
+        drawable = [
+            (value, height)
+            for value, height in zip(values, heights, strict=True)
             if value is not None and 0 < value < math.inf
         ]
-        x, y = zip(*kept, strict=True) if kept else ((), ())
+        x, y = zip(*drawable, strict=True) if drawable else ((), ())
         return Line(label, COLOURS[colour], x, y, marker=marker, joined=False)
 
+    grey = COLOURS["grey"]
     spans = [
-        Line(
-            "_span",
-            COLOURS["grey"],
-            (one.audited, one.sound),
-            (place, place),
-            thin=True,
-            dotted=True,
-        )
-        for one, place in zip(found, places, strict=True)
-        if one.audited > 0 and one.sound < math.inf
+        Line("_span", grey, (r.audited, r.sound), (height, height), thin=True, dotted=True)
+        for r, height in zip(results, heights, strict=True)
+        if r.audited > 0 and r.sound < math.inf
     ]
+    numbers = [x for r in results for x in (r.claimed or 0.0, r.sound, r.audited)]
+    largest = max((x for x in numbers if math.isfinite(x)), default=1.0)
+    end_of_axis = 10.0 ** math.ceil(math.log10(max(10.0, 1.2 * largest)))
     return Panel(
         title="Three ε",
         x_label="ε",
         y_label="",
         lines=(
-            marks("claimed", "orange", "o", [one.claimed for one in found]),
-            marks("sound (ledger)", "blue", "s", [one.sound for one in found]),
-            marks("audited, at least", "red", ">", [one.audited for one in found]),
+            marks("claimed", "orange", "o", [r.claimed for r in results]),
+            marks("sound (ledger)", "blue", "s", [r.sound for r in results]),
+            marks("audited, at least", "red", ">", [r.audited for r in results]),
             *spans,
         ),
-        x_limits=(0.1, _largest(found)),
+        x_limits=(0.1, end_of_axis),
         x_log=True,
-        y_ticks=tuple(_row_words(one) for one in reversed(found)),
-    )
-
-
-def _row_words(one: ThreeEpsilons) -> str:
-    return f"{one.row.label} (sound ∞)" if math.isinf(one.sound) else one.row.label
-
-
-def _largest(found: Sequence[ThreeEpsilons]) -> float:
-    """A power of ten above all."""
-    numbers = [x for one in found for x in (one.claimed or 0.0, one.sound, one.audited)]
-    largest = max((x for x in numbers if math.isfinite(x)), default=1.0)
-    return 10.0 ** math.ceil(math.log10(max(10.0, 1.2 * largest)))
-
-
-def _shown(epsilon: float) -> str:
-    return (
-        "infinite"
-        if math.isinf(epsilon)
-        else f"{epsilon:.3f}"
-        if epsilon < 1e4
-        else f"{epsilon:.2g}"
+        y_ticks=tuple(
+            f"{r.row.label} (sound ∞)" if math.isinf(r.sound) else r.row.label
+            for r in reversed(results)
+        ),
     )

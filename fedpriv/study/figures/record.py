@@ -1,4 +1,7 @@
-"""runs.csv of a figure: its runs, how far they are, and why those that failed did; kept from call to call."""
+"""Record of a figure (runs.csv): the state of each run and the reason of each failure.
+
+The record keeps the reasons from one call of ``fedpriv figure`` to the next.
+"""
 
 from __future__ import annotations
 
@@ -20,39 +23,36 @@ _COLUMNS = ("group", "curve", "point", "seed", "state", "why", "run")
 
 
 def write_record(folder: Path, jobs: Sequence[Job], why: Mapping[str, str]) -> None:
-    """Write the record of a figure's jobs; ``why``: label → what went wrong with it."""
+    """Write the record of a figure's jobs; ``why`` maps the label of a failed job to the reason."""
     rows: list[tuple[object, ...]] = [_COLUMNS]
     for job in jobs:
         point = "" if job.point is None else f"{job.point:g}"
-        place = (job.group.name, job.curve.name, point, job.seed)
-        rows.append((*place, job.state, why.get(job.label, ""), job.folder.path))
+        names = (job.group.name, job.curve.name, point, job.seed)
+        rows.append((*names, job.state, why.get(job.label, ""), job.folder.path))
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / _FILE, csv_text(rows))
 
 
 def read_failures(folder: Path, jobs: Sequence[Job]) -> dict[str, str]:
-    """Label → what went wrong when it was last tried, of the jobs that are not done."""
-    from fedpriv.study.figures.jobs import (
-        DONE,  # brings Hydra, which the list of all figures does without
-    )
+    """Return label → reason of the last failure, for the jobs that are not done."""
+    # Imported late: this imports Hydra, which the list of all figures does not need.
+    from fedpriv.study.figures.jobs import DONE
 
-    known = {Path(row["run"]).name: row["why"] for row in _rows(folder) if row.get("why")}
-    found = {job.label: known.get(job.folder.path.name) for job in jobs if job.state != DONE}
-    return {label: why for label, why in found.items() if why}
+    reason_of = {Path(row["run"]).name: row["why"] for row in _rows(folder) if row.get("why")}
+    reasons = {job.label: reason_of.get(job.folder.path.name) for job in jobs if job.state != DONE}
+    return {label: reason for label, reason in reasons.items() if reason}
 
 
 def finished_words(folder: Path, expected: int) -> str:
-    """``3/20`` runs are done of a figure that was made here; empty where its runs are not known."""
+    """Return ``3/20`` for a figure with 3 of 20 runs done; empty where the runs are not known."""
     rows = _rows(folder)
-    if len(rows) != expected:  # never made, or the figure was another one then
+    if len(rows) != expected:  # never made, or made when the figure had other runs
         return ""
-    return f"{sum(_is_done(row.get('run')) for row in rows)}/{expected}"
-
-
-def _is_done(run: str | None) -> bool:
-    with suppress(ConfigError):  # a damaged summary
-        return run is not None and run != "" and StoredRun(run).finished
-    return False
+    done = 0
+    for row in rows:
+        with suppress(ConfigError):  # a damaged summary
+            done += bool(row.get("run")) and StoredRun(row["run"]).finished
+    return f"{done}/{expected}"
 
 
 def _rows(folder: Path) -> list[dict[str, str]]:

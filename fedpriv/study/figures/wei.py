@@ -1,4 +1,4 @@
-"""The computed figures of Wei et al.: the moment bound (39), and theorem 2 as a function of T."""
+"""Computed figures of Wei et al.: the moment bound (39), and the bound of theorem 2 as a function of T."""
 
 from __future__ import annotations
 
@@ -33,15 +33,25 @@ def moment_bound(
     noise_std: float,
     orders: Sequence[int],
 ) -> Drawing:
-    """Figure 3: the exact moment (38) over its bound (39), in logarithms, and where the bound fails.
+    """Draw figure 3: the exact moment (38) over its bound (39), in logarithms, and where the bound fails.
 
-    ``panels``: each with ``title``, ``sample_rate`` and ``records``.
+    Args:
+        panels: ``title``, ``sample_rate`` and ``records`` of each panel.
+        clip_norms: Clip norms C, a line each.
+        noise_std: Standard deviation σ of the noise.
+        orders: Orders λ of the moment.
+
+    Returns:
+        The panels in pairs, and the order at which each bound fails first.
+
+    Raises:
+        ArgumentError: An argument is not allowed.
     """
     noise_std = checks.number("noise_std", noise_std, above=0)
     orders = [checks.whole("orders", order, at_least=1) for order in orders]
     drawn, findings = [], []
-    for place in panels:
-        q, records = place["sample_rate"], place["records"]
+    for panel in panels:
+        q, records = panel["sample_rate"], panel["records"]
         lines, failing = [], []
         for clip_norm, colour, marker in _styled("clip_norms", clip_norms):
             ratio = sensitivity(clip_norm, records) / noise_std
@@ -50,15 +60,15 @@ def moment_bound(
             lines.append(Line(label, colour, orders, y, marker=marker))
             failing += [(o, value) for o, value in zip(orders, y, strict=True) if value > 1]
             first = first_failure(q, ratio, max(orders))
-            found = f"fails from λ = {first}" if first else f"holds up to λ = {max(orders)}"
-            findings.append(f"{place['title']}, {label}: the bound {found}")
-        at, ratios = [o for o, _ in failing], [value for _, value in failing]
-        lines.append(Line("the bound fails", COLOURS["red"], at, ratios, marker="x", joined=False))
+            result = f"fails from λ = {first}" if first else f"holds up to λ = {max(orders)}"
+            findings.append(f"{panel['title']}, {label}: the bound {result}")
+        x, y = [o for o, _ in failing], [value for _, value in failing]
+        lines.append(Line("the bound fails", COLOURS["red"], x, y, marker="x", joined=False))
         level = [min(orders), max(orders)]
         lines.append(Line("exact = bound", COLOURS["black"], level, [1, 1], dashed=True, thin=True))
         drawn.append(
             Panel(
-                title=place["title"],
+                title=panel["title"],
                 x_label="order λ",
                 y_label="ln exact / ln bound",
                 lines=tuple(lines),
@@ -69,7 +79,8 @@ def moment_bound(
         "Logarithm of the exact moment, eq. (38), over that of its bound, eq. (39): above 1, marked ×, it "
         f"is no bound. σ = {noise_std:g}, Δ = 2C/n; the paper does not state C."
     )
-    return Drawing(_in_pairs(drawn), caption, findings)
+    rows = [drawn[i : i + 2] for i in range(0, len(drawn), 2)]
+    return Drawing(rows, caption, findings)
 
 
 def theorem2(
@@ -78,10 +89,19 @@ def theorem2(
     largest_rounds: int,
     cohorts: Sequence[int],
 ) -> Drawing:
-    """Theorem 2's bound against T for several ε, with the best T of each marked.
+    """Draw the bound of theorem 2 against the number of rounds T for several ε, with the best T marked.
 
-    ``epsilons``: form → those drawn for it; ``learning``: the arguments of ``Learning`` but the cohort;
-    ``cohorts``: a column of panels each.
+    Args:
+        learning: Arguments of :class:`Learning` without the cohort.
+        epsilons: Form of the bound → values of ε.
+        largest_rounds: Largest T.
+        cohorts: Numbers m of clients per round, a column of panels each.
+
+    Returns:
+        A row of panels for each form, and the best T of each ε.
+
+    Raises:
+        ArgumentError: An argument is not allowed.
     """
     rounds = np.arange(1, checks.whole("largest_rounds", largest_rounds, at_least=2) + 1)
     rows, findings, before = [], [], 0
@@ -110,10 +130,10 @@ def theorem2(
                     y_log=True,
                 )
             )
-            told = ", ".join(f"{t} at ε = {epsilon:g}" for epsilon, t in best.items())
-            findings.append(f"{title}: best T {told}")
+            best_of_each = ", ".join(f"{t} at ε = {epsilon:g}" for epsilon, t in best.items())
+            findings.append(f"{title}: best T {best_of_each}")
         rows.append(row)
-        before += len(values)  # no colour for two different ε
+        before += len(values)  # no colour stands for two different ε
     given = ", ".join(f"{_LETTERS.get(k, k)} = {v:g}" for k, v in learning.items())
     return Drawing(rows, f"Bound of theorem 2, Δ = 2C/n. {given}.", findings)
 
@@ -136,13 +156,9 @@ def _learning(values: Mapping[str, Any], cohort: int) -> Learning:
 
 
 def _styled(name: str, values: Sequence[float], before: int = 0) -> list[tuple[float, str, str]]:
-    """(value, colour, marker) of each, without those that ``before`` values have."""
-    left = len(_COLOURS) - before
-    if not 0 < len(values) <= left:
-        raise ArgumentError(name, values, f"1 to {left} numbers")
+    """Return (value, colour, marker) of each value, leaving out the colours of ``before`` earlier values."""
+    remaining = len(_COLOURS) - before
+    if not 0 < len(values) <= remaining:
+        raise ArgumentError(name, values, f"1 to {remaining} numbers")
     numbers = [checks.number(name, value, above=0) for value in values]
     return list(zip(numbers, _COLOURS[before:], _MARKERS[before:], strict=False))
-
-
-def _in_pairs(panels: list[Panel]) -> list[list[Panel]]:
-    return [panels[i : i + 2] for i in range(0, len(panels), 2)]

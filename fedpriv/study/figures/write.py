@@ -1,4 +1,4 @@
-"""The files of a figure: figure.csv (what is drawn), ends.csv, figure.png, figure.pdf, comparison.md."""
+"""Files of a figure: figure.csv (the drawn values), ends.csv, figure.png, figure.pdf, comparison.md."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ def write_figure(
     """Write the figure's files into ``folder``.
 
     Args:
+        figure: The figure.
         runs: The finished runs.
-        missing: Label of each job that is not finished → why, if it failed; said on the picture and in
-            the text.
-        command: What made the figure.
+        missing: Label of each job that is not finished → reason, empty if the job did not fail. The picture
+            and the text mention these jobs.
+        folder: Folder of the figure.
+        command: Command that made the figure.
     """
     folder.mkdir(parents=True, exist_ok=True)
     table = figure_table(figure, runs)
@@ -54,21 +56,31 @@ def write_figure(
 
 
 def written_words(folder: Path) -> str:
-    """Which files one looks at."""
+    """Return a line for each file that a user looks at."""
     named = (("figure", "figure.png"), ("compare", "comparison.md"), ("report", "report.html"))
     return "\n".join(f"{word}: {folder / name}" for word, name in named)
 
 
 def figure_table(figure: Figure, runs: Sequence[FigureRun]) -> pd.DataFrame:
-    """Every point drawn: group, axes, curve, client (if a line each), x, mean, low, high, n (0: a mark)."""
+    """Return the drawn points, the content of figure.csv.
+
+    Returns:
+        Columns group, axes, curve, client (where each client has a line), x, mean, low, high and n. A mark
+        has n = 0.
+    """
     tables = []
     for group in figure.groups:
         for axes in figure.axes:
             for curve in group.curves:
-                own = runs_of(runs, group, curve)
-                if not own:
+                finished = runs_of(runs, group, curve)
+                if not finished:
                     continue
-                drawn = _drawn(figure, own, axes)
+                if figure.points is not None:
+                    drawn = over_points(finished, axes, figure.points)
+                elif axes.lines == "curves":
+                    drawn = over_seeds(finished, axes)
+                else:
+                    drawn = per_client(finished[0], axes)
                 drawn.insert(0, "curve", curve.name)
                 drawn.insert(0, "axes", axes.name)
                 drawn.insert(0, "group", group.name)
@@ -78,22 +90,18 @@ def figure_table(figure: Figure, runs: Sequence[FigureRun]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
 
 
-def _drawn(figure: Figure, runs: Sequence[FigureRun], axes: Axes) -> pd.DataFrame:
-    if figure.points is not None:
-        return over_points(runs, axes, figure.points)
-    return over_seeds(runs, axes) if axes.lines == "curves" else per_client(runs[0], axes)
-
-
 def runs_of(runs: Sequence[FigureRun], group: CurveGroup, curve: Curve) -> list[FigureRun]:
-    """The finished runs of a curve in a group, by seed."""
+    """Return the finished runs of a curve in a group, by seed."""
     return [r for r in runs if (r.job.group.name, r.job.curve.name) == (group.name, curve.name)]
 
 
 def _panels(
     figure: Figure, table: pd.DataFrame, runs: Sequence[FigureRun]
 ) -> list[list[Panel | HeatMap]]:
-    """A row for each group, a column for each axes; with one axes the groups stand side by side, up to
-    three of them, more in pairs."""
+    """Return the panels, a row for each group and a column for each axes.
+
+    With one axes, up to three groups stand side by side, and more groups in pairs.
+    """
     rows = [
         [
             (_map if axes.kind == "map" else _panel)(figure, group, axes, table, runs)
@@ -143,10 +151,10 @@ def _y_label(axes: Axes, columns: Mapping[str, Quantity]) -> str:
 def _map(
     figure: Figure, group: CurveGroup, axes: Axes, table: pd.DataFrame, runs: Sequence[FigureRun]
 ) -> HeatMap:
-    """A row for each curve, a column for each point, the mean over seeds in the cells."""
-    assert figure.points is not None  # a map is over points
-    own = table[(table["group"] == group.name) & (table["axes"] == axes.name)]
-    means = own.pivot(index="curve", columns="x", values="mean")
+    """Return a map with a row for each curve, a column for each point, and means over seeds in the cells."""
+    assert figure.points is not None  # only figures with points have maps
+    rows = table[(table["group"] == group.name) & (table["axes"] == axes.name)]
+    means = rows.pivot(index="curve", columns="x", values="mean")
     curves = [curve for curve in group.curves if figure.points_of(curve)]
     names = [curve.name for curve in curves]
     cells = means.reindex(index=names, columns=list(figure.points.values))
@@ -167,17 +175,17 @@ def _curve_lines(
     figure: Figure, group: CurveGroup, rows: pd.DataFrame, runs: Sequence[FigureRun]
 ) -> Iterator[Line]:
     for curve, marker in zip(group.curves, itertools.cycle(_MARKERS), strict=False):
-        own = rows[rows["curve"] == curve.name]
-        if len(own):
-            band = own["n"].max() > 1
+        line = rows[rows["curve"] == curve.name]
+        if len(line):
+            band = line["n"].max() > 1
             at_points = figure.points is not None and curve.points
             yield Line(
                 label=curve.label,
                 colour=COLOURS[curve.colour],
-                x=own["x"],
-                y=own["mean"],
-                low=own["low"] if band else None,
-                high=own["high"] if band else None,
+                x=line["x"],
+                y=line["mean"],
+                low=line["low"] if band else None,
+                high=line["high"] if band else None,
                 dotted=any(run.without_guarantee for run in runs_of(runs, group, curve)),
                 dashed=figure.points is not None and not curve.points,
                 thin=len(group.curves) > 5,
@@ -188,39 +196,40 @@ def _curve_lines(
 def _client_lines(rows: pd.DataFrame) -> Iterator[Line]:
     if not len(rows):
         return
-    for (client, own), colour in zip(rows.groupby("client"), CYCLE, strict=False):
-        yield Line(label=str(int(client)), colour=colour, x=own["x"], y=own["mean"], thin=True)
+    for (client, line), colour in zip(rows.groupby("client"), CYCLE, strict=False):
+        yield Line(label=str(int(client)), colour=colour, x=line["x"], y=line["mean"], thin=True)
 
 
 def _stamp(figure: Figure, missing: Collection[str]) -> str:
-    words = []
+    """Return the warning that is stamped on a quick or incomplete picture."""
+    lines = []
     if figure.scale == "quick":
-        words.append(f"QUICK{figure.altered_words}")
+        lines.append(f"QUICK{figure.altered_words}")
     if missing:
-        words.append(f"INCOMPLETE, missing runs: {len(missing)}")
-    return "\n".join(words)
+        lines.append(f"INCOMPLETE, missing runs: {len(missing)}")
+    return "\n".join(lines)
 
 
 def caption_of(figure: Figure, runs: Sequence[FigureRun], missing: Collection[str]) -> str:
-    """What a reader must know to read the picture."""
+    """Return the caption: the text that a reader needs to understand the picture."""
     if any(axes.lines == "clients" for axes in figure.axes):
-        words = [f"A line for each client of seed {figure.groups[0].seeds[0]}."]
+        sentences = [f"A line for each client of seed {figure.groups[0].seeds[0]}."]
     else:
-        words = list(_about_lines(figure, runs))
+        sentences = list(_about_lines(figure, runs))
     if figure.altered:
-        words.append(f"Changed: {' '.join(figure.altered)}.")
+        sentences.append(f"Changed: {' '.join(figure.altered)}.")
     if missing:
-        words.append(f"Missing runs: {len(missing)}.")
+        sentences.append(f"Missing runs: {len(missing)}.")
     if diverged := sum(bool(run.diverged) for run in runs):
-        words.append(f"Diverged runs, drawn to where they did: {diverged}.")
+        sentences.append(f"Diverged runs, drawn to where they did: {diverged}.")
     versions = sorted({run.stream_version for run in runs})
     if len(versions) > 1:
-        words.append(f"Random streams of versions {' and '.join(map(str, versions))}.")
-    return " ".join(words)
+        sentences.append(f"Random streams of versions {' and '.join(map(str, versions))}.")
+    return " ".join(sentences)
 
 
 def _about_lines(figure: Figure, runs: Sequence[FigureRun]) -> Iterator[str]:
-    """What lines, bands and cells are."""
+    """Yield sentences about the meaning of lines, bands and cells, and the number of seeds."""
     seeds, most = [], 0
     for group in figure.groups:
         counts = sorted(set(_counts(figure, group, runs)))
@@ -230,9 +239,9 @@ def _about_lines(figure: Figure, runs: Sequence[FigureRun]) -> Iterator[str]:
     kinds = sorted({axes.kind for axes in figure.axes})
     drawn = " and ".join({"lines": "lines", "map": "cells"}[kind] for kind in kinds)
     each = "line" if figure.points is None else "point"
-    words = f"{drawn.capitalize()}: mean over seeds" if most > 1 else f"One run a {each}"
+    begin = f"{drawn.capitalize()}: mean over seeds" if most > 1 else f"One run a {each}"
     bands = "".join(f"; {text}" for text in _about_bands(figure)) if most > 1 else ""
-    yield f"{words} ({'; '.join(seeds)}){bands}."
+    yield f"{begin} ({'; '.join(seeds)}){bands}."
     if any(run.without_guarantee for run in runs) and "lines" in kinds:
         yield "Dotted: no sound guarantee, ε as the paper counts it."
     if figure.points is not None:
@@ -242,14 +251,14 @@ def _about_lines(figure: Figure, runs: Sequence[FigureRun]) -> Iterator[str]:
 
 
 def _about_points(figure: Figure) -> Iterator[str]:
-    """What points, level lines and symbols alone are, and which curves have none."""
+    """Yield sentences about points, level lines and marks, and about curves without a point."""
     assert figure.points is not None
     yield f"Each point is the end of runs with that {figure.points.label}."
     curves = {curve.name: curve for group in figure.groups for curve in group.curves}.values()
     if any(not curve.points for curve in curves):
         yield f"Horizontal: runs that do not depend on {figure.points.label}."
-    if left := [curve.label for curve in curves if not figure.points_of(curve)]:
-        yield f"Left out, run at none of these points: {', '.join(left)}."
+    if omitted := [curve.label for curve in curves if not figure.points_of(curve)]:
+        yield f"Left out, run at none of these points: {', '.join(omitted)}."
     if figure.marks:
         yield "Without a line in the legend: numbers from elsewhere, see comparison.md."
 
@@ -258,16 +267,16 @@ _BANDS = {"range": "lowest to highest seed", "sd": "± one sample standard devia
 
 
 def _about_bands(figure: Figure) -> Iterator[str]:
-    """What bands are; where axes differ, of which."""
+    """Yield the meaning of bands, with the names of the axes where axes differ."""
     kinds = {axes.name: axes.band for axes in figure.axes if axes.kind == "lines"}
     for kind in dict.fromkeys(kinds.values()):
-        own = [name for name, other in kinds.items() if other == kind]
-        of = f" ({', '.join(own)})" if len(own) < len(kinds) else ""
+        names = [name for name, other in kinds.items() if other == kind]
+        of = f" ({', '.join(names)})" if len(names) < len(kinds) else ""
         yield f"bands{of}: {_BANDS[kind]}"
 
 
 def _counts(figure: Figure, group: CurveGroup, runs: Sequence[FigureRun]) -> Iterator[int]:
-    """The number of finished runs of each curve of a group at each point."""
+    """Yield the number of finished runs of each curve of a group at each point."""
     for curve in group.curves:
-        found = Counter(run.job.point for run in runs_of(runs, group, curve))
-        yield from (found[point] for point in figure.points_of(curve))
+        counts = Counter(run.job.point for run in runs_of(runs, group, curve))
+        yield from (counts[point] for point in figure.points_of(curve))

@@ -1,4 +1,4 @@
-"""What sets runs apart: by which settings they differ, and in a few words."""
+"""Differences between runs: the settings in which they differ, and a short label for each run."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from collections.abc import Mapping, Sequence
 from fedpriv.common.errors import show
 from fedpriv.tools.report.gather import SEEDS, ReportedRun
 
-_NOT_TOLD = ("resume", "dry_run", "audit")
+_NOT_IN_LABELS = ("resume", "dry_run", "audit")
 _MOST_LETTERS = 75
 
 
 def differences(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
-    """Key → its value in each run, of the keys in which they differ; empty where a run has no such key,
-    which is the same as null."""
+    """Return key → value in each run, for the keys in which the runs differ.
+
+    The value is empty for a run without the key, which counts as null.
+    """
     keys = dict.fromkeys(key for run in runs for key in run.identity)
-    told = {key: [_value(run.identity, key) for run in runs] for key in keys}
-    return {k: v for k, v in told.items() if len({"" if one == "null" else one for one in v}) > 1}
+    values = {key: [_value(run.identity, key) for run in runs] for key in keys}
+    return {k: v for k, v in values.items() if len({"" if x == "null" else x for x in v}) > 1}
 
 
 def common(runs: Sequence[ReportedRun]) -> dict[str, str]:
-    """Key → value of what all runs have alike."""
+    """Return key → value of the settings that all runs share. Runs without a configuration do not count."""
     known = [run.identity for run in runs if run.identity]
     if not known:
         return {}
@@ -34,38 +36,52 @@ def _value(settings: Mapping[str, object], key: str) -> str:
 
 
 def full(value: object) -> str:
-    """A value as a user would type it."""
+    """Return a value as a user would type it."""
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(full(item) for item in value)}]"
     return show(value) if value is None or isinstance(value, bool) else str(value)
 
 
 def labels(runs: Sequence[ReportedRun]) -> list[str]:
-    """A label for each run without its seed, so that runs which differ only in that have the same.
+    """Return a label for each run. Runs that differ only in their seeds have the same label.
 
-    The overrides that differ, where they are known: one word there can stand for many settings.
+    A label has the overrides that differ, if the overrides of all runs are known, since one override can
+    stand for many settings. Else it has the settings that differ.
     """
-    told = [_overrides(run) for run in runs]
-    if None in told:
-        differing = differences(runs)
-        told = [{k: values[i] for k, values in differing.items()} for i in range(len(runs))]
-    settings = [{k: v for k, v in one.items() if k not in SEEDS} for one in told if one is not None]
-    shared = {item for item in settings[0].items() if all(item in o.items() for o in settings)}
-    # the last part of each key, or all of it where that would be two keys' name
-    last = {k: k.rpartition(".")[2] for one in settings for k in one}
-    counts = Counter(last.values())
-    short = {key: name if counts[name] == 1 else key for key, name in last.items()}
-    words = [
-        ", ".join(f"{short[k]}={v}" for k, v in one.items() if (k, v) not in shared and v != "")
-        for one in settings
-    ]
-    if not any(words):
+    overrides = [_overrides(run) for run in runs]
+    settings = [known for known in overrides if known is not None]
+    if len(settings) < len(runs):
+        differing = differences(runs).items()
+        settings = [{key: v[i] for key, v in differing if v[i] != ""} for i in range(len(runs))]
+    names = settings_labels(settings)
+    if not any(names):
         return ["all runs"] * len(runs)
-    return _cut([w or "defaults" for w in words])
+    return _cut([name or "defaults" for name in names])
+
+
+def settings_labels(settings: Sequence[Mapping[str, str]]) -> list[str]:
+    """Label each run by the settings in which it differs from the others, seeds aside.
+
+    Args:
+        settings: Key → value of each run.
+
+    Returns:
+        ``key=value, …`` for each run, empty for a run without a difference. A key is shortened to its last
+        part where no other key has the same last part.
+    """
+    settings = [{k: v for k, v in own.items() if k not in SEEDS} for own in settings]
+    shared = {i for i in settings[0].items() if all(i in other.items() for other in settings)}
+    last = {key: key.lstrip("+").rpartition(".")[2] for own in settings for key in own}
+    counts = Counter(last.values())
+    short = {key: name if counts[name] == 1 else key.lstrip("+") for key, name in last.items()}
+    return [
+        ", ".join(f"{short[k]}={v}" for k, v in own.items() if (k, v) not in shared)
+        for own in settings
+    ]
 
 
 def short_names(runs: Sequence[ReportedRun]) -> list[str]:
-    """A name for each run: of the jobs of one sweep their numbers."""
+    """Return a name for each run: the numbers of the jobs of one sweep, else the names of the folders."""
     paths = [run.path for run in runs]
     jobs = all(path.name.isdigit() for path in paths) and len({path.parent for path in paths}) == 1
     return [f"run {path.name}" for path in paths] if jobs else [run.name for run in runs]
@@ -74,15 +90,19 @@ def short_names(runs: Sequence[ReportedRun]) -> list[str]:
 def _overrides(run: ReportedRun) -> dict[str, str] | None:
     if run.overrides is None:
         return None
-    pairs = (one.lstrip("+").partition("=")[::2] for one in run.overrides)
-    return {k: v for k, v in pairs if k not in _NOT_TOLD and not k.startswith("runtime.")}
+    pairs = (override.lstrip("+").partition("=")[::2] for override in run.overrides)
+    return {
+        key: value
+        for key, value in pairs
+        if value != "" and key not in _NOT_IN_LABELS and not key.startswith("runtime.")
+    }
 
 
-def _cut(words: Sequence[str]) -> list[str]:
-    """The labels, long ones cut; those that would then be alike get a number."""
+def _cut(labels: Sequence[str]) -> list[str]:
+    """Shorten long labels, and number the labels that would then be the same."""
     short: dict[str, str] = {}
-    for label in dict.fromkeys(words):
+    for label in dict.fromkeys(labels):
         cut = label if len(label) <= _MOST_LETTERS else label[: _MOST_LETTERS - 3] + "..."
         times = sum(other.startswith(cut) for other in short.values())
         short[label] = f"{cut} ({times + 1})" if cut in short.values() else cut
-    return [short[label] for label in words]
+    return [short[label] for label in labels]
