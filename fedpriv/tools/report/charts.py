@@ -1,26 +1,27 @@
 """Line charts as inline SVG, and the numbers that the page's script reads at the cursor.
 
-Colour never tells alone: a curve has a dash and a marker as well, and both stand in the legend.
+Colour alone never tells curves apart: each curve also has a dash and a marker, shown in the legend.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
-from fedpriv.tools.report.markup import Markup, joined, tag
+from fedpriv.tools.report.markup import Markup, tag
 
 WIDTH, HEIGHT = 480, 300
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 12, 46
-COLOURS, DASHES, MARKERS = 8, 5, 7  # of page.css; 280 curves before two look alike
-_MARKS_OF_A_CURVE, _MANY = 6, 20  # of many curves half as many
-_MOST_WITHOUT_ALL = 4  # buttons of a legend
-_LARGEST, _SMALLEST = 1e100, 1e-100  # what is beyond is not drawn, or drawn as 0
+COLOURS, DASHES, MARKERS = 8, 5, 7  # as in page.css; coprime, so that 280 curves look different
+_MARKS_OF_A_CURVE, _MANY = 6, 20  # above so many curves, a curve has half as many marks
+_MOST_WITHOUT_ALL = 4  # larger legends have the buttons "all" and "none"
+_MOST_DESCRIBED = 12  # curves that the description for screen readers names
+_LARGEST, _SMALLEST = 1e100, 1e-100  # larger values are not drawn, smaller spans count as 0
 _SHAPES = (
     "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z",
     "m-3-3h6v6h-6z",
@@ -34,13 +35,16 @@ _SHAPES = (
 
 @dataclass(frozen=True)
 class ChartLine:
-    """One curve.
+    """A curve of a chart.
 
     Attributes:
-        key: Which legend button switches it; curves of one key look alike.
-        label: At the cursor.
-        style: Its place in the cycle of colours, dashes and markers.
-        low, high: A band.
+        key: Text of the legend button that switches the curve; curves of one key look alike.
+        label: Text at the cursor.
+        x: Positions [n].
+        y: Values [n].
+        style: Index in the cycle of colours, dashes and markers.
+        low: Lower end of a band [n], or None.
+        high: Upper end of a band [n], or None.
     """
 
     key: str
@@ -54,7 +58,17 @@ class ChartLine:
 
 @dataclass(frozen=True)
 class Chart:
-    """What one coordinate system shows; curves without a finite point are left out."""
+    """Curves in one coordinate system.
+
+    Attributes:
+        title: Title of the chart.
+        x_label: Label of the x axis.
+        y_label: Label of the y axis.
+        curves: Curves with at least one finite point.
+        x_from_zero: True where the x axis begins at 0.
+        y_from_zero: True where the y axis begins at 0, unless a value is negative.
+        note: Text below the chart.
+    """
 
     title: str
     x_label: str
@@ -74,7 +88,20 @@ def curve(
     most: int,
     band: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> ChartLine | None:
-    """A curve of at most so many of its finite points, evenly, the last among them; None without any."""
+    """Return a curve of evenly spaced finite points, including the last point.
+
+    Args:
+        key: Text of the legend button.
+        label: Text at the cursor.
+        x: Positions [n].
+        y: Values [n].
+        style: Index in the cycle of colours, dashes and markers.
+        most: Largest number of points.
+        band: Lower and upper end of a band [n], or None.
+
+    Returns:
+        The curve, or None where no point is finite.
+    """
     rows = np.flatnonzero((np.abs(x) < _LARGEST) & (np.abs(y) < _LARGEST))
     if not len(rows):
         return None
@@ -92,7 +119,7 @@ _Values = TypeVar("_Values", float, np.ndarray)
 
 
 class Scale:
-    """From values to one side of the picture."""
+    """Linear map from the values ``low`` to ``high`` to the pixels ``begin`` to ``end`` of the picture."""
 
     def __init__(self, low: float, high: float, begin: float, end: float):
         self.low, self.high, self.begin, self.end = low, high, begin, end
@@ -103,7 +130,16 @@ class Scale:
 
 
 def draw(chart: Chart, name: str, legend: bool) -> tuple[Markup, dict[str, object]]:
-    """The chart as a ``<figure>``, with a legend of its own if asked for, and its numbers."""
+    """Draw a chart.
+
+    Args:
+        chart: The chart.
+        name: Id of the plot in the page.
+        legend: True where the chart has a legend of its own.
+
+    Returns:
+        The chart as a ``<figure>``, and its numbers for the page's script.
+    """
     x_values = np.concatenate([c.x for c in chart.curves])
     bands = [end for c in chart.curves for end in (c.low, c.high) if end is not None]
     y_values = np.concatenate([*(c.y for c in chart.curves), *bands])
@@ -115,7 +151,7 @@ def draw(chart: Chart, name: str, legend: bool) -> tuple[Markup, dict[str, objec
         tag("title", chart.title, id=f"{name}t"),
         tag("desc", _in_words(chart), id=f"{name}d"),
         *_axes(chart, x, y),
-        *(_drawn(one, x, y, marks) for one in chart.curves),
+        *(_drawn(line, x, y, marks) for line in chart.curves),
         tag("line", class_="cursor", y1=TOP, y2=HEIGHT - BOTTOM, x1=-9, x2=-9),
         viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_labelledby=f"{name}t {name}d",
     )  # fmt: skip
@@ -132,27 +168,26 @@ def draw(chart: Chart, name: str, legend: bool) -> tuple[Markup, dict[str, objec
 
 
 def legend_of(curves: Iterable[ChartLine]) -> Markup:
-    """A button for every key, which shows how its curves look and switches them."""
-    shown: dict[str, ChartLine] = {}
-    for one in curves:
-        shown.setdefault(one.key, one)
+    """Return a legend with a button for each key, which shows the look of its curves and switches them."""
+    styles: dict[str, int] = {}
+    for line in curves:
+        styles.setdefault(line.key, line.style)
     buttons = [
         tag(
-            "button", swatch(one.style), one.key,
-            type="button", aria_pressed="true", data_switch=one.key,
+            "button", swatch(style), key, type="button", aria_pressed="true", data_switch=key
         )
-        for one in shown.values()
+        for key, style in styles.items()
     ]  # fmt: skip
     both = [
         tag("button", word, type="button", data_all=word)
         for word in ("all", "none")
-        if len(shown) > _MOST_WITHOUT_ALL
+        if len(styles) > _MOST_WITHOUT_ALL
     ]
     return tag("div", *both, *buttons, class_="legend", role="group", aria_label="curves shown")
 
 
 def swatch(style: int) -> Markup:
-    """A piece of a curve."""
+    """Return a piece of a curve of that style, for the legend."""
     line = tag("path", d="M0 6H30", class_="line")
     return tag(
         "svg", tag("g", line, _markers(style, [15], [6]), class_=_classes(style)),
@@ -170,17 +205,18 @@ def _markers(style: int, x: Iterable[float], y: Iterable[float]) -> Markup:
     return tag("path", d=places, class_="mark")
 
 
-def _drawn(one: ChartLine, x: Scale, y: Scale, marks: int) -> Markup:
-    across, up = x(one.x), y(one.y)
+def _drawn(line: ChartLine, x: Scale, y: Scale, marks: int) -> Markup:
+    """Return band, line and at most ``marks`` markers of a curve."""
+    x_pixels, y_pixels = x(line.x), y(line.y)
     parts = []
-    if one.low is not None and one.high is not None:
-        there, back = _points(across, y(one.high)), _points(across[::-1], y(one.low)[::-1])
-        parts.append(tag("path", d=f"M{there}L{back}Z", class_="band"))
-    if len(across) > 1:
-        parts.append(tag("path", d=f"M{_points(across, up)}", class_="line"))
-    marked = np.unique(np.linspace(0, len(across) - 1, marks).round().astype(int))
-    parts.append(_markers(one.style, across[marked], up[marked]))
-    return tag("g", *parts, class_=_classes(one.style), data_curve=one.key)
+    if line.low is not None and line.high is not None:
+        upper, lower = _points(x_pixels, y(line.high)), _points(x_pixels[::-1], y(line.low)[::-1])
+        parts.append(tag("path", d=f"M{upper}L{lower}Z", class_="band"))
+    if len(x_pixels) > 1:
+        parts.append(tag("path", d=f"M{_points(x_pixels, y_pixels)}", class_="line"))
+    marked = np.unique(np.linspace(0, len(x_pixels) - 1, marks).round().astype(int))
+    parts.append(_markers(line.style, x_pixels[marked], y_pixels[marked]))
+    return tag("g", *parts, class_=_classes(line.style), data_curve=line.key)
 
 
 def _points(x: np.ndarray, y: np.ndarray) -> str:
@@ -188,6 +224,7 @@ def _points(x: np.ndarray, y: np.ndarray) -> str:
 
 
 def _axes(chart: Chart, x: Scale, y: Scale) -> Iterable[Markup]:
+    """Yield grid lines, ticks, numbers and labels of both axes."""
     bottom = HEIGHT - BOTTOM
     for value in ticks(y.low, y.high):
         at = f"{y(value):.1f}"
@@ -205,7 +242,7 @@ def _axes(chart: Chart, x: Scale, y: Scale) -> Iterable[Markup]:
 
 
 def _extent(values: np.ndarray, from_zero: bool, tight: bool = False) -> tuple[float, float]:
-    """Where an axis begins and ends."""
+    """Return the values at which an axis begins and ends, with some space unless ``tight``."""
     low, high = float(values.min()), float(values.max())
     if high - low < _SMALLEST:
         high = low
@@ -219,7 +256,7 @@ def _extent(values: np.ndarray, from_zero: bool, tight: bool = False) -> tuple[f
 
 
 def ticks(low: float, high: float, about: int = 6) -> list[float]:
-    """Round numbers from low to high: steps of 1, 2 or 5 times a power of ten."""
+    """Return round numbers from ``low`` to ``high``, in steps of 1, 2 or 5 times a power of ten."""
     rough = (high - low) / about
     if rough < sys.float_info.min:
         return [low]
@@ -230,55 +267,55 @@ def ticks(low: float, high: float, about: int = 6) -> list[float]:
 
 
 def number(value: float) -> str:
-    """As short as it can be read."""
+    """Return a number of at most six digits, in powers of ten if very large or small."""
     if value and not 1e-4 <= abs(value) < 1e6:
         return f"{value:.3g}"
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.6g}"
 
 
 def _in_words(chart: Chart) -> str:
+    """Describe the chart for screen readers."""
     parts = (
-        f"{one.label}: from {one.y[0]:.4g} to {one.y[-1]:.4g}, lowest {one.y.min():.4g}, "
-        f"highest {one.y.max():.4g}"
-        for one in chart.curves[:_TOLD]
+        f"{line.label}: from {line.y[0]:.4g} to {line.y[-1]:.4g}, lowest {line.y.min():.4g}, "
+        f"highest {line.y.max():.4g}"
+        for line in chart.curves[:_MOST_DESCRIBED]
     )
-    more = f"; {len(chart.curves) - _TOLD} curves more" if len(chart.curves) > _TOLD else ""
+    omitted = len(chart.curves) - _MOST_DESCRIBED
+    more = f"; {omitted} curves more" if omitted > 0 else ""
     return f"{chart.y_label} over {chart.x_label}. {'; '.join(parts)}{more}."
 
 
-_TOLD = 12
-
-
 def _numbers(chart: Chart, x: Scale, y: Scale) -> dict[str, object]:
-    """What the script needs to read values at the cursor."""
+    """Return the numbers from which the page's script reads values at the cursor."""
     return {
         "x": [x.low, x.high],
         "y": [y.low, y.high],
         "label": chart.x_label,
         "curves": [
             {
-                "key": one.key,
-                "label": one.label,
-                "style": _classes(one.style),
-                "x": _short(one.x),
-                "y": _short(one.y),
+                "key": line.key,
+                "label": line.label,
+                "style": _classes(line.style),
+                "x": _short(line.x),
+                "y": _short(line.y),
                 **{
                     name: _short(edge)
-                    for name, edge in (("low", one.low), ("high", one.high))
+                    for name, edge in (("low", line.low), ("high", line.high))
                     if edge is not None
                 },
             }
-            for one in chart.curves
+            for line in chart.curves
         ],
     }
 
 
 def _short(values: np.ndarray) -> list[float | int | None]:
-    """With five digits; None for what is not a number."""
-    found = (float(f"{v:.5g}") if math.isfinite(v) else None for v in values.tolist())
-    return [int(v) if v is not None and v.is_integer() and abs(v) < 1e9 else v for v in found]
+    """Return the values with five digits, None for values that are not finite."""
+    rounded = (float(f"{v:.5g}") if math.isfinite(v) else None for v in values.tolist())
+    return [int(v) if v is not None and v.is_integer() and abs(v) < 1e9 else v for v in rounded]
 
 
+# Position of the coordinate system in a picture, for the page's script.
 FRAME = {
     "width": WIDTH,
     "height": HEIGHT,
@@ -287,21 +324,8 @@ FRAME = {
     "top": TOP,
     "bottom": BOTTOM,
 }
-"""Where values lie in a picture, for the page's script."""
 
 
 def points_each(curves: int) -> int:
-    """How many points a curve may have, so that a page with so many stays small."""
+    """Return the number of points that a curve may have, so that a page of ``curves`` curves stays small."""
     return max(20, min(250, 36_000 // max(1, curves)))
-
-
-def charts(
-    found: Sequence[Chart], prefix: str, legend: bool
-) -> tuple[Markup, dict[str, dict[str, object]]]:
-    """Several charts in a grid, and their numbers by the ids of their plots."""
-    pictures, numbers = [], {}
-    for place, chart in enumerate(found):
-        name = f"{prefix}{place}"
-        picture, numbers[name] = draw(chart, name, legend)
-        pictures.append(picture)
-    return tag("div", joined(pictures), class_="charts"), numbers

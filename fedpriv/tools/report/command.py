@@ -1,4 +1,4 @@
-"""``fedpriv report`` and its flags; imports nothing heavy."""
+"""Command ``fedpriv report``; this module imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -28,9 +28,13 @@ _OUT = "a .html; default: report.html in the folder, of several in this one"
 @click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", type=PathParam())
 @flag("--out", "FILE", _OUT, NewFile(".html", mark=REPORT_MARK, of_a_run=(REPORT,)))
 def report(folders: Sequence[str], out: Path | None) -> int:
-    """Writes one HTML file about runs (run folders, or folders that hold some, such as a sweep's) and
-    figures: privacy statement, ε over rounds, ledger, curves that tell their values, configuration and
-    its differences, audits, environment, and how to repeat it. It needs no other file and no network."""
+    """Write one HTML file about runs and figures.
+
+    FOLDER is a run folder, a folder that holds run folders, such as a sweep's, or the folder of a figure.
+    The page shows the privacy statement, ε over rounds, the ledger, curves with their values, the
+    configuration and its differences, audits, the environment, and how to repeat the runs. The page needs
+    no other file and no network.
+    """
     from fedpriv.tools.report.write import write_report
 
     file = write_report(folders, out)

@@ -1,4 +1,4 @@
-"""Which charts a report has: of one run its columns together, of several a column with a curve for each."""
+"""Charts of a report: several columns of one run in a chart, or one column of several runs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from fedpriv.tools.report.gather import ReportedRun
 from fedpriv.tools.report.sections import epsilon_names
 
 ROUND = "round"
-MOST_RUNS = 100
-"""Curves of more runs than this nobody can tell apart."""
+MOST_RUNS = 100  # nobody can tell the curves of more runs apart
 _OF_ONE = (
     ("Accuracy over rounds", "accuracy (%)", False, (
         ("test_accuracy", "test accuracy"), ("backdoor_accuracy", "backdoor accuracy"))),
@@ -36,59 +35,57 @@ _OF_SEVERAL = (
 
 
 def epsilon_chart(run: ReportedRun) -> Chart | None:
-    """The three ε over rounds."""
-    names = epsilon_names(run)[::-1]
-    drawn = _columns(run.metrics, ROUND, names, points_each(10))
+    """Return a chart of the three ε over rounds, or None for a run without any ε."""
+    drawn = _columns(run.metrics, ROUND, epsilon_names(run)[::-1], points_each(10))
     if not drawn:
         return None
-    return Chart(
-        "ε of the worst client over rounds", "round", "ε", drawn, note=" ".join(_about(run))
-    )
-
-
-def _about(run: ReportedRun) -> Iterator[str]:
-    """Why the sound ε is not drawn, or is a flat line."""
-    if "epsilon_sound" not in run.metrics:
-        return
-    sound = run.metrics.known("epsilon_sound")["epsilon_sound"]
-    if np.isinf(sound).any():
-        yield "The sound ε is infinite and not drawn."
-    elif len(sound) > 1 and (sound == sound[0]).all():
-        reason = run.reason("epsilon_sound")
-        yield f"The sound ε is {sound[0]:.4g} from the first round on{': ' if reason else ''}{reason}."
+    note = ""
+    if "epsilon_sound" in run.metrics:
+        sound = run.metrics.known("epsilon_sound")["epsilon_sound"]
+        if np.isinf(sound).any():
+            note = "The sound ε is infinite and not drawn."
+        elif len(sound) > 1 and (sound == sound[0]).all():
+            reason = run.reason("epsilon_sound")
+            note = f"The sound ε is {sound[0]:.4g} from the first round on"
+            note += f": {reason}." if reason else "."
+    return Chart("ε of the worst client over rounds", "round", "ε", drawn, note=note)
 
 
 def run_charts(run: ReportedRun) -> list[Chart]:
-    """Everything else of one run."""
+    """Return the other charts of one run: accuracy, loss, σ, clip norm and norms over rounds."""
     each = points_each(16)
-    found = []
+    charts = []
     for title, label, from_zero, columns in _OF_ONE:
         if drawn := _columns(run.metrics, ROUND, columns, each):
-            found.append(Chart(title, "round", label, drawn, y_from_zero=from_zero))
+            charts.append(Chart(title, "round", label, drawn, y_from_zero=from_zero))
     columns = _OF_ONE[0][3]
     if drawn := _columns(run.metrics, "epsilon", columns, each):
         label = "ε enforced (worst client)"
         chart = Chart("Accuracy against ε", label, "accuracy (%)", drawn, False, False)
-        found.insert(1, chart)
-    return found
+        charts.insert(1, chart)
+    return charts
 
 
 def _columns(
     metrics: Columns, x: str, columns: Iterable[tuple[str, str]], most: int
 ) -> tuple[ChartLine, ...]:
+    """Return a curve for each of the columns (column, name) that the metrics have, against the column x."""
     if x not in metrics:
         return ()
     drawn = []
     for style, (column, name) in enumerate(columns):
-        nothing = column == "noise_multiplier" and not np.nansum(metrics.get(column, 0.0))
-        if column in metrics and not nothing:
-            across, up = _shown(metrics, x), _shown(metrics, column)
-            drawn.append(curve(name, name, across, up, style, most, _band(metrics, column)))
-    return tuple(one for one in drawn if one is not None)
+        without_noise = column == "noise_multiplier" and not np.nansum(metrics.get(column, 0.0))
+        if column in metrics and not without_noise:
+            xs, ys = _shown(metrics, x), _shown(metrics, column)
+            drawn.append(curve(name, name, xs, ys, style, most, _band(metrics, column)))
+    return tuple(line for line in drawn if line is not None)
 
 
 def _shown(metrics: Columns, column: str) -> np.ndarray:
-    """In the unit shown; ε, which some accountants tell at few rounds, on lines between those."""
+    """Return a column in the unit shown.
+
+    Some accountants compute ε at few rounds only; rounds between these are interpolated.
+    """
     values = metrics[column] * COLUMNS[column].scale
     return between_known(values) if column == "epsilon" else values
 
@@ -100,59 +97,52 @@ def _band(metrics: Columns, column: str) -> tuple[np.ndarray, np.ndarray] | None
 
 
 def sweep_charts(runs: Sequence[ReportedRun], labels: Sequence[str]) -> list[Chart]:
-    """A chart for every column that a run has, with a curve for each run; same label, same look."""
-    styles = {label: place for place, label in enumerate(dict.fromkeys(labels))}
+    """Return a chart for every column that a run has, with a curve for each run.
+
+    Args:
+        runs: The runs.
+        labels: Label of each run. Runs of one label look alike and are switched together.
+    """
+    styles = {label: index for index, label in enumerate(dict.fromkeys(labels))}
     each = points_each(len(runs) * (len(_OF_SEVERAL) + 2))
-    found = []
+
+    def against(x: str, column: str) -> tuple[ChartLine, ...]:
+        lines = []
+        for run, label in zip(runs, labels, strict=True):
+            if {x, column} <= set(run.metrics):
+                xs, ys = _shown(run.metrics, x), _shown(run.metrics, column)
+                name, band = _with_seed(run, label), _band(run.metrics, column)
+                lines.append(curve(label, name, xs, ys, styles[label], each, band))
+        return tuple(line for line in lines if line is not None)
+
+    charts = []
     for column in _OF_SEVERAL:
-        drawn = list(_of_each(runs, labels, styles, ROUND, column, each))
-        if drawn:
+        if drawn := against(ROUND, column):
             shown = COLUMNS[column]
             first = shown.label[0].upper() if shown.label[0].isascii() else shown.label[0]
             title = f"{first}{shown.label[1:]} over rounds"
-            found.append(Chart(title, "round", shown.label, tuple(drawn), True, shown.from_zero))
+            charts.append(Chart(title, "round", shown.label, drawn, True, shown.from_zero))
     accuracy = COLUMNS["test_accuracy"].label
-    if drawn := list(_of_each(runs, labels, styles, "epsilon", "test_accuracy", each)):
-        title = "Test accuracy against ε enforced"
-        found.insert(
-            1, Chart(title, COLUMNS["epsilon"].label, accuracy, tuple(drawn), False, False)
-        )
-    if drawn := list(_ends(runs, labels, styles)):
+    if drawn := against("epsilon", "test_accuracy"):
+        title, label = "Test accuracy against ε enforced", COLUMNS["epsilon"].label
+        charts.insert(1, Chart(title, label, accuracy, drawn, False, False))
+    if drawn := tuple(_ends(runs, labels, styles)):
         title, label = "Final accuracy against sound ε", COLUMNS["epsilon_sound"].label
-        found.insert(1, Chart(title, label, accuracy, tuple(drawn), False, False))
-    return found
-
-
-def _of_each(
-    runs: Sequence[ReportedRun],
-    labels: Sequence[str],
-    styles: dict[str, int],
-    x: str,
-    column: str,
-    most: int,
-) -> Iterator[ChartLine]:
-    for run, label in zip(runs, labels, strict=True):
-        metrics = run.metrics
-        if {x, column} <= set(metrics):
-            one = curve(
-                label, _with_seed(run, label), _shown(metrics, x), _shown(metrics, column),
-                styles[label], most, _band(metrics, column),
-            )  # fmt: skip
-            if one is not None:
-                yield one
+        charts.insert(1, Chart(title, label, accuracy, drawn, False, False))
+    return charts
 
 
 def _ends(
     runs: Sequence[ReportedRun], labels: Sequence[str], styles: dict[str, int]
 ) -> Iterator[ChartLine]:
-    """A point for every run."""
+    """Yield a point for every run: its final accuracy against its sound ε."""
     for run, label in zip(runs, labels, strict=True):
         epsilon, accuracy = run.end("epsilon_sound"), run.end("test_accuracy")
         if epsilon is not None and accuracy is not None:
             x, y = np.array([epsilon]), np.array([100 * accuracy])
-            one = curve(label, _with_seed(run, label), x, y, styles[label], 1)
-            if one is not None:
-                yield one
+            point = curve(label, _with_seed(run, label), x, y, styles[label], 1)
+            if point is not None:
+                yield point
 
 
 def _with_seed(run: ReportedRun, label: str) -> str:

@@ -1,4 +1,4 @@
-"""What a report says of a figure: its picture, comparison.md, its curves to read, its runs in a table."""
+"""Sections of a report about a figure: the picture, comparison.md, curves with values, a table of runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,16 @@ _KEYS = ("point", "seed", "state", "why")
 
 @dataclass
 class StoredFigure:
-    """A figure as far as its folder tells."""
+    """A figure, read from its folder.
+
+    Attributes:
+        folder: Folder of the figure.
+        text: Content of comparison.md.
+        picture: Content of figure.png, or None where it is absent or too large.
+        drawn: Rows of figure.csv.
+        runs: Row by row the runs of the figure, as runs.csv, ends.csv or comparison.md list them.
+        notes: Sentences about damaged files.
+    """
 
     folder: Path
     text: str
@@ -43,21 +52,24 @@ class StoredFigure:
 
     @property
     def title(self) -> str:
+        """Heading of comparison.md, or the folder's name without a heading."""
         first = re.match(r"# +(.+)", self.text)
         return first[1].strip() if first else self.folder.name
 
 
 def read_figure(folder: Path) -> StoredFigure:
-    """What there is of a figure. Raises ConfigError where comparison.md cannot be read."""
-    text = saved_text(folder / "comparison.md", LARGEST_CONFIG)
-    figure = StoredFigure(
-        folder, text, saved_picture(folder / "figure.png", _LARGEST_PICTURE), [], []
-    )
-    figure.drawn = _records(folder / "figure.csv", figure.notes)
-    ends = [row for row in _records(folder / "ends.csv", figure.notes) if row.get("folder")]
-    record = _records(folder / "runs.csv", figure.notes)
-    figure.runs = record or ends or [{"label": a, "run": b} for a, b in _IN_TEXT.findall(text)]
-    return figure
+    """Read a figure from its folder.
+
+    Raises:
+        ConfigError: comparison.md cannot be read. Other damaged files become notes.
+    """
+    text, notes = saved_text(folder / "comparison.md", LARGEST_CONFIG), list[str]()
+    picture = saved_picture(folder / "figure.png", _LARGEST_PICTURE)
+    drawn = _records(folder / "figure.csv", notes)
+    ends = [row for row in _records(folder / "ends.csv", notes) if row.get("folder")]
+    record = _records(folder / "runs.csv", notes)
+    runs = record or ends or [{"label": a, "run": b} for a, b in _IN_TEXT.findall(text)]
+    return StoredFigure(folder, text, picture, drawn, runs, notes)
 
 
 def _records(path: Path, notes: list[str]) -> list[dict[str, str]]:
@@ -74,17 +86,23 @@ def _records(path: Path, notes: list[str]) -> list[dict[str, str]]:
 def add_figure(
     page: Page, figure: StoredFigure, stores: Iterable[Path] = (), named: bool = False
 ) -> None:
-    """The figure's sections; ``stores``: folders that may hold its runs, beside the usual places;
-    ``named``: its title is not the page's."""
+    """Add the sections of a figure.
+
+    Args:
+        page: Page that the sections are added to.
+        figure: The figure.
+        stores: Folders that may hold the runs of the figure, besides the usual folders.
+        named: True where headings have the figure's title, as on a page about several figures.
+    """
     before = f"{figure.title}: " if named else ""
     with tempfile.TemporaryDirectory() as unpacked:
-        rows = list(_runs(figure, _places(figure, stores, Path(unpacked))))
+        rows = list(_runs(figure, _stores(figure, stores, Path(unpacked))))
     shown = (
         tag("p", "The picture (figure.png) is absent or too large to be embedded.", class_="note")
         if figure.picture is None
         else sections.picture(figure.picture, figure.title)
     )
-    page.add(f"{before}Picture" if before else "Picture", sections.notes(figure.notes), shown)
+    page.add(f"{before}Picture", sections.notes(figure.notes), shown)
     page.add(f"{before}Comparison", tag("div", rendered(figure.text), class_="text"))
     drawn = list(_charts(figure.drawn))
     page.add(f"{before}Curves", page.charts(drawn))
@@ -99,13 +117,13 @@ def _markdown() -> Any:
     from markdown_it import MarkdownIt
 
     reader = MarkdownIt("commonmark", {"html": False}).enable("table")
-    reader.disable(["link", "autolink", "reference"])  # the page leads nowhere
-    reader.add_render_rule("image", lambda *_: "")  # it is embedded above
+    reader.disable(["link", "autolink", "reference"])  # an untrusted text must not lead anywhere
+    reader.add_render_rule("image", lambda *_: "")  # the picture is embedded above the text
     return reader
 
 
 def rendered(text: str) -> Markup:
-    """Markdown as HTML, its headings two levels lower, its tables in boxes; without links and pictures."""
+    """Return Markdown as HTML without links and pictures, with lower headings and tables in boxes."""
     html = re.sub(r"\A# .*\n", "", text)
     html = _markdown().render(html)
     html = re.sub(r"<(/?)h([1-4])>", lambda m: f"<{m[1]}h{min(6, int(m[2]) + 1)}>", html)
@@ -114,33 +132,30 @@ def rendered(text: str) -> Markup:
 
 
 def _charts(rows: Sequence[dict[str, str]]) -> Iterator[Chart]:
-    """A chart for each group and axes (of a figure without runs: each panel) of figure.csv."""
-    places: dict[tuple[str, str], dict[tuple[str, str], list[dict[str, str]]]] = {}
+    """Yield a chart for each group and axes of figure.csv, or for each panel of a computed figure."""
+    panels: dict[tuple[str, str], dict[tuple[str, str], list[dict[str, str]]]] = {}
     for row in rows:
-        place = row.get("group", row.get("panel", "")), row.get("axes", "")
+        panel = row.get("group", row.get("panel", "")), row.get("axes", "")
         name = row.get("curve", row.get("line", "")), row.get("client", "")
-        places.setdefault(place, {}).setdefault(name, []).append(row)
-    each = points_each(sum(map(len, places.values())))
-    for (group, axes), curves in list(places.items())[:_MOST_CHARTS]:
-        found = [
-            _curve(name, part, i, each)
-            for i, (name, own) in enumerate(curves.items())
-            for part in _parts(own)
-        ]
-        kept = tuple(one for one in found[:_MOST_CURVES] if one is not None)
-        if kept:
+        panels.setdefault(panel, {}).setdefault(name, []).append(row)
+    each = points_each(sum(map(len, panels.values())))
+    for (group, axes), curves in list(panels.items())[:_MOST_CHARTS]:
+        lines = []
+        for style, (name, points) in enumerate(curves.items()):
+            # Numbers published elsewhere (n = 0) are not joined by a line.
+            marks = all(point.get("n") == "0" for point in points)
+            parts = [[point] for point in points] if marks else [points]
+            lines += [_curve(name, part, style, each) for part in parts]
+        drawn = tuple(line for line in lines[:_MOST_CURVES] if line is not None)
+        if drawn:
             title = " · ".join(part for part in (group, axes) if part) or "figure"
-            yield Chart(title, "x", axes, kept, False, False, _AXES)
-
-
-def _parts(rows: list[dict[str, str]]) -> list[list[dict[str, str]]]:
-    """What is joined by a line: numbers published elsewhere, of no run, are not."""
-    return [[row] for row in rows] if all(row.get("n") == "0" for row in rows) else [rows]
+            yield Chart(title, "x", axes, drawn, False, False, _AXES)
 
 
 def _curve(
     name: tuple[str, str], rows: Sequence[dict[str, str]], style: int, most: int
 ) -> ChartLine | None:
+    """Return the curve of a name (curve, client), of at most ``most`` points."""
     label = f"{name[0]}, client {name[1].removesuffix('.0')}" if name[1] else name[0]
     y = _numbers(rows, "mean" if "mean" in rows[0] else "y")
     band = (_numbers(rows, "low"), _numbers(rows, "high")) if "low" in rows[0] else None
@@ -158,49 +173,57 @@ def _number(cell: str) -> float:
         return float("nan")
 
 
-def _places(figure: StoredFigure, stores: Iterable[Path], unpacked: Path) -> list[Path]:
-    """Where runs of a figure lie: in the stores given, beside its work, where all runs are; packed into
-    one file beside it, which is unpacked where they are in none of these."""
-    here = figure.folder.resolve()
-    beside = [parent / "runs" for parent in (here.parent, *here.parent.parents[:2])]
-    places = list(dict.fromkeys([*stores, *beside]))
-    archive = here.parent / "runs.zip"
-    if archive.is_file() and not all(_found(_name(row), places) for row in figure.runs):
+def _stores(figure: StoredFigure, stores: Iterable[Path], unpacked: Path) -> list[Path]:
+    """Return the folders that may hold runs of a figure.
+
+    These are the folders given, and folders ``runs`` beside the figure, its work and all works. An archive
+    runs.zip beside the figure is unpacked where a run is in none of these folders.
+    """
+    folder = figure.folder.resolve()
+    beside = [parent / "runs" for parent in (folder.parent, *folder.parent.parents[:2])]
+    all_stores = list(dict.fromkeys([*stores, *beside]))
+    archive = folder.parent / "runs.zip"
+    if archive.is_file() and not all(_run_folder(row, all_stores) for row in figure.runs):
         try:
-            places.append(unpack_runs(archive, unpacked))
+            all_stores.append(unpack_runs(archive, unpacked))
         except ConfigError as error:
             figure.notes.append(str(error))
-    return places
+    return all_stores
 
 
 def _name(row: dict[str, str]) -> str:
-    """The name of a run's folder; of a path its last part, so that it leads nowhere else."""
+    """Return the name of a run's folder, without any path, which might lead anywhere."""
     return Path(row.get("run") or row.get("folder") or "").name
 
 
-def _found(name: str, places: Sequence[Path]) -> Path | None:
-    return next((p / name for p in places if name and (p / name / "summary.json").is_file()), None)
+def _run_folder(row: dict[str, str], stores: Sequence[Path]) -> Path | None:
+    """Return the first folder of that run with a summary, or None."""
+    name = _name(row)
+    folders = (store / name for store in stores if name)
+    return next((folder for folder in folders if (folder / "summary.json").is_file()), None)
 
 
-def _runs(figure: StoredFigure, places: Sequence[Path]) -> Iterator[dict[str, object]]:
-    """A row for each run: what the figure's files say of it, and its ends where its folder is found."""
+def _runs(figure: StoredFigure, stores: Sequence[Path]) -> Iterator[dict[str, object]]:
+    """Yield a row for each run: the entries of the figure's files, and the run's results.
+
+    The results come from the run's folder where it is found, else from the row of ends.csv.
+    """
     for row in figure.runs:
-        told: dict[str, object] = {"run": _name(row)}
+        cells: dict[str, object] = {"run": _name(row)}
         if "label" in row:
-            told["label"] = row["label"]
-        told |= {key: row[key] for key in ("group", "curve", *_KEYS) if row.get(key)}
-        found = _found(_name(row), places)
-        yield told | (_told(row) if found is None else _ends(found))
+            cells["label"] = row["label"]
+        cells |= {key: row[key] for key in ("group", "curve", *_KEYS) if row.get(key)}
+        folder = _run_folder(row, stores)
+        if folder is None:
+            cells |= {c.label: row[key] for key, c in STATED_COLUMNS.items() if row.get(key)}
+        else:
+            cells |= _ends(folder)
+        yield cells
 
 
-def _told(row: dict[str, str]) -> dict[str, object]:
-    """The quantities that a row of ends.csv has, in the units shown."""
-    return {c.label: row[key] for key, c in STATED_COLUMNS.items() if row.get(key)}
-
-
-def _ends(found: Path) -> dict[str, object]:
-    """Return what a run reached, and what is damaged in it."""
-    run = ReportedRun(found)
+def _ends(folder: Path) -> dict[str, object]:
+    """Return the results of a stored run, and a sentence if the run is damaged."""
+    run = ReportedRun(folder)
     ends: dict[str, object] = {}
     if run.summary:
         ends = {

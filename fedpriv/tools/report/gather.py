@@ -1,6 +1,6 @@
-"""What a report says of a run, read from its folder, which may be damaged or somebody else's.
+"""Reader of stored runs for the report. Their folders may be damaged or untrusted.
 
-A file that is absent is passed over, one that cannot be read is a note on the page.
+An absent file is passed over. A file that cannot be read becomes a note on the page.
 """
 
 from __future__ import annotations
@@ -22,128 +22,142 @@ MOST_RUNS = 20_000
 
 
 class ReportedRun(StoredRun):
-    """A run as a report shows it. What is damaged or absent is empty."""
+    """A stored run as a report shows it. Damaged or absent files read as empty.
+
+    Args:
+        path: Folder of the run.
+    """
 
     def __init__(self, path: str | Path):
         super().__init__(path, tolerant=True)
 
     @property
     def runtime(self) -> dict[str, object]:
-        """The values of the configuration that can change no result."""
+        """Values of the configuration that cannot change a result."""
         return {key: v for key, v in self.values.items() if key.startswith("runtime.")}
 
     @property
     def notes(self) -> list[str]:
-        """What is damaged, a sentence each."""
+        """Sentences about damaged files."""
         return [*self.damage.values(), *filter(None, [self.lost])]
 
     @property
     def name(self) -> str:
-        """The folder's name; of a job of a sweep, which is called by its number, the sweep's as well."""
+        """Name of the folder; for a job of a sweep, whose folder is a number, with the sweep's name."""
         path = self.path.absolute()
         return f"{path.parent.name}/{path.name}" if path.name.isdigit() else path.name
 
     @property
     def seed(self) -> object:
+        """Seed of the run, or None where it is not known."""
         return self.identity.get("seed", self.summary.get("seed"))
 
     @property
     def resumable(self) -> bool:
-        """Return whether there is something left to run."""
+        """True where a checkpoint allows the run to go on, and the run has not ended."""
         stored = self.files.checkpoint.is_file() and self.files.environment.is_file()
         return stored and self.summary.get("stop_reason") in (None, "interrupted")
 
     def end(self, column: str) -> float | None:
-        """Return a number of summary.json, or the last one of metrics.csv."""
-        found = as_number(self.summary.get(column))
-        if found is None and not self.summary and self.metrics.has(column):
-            found = float(self.metrics.known(column)[column][-1])
-        return found
+        """Return a number of summary.json; for a run without a summary the last value in metrics.csv."""
+        value = as_number(self.summary.get(column))
+        if value is None and not self.summary and self.metrics.has(column):
+            value = float(self.metrics.known(column)[column][-1])
+        return value
 
     def reason(self, name: str) -> str:
-        """Return why an ε is what it is; empty where the statement does not say."""
+        """Return the statement's reason for the value of an ε, empty where there is none."""
         reasons = self.statement.get("reasons")
-        found = reasons.get(name) if isinstance(reasons, dict) else None
-        return found.rstrip(".") if isinstance(found, str) else ""
+        reason = reasons.get(name) if isinstance(reasons, dict) else None
+        return reason.rstrip(".") if isinstance(reason, str) else ""
 
     @property
     def rounds(self) -> float | None:
+        """Number of rounds run, or None where it is not known."""
         return as_number(self.summary.get("rounds")) or self.end("round")
 
 
 def as_number(value: object) -> float | None:
-    """Return the number that a JSON value is, perhaps infinite; None for anything else, texts too."""
+    """Return a number in JSON, which may be infinite; None for anything else, a text included."""
     return None if isinstance(value, str) else run_choice.as_number(value)
 
 
 def is_run(path: Path) -> bool:
+    """Return whether the folder holds a file of a run."""
     folder = RunFolder(path)
     return any(os.path.lexists(p) for p in (folder.config, folder.metrics, folder.summary))
 
 
 def is_figure(path: Path) -> bool:
+    """Return whether the folder is that of a figure."""
     return os.path.lexists(path / "comparison.md")
 
 
 def find(given: Sequence[str]) -> tuple[list[Path], list[Path]]:
-    """The run folders and the figure folders among those given, and in them. Raises ConfigError."""
+    """Find runs and figures among the folders given, and directly in these folders.
+
+    Returns:
+        The run folders and the figure folders.
+
+    Raises:
+        ConfigError: A folder does not exist, or holds neither run nor figure, or there are too many runs.
+    """
     runs: dict[Path, None] = {}
     figures: dict[Path, None] = {}
-    for one in given:
-        path = Path(one)
+    for folder in given:
+        path = Path(folder)
         if not path.is_dir():
-            raise ConfigError(f"there is no folder {one}")
-        found = [path]
+            raise ConfigError(f"there is no folder {folder}")
+        paths = [path]
         if not (is_run(path) or is_figure(path)):
-            try:  # not those that links lead to, which may be anywhere
+            try:
+                # Links are not followed, since they may lead anywhere.
                 inside = [p for p in path.iterdir() if p.is_dir() and not p.is_symlink()]
             except OSError as error:
                 raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
-            found = [p for p in sorted(inside, key=_in_order) if is_run(p) or is_figure(p)]
-        if not found and not is_search(path):
+            paths = [p for p in sorted(inside, key=_in_order) if is_run(p) or is_figure(p)]
+        if not paths and not is_search(path):
             raise ConfigError(
-                f"{one}: no run (a folder with config.yaml) and no figure (one with comparison.md) is there "
-                "or in it"
+                f"{folder}: no run (a folder with config.yaml) and no figure (one with comparison.md) is "
+                "there or in it"
             )
-        figures.update(dict.fromkeys(p for p in found if is_figure(p)))
-        runs.update(dict.fromkeys(p for p in found if not is_figure(p)))
+        figures.update(dict.fromkeys(p for p in paths if is_figure(p)))
+        runs.update(dict.fromkeys(p for p in paths if not is_figure(p)))
     if len(runs) > MOST_RUNS:
         raise ConfigError("fedpriv report", len(runs), f"at most {MOST_RUNS} runs")
     return list(runs), list(figures)
 
 
 def _in_order(path: Path) -> tuple[int, int | str]:
-    """Jobs of a sweep by their number, others by their names."""
+    """Return the key that sorts jobs of a sweep by number, and other folders by name."""
     digits = path.name.isascii() and path.name.isdigit()
     return (0, int(path.name[:9])) if digits else (1, path.name)
 
 
 def read_run(path: Path, in_full: bool = True, curves: bool = True) -> ReportedRun:
-    """Read what the report shows of a run, so that all damage is known.
+    """Read the files of a run that the report shows, so that all damage is known before the page is made.
 
-    Of a run among very many, ``in_full=False`` leaves out statement, ledger and audits, and ``curves=False``
-    the metrics, unless they alone tell where the run is.
+    Args:
+        path: Folder of the run.
+        in_full: False to leave out statement text, ledger and audits, for a run among very many.
+        curves: False to leave out the metrics, unless the run has no summary.
     """
     run = ReportedRun(path)
     _ = run.values, run.statement, run.overrides
     if curves or not run.summary:
         _ = run.metrics
     if in_full:
-        _compare_ledger(run)
+        # Without a digest, the ledger is counted again: it may have another ε than the statement.
+        paths = (run.files.ledger, run.files.privacy_json)
+        complete = run.statement.get("private") and all(map(os.path.lexists, paths))
+        if complete and not run.vouches_for(*paths):
+            from fedpriv.tools.accounting.account import compare_ledger
+
+            with suppress(
+                ConfigError
+            ):  # compare_ledger has entered the difference in the run's damage
+                compare_ledger(run)
         _ = run.statement_text, run.ledger_rows, run.audits
     for note in run.notes:
         notice(f"warning: {note}")
     return run
-
-
-def _compare_ledger(run: ReportedRun) -> None:
-    """Enter where the ledger has another epsilon than the statement: for files that no digest vouches for."""
-    from fedpriv.tools.accounting.account import compare_ledger
-
-    paths = (run.files.ledger, run.files.privacy_json)
-    if not run.statement.get("private") or not all(map(os.path.lexists, paths)):
-        return
-    if run.vouches_for(*paths):
-        return
-    with suppress(ConfigError):  # it is entered
-        compare_ledger(run)

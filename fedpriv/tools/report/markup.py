@@ -1,6 +1,7 @@
-"""HTML in which every text is escaped unless it was made here.
+"""HTML elements in which every text is escaped.
 
-What a page shows comes from run folders, which may be somebody else's. So text becomes markup in one place.
+The texts of a page come from run folders, which may be untrusted. So text becomes HTML in this module alone,
+and only :class:`Markup` is taken over unescaped.
 """
 
 from __future__ import annotations
@@ -12,23 +13,31 @@ from collections.abc import Iterable, Sequence
 from fedpriv.common.words import printable
 
 REPORT = "report.html"
+# In the title of every report. A file without this mark is another page, and is never overwritten.
 REPORT_MARK = "\N{MIDDLE DOT} fedpriv</title>".encode()
-"""In every report, so that none is written over another page."""
-_TALL, _WIDE = 15, 5  # rows and columns
-_VOID = frozenset({"meta", "img", "br"})
+_TALL, _WIDE = 15, 5  # rows and columns above which a table scrolls in its box
+_VOID = frozenset({"meta", "img", "br"})  # elements without content
 _IN_SCRIPTS = {c: f"\\u{c:04x}" for c in (*map(ord, "<>&\u2028\u2029"), *range(127, 160))}
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """HTML, made by the functions of this module from escaped text."""
 
     __slots__ = ()
 
 
 def tag(name: str, *content: object, **attributes: object) -> Markup:
-    """``tag("td", "a < b", class_="number")`` → ``<td class="number">a &lt; b</td>``.
+    """Return an HTML element.
 
-    Content that is not Markup is escaped; ``None`` and ``False`` leave an attribute out.
+    Args:
+        name: Name of the element.
+        *content: Content; whatever is not Markup is escaped.
+        **attributes: Attributes. An underscore stands for a dash, and a last underscore is dropped; ``None``
+            and ``False`` leave the attribute out, ``True`` gives an attribute without a value.
+
+    Example:
+        >>> tag("td", "a < b", class_="number")
+        '<td class="number">a &lt; b</td>'
     """
     words = [name]
     for key, value in attributes.items():
@@ -41,17 +50,17 @@ def tag(name: str, *content: object, **attributes: object) -> Markup:
 
 
 def joined(parts: Iterable[object]) -> Markup:
-    """The parts one after the other, escaped where they are not Markup."""
+    """Join the parts; whatever is not Markup is escaped."""
     return Markup("".join(p if isinstance(p, Markup) else _escaped(p) for p in parts))
 
 
 def _escaped(value: object) -> str:
-    """The value as text of a page: escaped, and control characters, which a terminal would obey, replaced."""
+    """Return the value as text of a page: escaped, without control characters that a terminal would obey."""
     return html.escape(printable(str(value)))
 
 
 def json_block(value: object, name: str) -> Markup:
-    """Values for the page's script; nothing in them can end the element."""
+    """Return an element with JSON values for the page's script; no value can end the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(
         f'<script type="application/json" id="{name}">{text.translate(_IN_SCRIPTS)}</script>'
@@ -61,14 +70,20 @@ def json_block(value: object, name: str) -> Markup:
 def table(
     caption: str, head: Sequence[object], rows: Iterable[Sequence[object]], names: bool = True
 ) -> Markup:
-    """A table in a box of its own, in which it scrolls; ``names``: the first cell of a row is its heading."""
+    """Return a table in a box of its own, in which it scrolls.
+
+    Args:
+        caption: Caption of the table, or an empty text.
+        head: Headings of the columns; no heading is shown where all are empty.
+        rows: Cells, row by row.
+        names: True where the first cell of a row is its heading.
+    """
     top = tag("tr", *(tag("th", cell, scope="col") for cell in head))
     body = [
-        tag("tr", *(_cell(cell, names and place == 0) for place, cell in enumerate(row)))
-        for row in rows
+        tag("tr", *(_cell(cell, names and i == 0) for i, cell in enumerate(row))) for row in rows
     ]
-    words = tag("caption", caption) if caption else ""
-    inner = tag("table", words, tag("thead", top) if any(head) else "", tag("tbody", *body))
+    title = tag("caption", caption) if caption else ""
+    inner = tag("table", title, tag("thead", top) if any(head) else "", tag("tbody", *body))
     size = " tall" * (len(body) > _TALL) + " wide" * (len(head) > _WIDE)
     return tag(
         "div", inner, class_=f"box{size}", tabindex="0", role="region", aria_label=caption or "table"
@@ -80,9 +95,10 @@ def _cell(value: object, is_name: bool) -> Markup:
 
 
 def folded(title: object, *content: object, place: str | None = None) -> Markup:
-    """What is shown when one asks for it, and in print; ``place``: its id, to which links lead."""
+    """Return content that a click unfolds, and print shows; ``place`` is the id that links lead to."""
     return tag("details", tag("summary", title), *content, id=place)
 
 
 def listed(items: Iterable[object]) -> Markup:
+    """Return the items as a bullet list."""
     return tag("ul", *(tag("li", item) for item in items))

@@ -1,4 +1,4 @@
-"""The page: its frame, one run in full, several beside each other."""
+"""Page of a report: its frame, one run in full, or several runs beside each other."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from importlib.resources import files
 
 from fedpriv.common.words import counted, span
 from fedpriv.tools.report import sections
-from fedpriv.tools.report.charts import FRAME, charts, legend_of
+from fedpriv.tools.report.charts import FRAME, Chart, draw, legend_of
 from fedpriv.tools.report.curves import MOST_RUNS, epsilon_chart, run_charts, sweep_charts
 from fedpriv.tools.report.gather import ReportedRun
 from fedpriv.tools.report.labels import common, differences, labels, short_names
 from fedpriv.tools.report.markup import Markup, folded, joined, json_block, table, tag
 
-_MOST_VALUES = 12  # of a key, in a line
-MOST_DETAILS = 40
-"""Of so many runs of several everything is told; of the others a row and curves."""
+_MOST_VALUES = 12  # values of a key that are shown in a line
+MOST_DETAILS = 40  # runs of a page that are shown in full; further runs have a row and curves
 
 
 class Page:
-    """Sections one after the other, and the numbers of their charts."""
+    """Sections of a report, and the numbers of their charts.
+
+    Args:
+        title: Heading of the page.
+        lead: Text or markup below the heading.
+    """
 
     def __init__(self, title: str, lead: object = ""):
         self.title = title
@@ -31,7 +35,13 @@ class Page:
         self._numbers: dict[str, object] = {}
 
     def add(self, heading: str, *content: object, scope: bool = False) -> None:
-        """A section; ``scope``: its legend switches all its charts. Without content there is none."""
+        """Add a section, unless the content is empty.
+
+        Args:
+            heading: Heading of the section.
+            *content: Content; whatever is not Markup is escaped.
+            scope: True where one legend switches the curves of all charts of the section.
+        """
         inner = joined(content)
         if inner:
             name = f"s{len(self._sections)}"
@@ -39,19 +49,27 @@ class Page:
             whole = tag("section", top, inner, aria_labelledby=name, data_scope=scope)
             self._sections.append((heading, whole))
 
-    def charts(self, found: Sequence[object], legend: bool = True) -> Markup:
-        """The charts, whose numbers the page keeps."""
-        if not found:
+    def charts(self, charts: Sequence[Chart], legend: bool = True) -> Markup:
+        """Draw charts in a grid, and keep their numbers for the page's script.
+
+        Args:
+            charts: Charts to draw.
+            legend: True where each chart has a legend of its own.
+        """
+        if not charts:
             return Markup("")
-        pictures, numbers = charts(found, f"c{len(self._numbers)}-", legend)  # type: ignore[arg-type]
-        self._numbers.update(numbers)
-        return pictures
+        pictures, prefix = [], f"c{len(self._numbers)}-"
+        for index, chart in enumerate(charts):
+            name = f"{prefix}{index}"
+            picture, self._numbers[name] = draw(chart, name, legend)
+            pictures.append(picture)
+        return tag("div", joined(pictures), class_="charts")
 
     def html(self) -> str:
-        """The whole file."""
-        here = files("fedpriv.tools.report")
+        """Return the whole file. A content security policy allows the page's own script and no network."""
+        package = files("fedpriv.tools.report")
         style, script = (
-            Markup(here.joinpath(name).read_text(encoding="utf-8").strip())
+            Markup(package.joinpath(name).read_text(encoding="utf-8").strip())
             for name in ("page.css", "page.js")
         )
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -81,7 +99,7 @@ class Page:
 
 
 def add_run(page: Page, run: ReportedRun) -> None:
-    """One run in full."""
+    """Add the sections of one run in full."""
     page.add(
         "Summary",
         sections.notes(run.notes),
@@ -102,13 +120,20 @@ def add_run(page: Page, run: ReportedRun) -> None:
 
 
 def lead_of(run: ReportedRun) -> Markup:
+    """Return the line below the heading of a run's page: its name and when it began."""
     started = run.environment.get("started")
     when = f", begun {started}" if isinstance(started, str) else ""
     return tag("p", f"Run {run.name}{when}")
 
 
 def add_runs(page: Page, runs: Sequence[ReportedRun], sweep: Sequence[str] | None) -> None:
-    """Several runs beside each other; ``sweep``: the words that began them as a sweep."""
+    """Add the sections of several runs beside each other.
+
+    Args:
+        page: Page that the sections are added to.
+        runs: The runs.
+        sweep: Overrides that began the runs as a sweep, or None.
+    """
     names = labels(runs)
     page.add(
         "Runs",
@@ -118,20 +143,18 @@ def add_runs(page: Page, runs: Sequence[ReportedRun], sweep: Sequence[str] | Non
     )
     drawn = sweep_charts(runs[:MOST_RUNS], names[:MOST_RUNS])
     if drawn:
-        keys = [one for chart in drawn for one in chart.curves]
-        legend = legend_of(keys) if len({one.key for one in keys}) > 1 else ""
-        note = [
-            "Runs that differ in nothing but their seeds look alike and are switched together.",
-            f"Drawn are the first {MOST_RUNS} runs." if len(runs) > MOST_RUNS else "",
-        ]
-        words = tag("p", " ".join(note).strip(), class_="note")
-        page.add("Curves", words, legend, page.charts(drawn, legend=False), scope=True)
+        curves = [curve for chart in drawn for curve in chart.curves]
+        legend = legend_of(curves) if len({curve.key for curve in curves}) > 1 else ""
+        note = "Runs that differ only in their seeds look alike and are switched together."
+        if len(runs) > MOST_RUNS:
+            note += f" Drawn are the first {MOST_RUNS} runs."
+        charts = page.charts(drawn, legend=False)
+        page.add("Curves", tag("p", note, class_="note"), legend, charts, scope=True)
     page.add("Configuration", *_configuration(runs))
+    shown = zip(runs[:MOST_DETAILS], names, short_names(runs), strict=False)
     details = [
-        _details(run, f"{called}: {name}", f"r{place}")
-        for place, (run, name, called) in enumerate(
-            zip(runs[:MOST_DETAILS], names, short_names(runs), strict=False)
-        )
+        _details(run, f"{short_name}: {name}", f"r{index}")
+        for index, (run, name, short_name) in enumerate(shown)
     ]
     if len(runs) > MOST_DETAILS:
         limit = f"The first {MOST_DETAILS} runs; fedpriv report of its folder tells of any other."
@@ -143,14 +166,16 @@ def add_runs(page: Page, runs: Sequence[ReportedRun], sweep: Sequence[str] | Non
 
 
 def _rows(runs: Sequence[ReportedRun], names: Sequence[str]) -> Markup:
+    """Return a table with a row for each run."""
     several = len(set(names)) > 1
     head = ["run", *(["settings"] if several else []), "seed", "rounds", "test accuracy"]
     backdoor = any(run.end("backdoor_accuracy") is not None for run in runs)
     head += ["backdoor accuracy"] if backdoor else []
     head += [f"ε {word}" for _, word in sections.EPSILONS] + ["δ"]
-    rows, called = [], short_names(runs)
-    for place, (run, name) in enumerate(zip(runs, names, strict=True)):
-        link = tag("a", called[place], href=f"#r{place}") if place < MOST_DETAILS else called[place]
+    rows = []
+    for index, (run, name, link) in enumerate(zip(runs, names, short_names(runs), strict=True)):
+        if index < MOST_DETAILS:
+            link = tag("a", link, href=f"#r{index}")
         delta = run.summary.get("delta", run.statement.get("delta"))
         rows.append((
             link, *([name] if several else []), "–" if run.seed is None else run.seed,
@@ -163,45 +188,47 @@ def _rows(runs: Sequence[ReportedRun], names: Sequence[str]) -> Markup:
 
 
 def _means(runs: Sequence[ReportedRun], names: Sequence[str]) -> Markup:
-    """Mean and standard deviation over the runs that differ only in their seeds, if there are such."""
+    """Return a table of means over the runs that differ only in their seeds, empty without such runs."""
     groups: dict[str, list[ReportedRun]] = {}
     for run, name in zip(runs, names, strict=True):
         groups.setdefault(name, []).append(run)
-    if all(len(own) == 1 for own in groups.values()):
+    if all(len(group) == 1 for group in groups.values()):
         return Markup("")
     rows = []
-    for name, own in groups.items():
-        accuracies = [100 * a for a in (run.end("test_accuracy") for run in own) if a is not None]
-        sounds = [e for e in (run.end("epsilon_sound") for run in own) if e is not None]
-        low, high = (sections.epsilon_words(end(sounds, default=None)) for end in (min, max))
-        rows.append((name, len(own), sections.mean_sd(accuracies), span(low, high)))
+    for name, group in groups.items():
+        accuracies = [100 * a for run in group if (a := run.end("test_accuracy")) is not None]
+        sound = [e for run in group if (e := run.end("epsilon_sound")) is not None]
+        low, high = (sections.epsilon_words(end(sound, default=None)) for end in (min, max))
+        rows.append((name, len(group), sections.mean_sd(accuracies), span(low, high)))
     head = ("settings", "runs", "test accuracy (%), mean ± sd", "ε sound")
     return table("Over seeds", head, rows)
 
 
 def _configuration(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
+    """Yield a table of the keys in which runs differ, and a folded table of the keys that all share."""
     differing, same = differences(runs), common(runs)
     if differing:
-        words = f"The {counted(len(differing), 'key')} in which the runs differ"
-        if len(runs) > MOST_RUNS:  # a column for each would fill no screen
-            cells = [(key, _distinct(all_)) for key, all_ in differing.items()]
-            yield table(words, ("key", "values"), cells)
+        caption = f"The {counted(len(differing), 'key')} in which the runs differ"
+        if len(runs) > MOST_RUNS:  # a column for each run would not fit any screen
+            cells = [(key, _distinct(values)) for key, values in differing.items()]
+            yield table(caption, ("key", "values"), cells)
         else:
             head = ("key", *short_names(runs))
-            yield table(words, head, [(key, *values) for key, values in differing.items()])
+            yield table(caption, head, [(key, *values) for key, values in differing.items()])
     if same:
         inner = table("Common to all runs", ("key", "value"), list(same.items()))
         yield folded(f"The {len(same)} keys that all runs have alike", inner)
 
 
 def _distinct(values: Sequence[str]) -> str:
-    """The different values in a line, the first of very many."""
+    """Return the different values in a line; of very many values, the first ones."""
     different = list(dict.fromkeys(value or "none" for value in values))
     more = len(different) - _MOST_VALUES
     return ", ".join(different[:_MOST_VALUES]) + (f", {more} more" if more > 0 else "")
 
 
 def _details(run: ReportedRun, title: str, place: str) -> Markup:
+    """Return everything about one of several runs, folded."""
     parts = [
         ("Summary", sections.key_numbers(run)),
         ("", sections.three_epsilons(run)),
@@ -211,8 +238,10 @@ def _details(run: ReportedRun, title: str, place: str) -> Markup:
         ("Environment", sections.environment(run)),
         ("How to repeat it", sections.repeat(run)),
     ]
-    shown = [tag("h3", heading) if heading else "" for heading, _ in parts]
     inner = [
-        x for h, (_, content) in zip(shown, parts, strict=True) if content for x in (h, content)
+        element
+        for heading, content in parts
+        if content
+        for element in (tag("h3", heading) if heading else "", content)
     ]
     return folded(title, *inner, place=place)

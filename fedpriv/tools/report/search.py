@@ -1,4 +1,4 @@
-"""The section of a search that was paid for: its statement, and a table of its trials."""
+"""Section of a report about a search: its privacy statement, and a table of its trials."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from fedpriv.tools.report.page import Page
 
 
 def search_of(given: Sequence[str]) -> StoredSearch | None:
-    """The search whose folder is asked for; None where it is not that of one. Raises ConfigError for links,
-    which may lead anywhere."""
+    """Return the search that the only folder given holds, or None.
+
+    Raises:
+        ConfigError: The folder has links, which may lead anywhere.
+    """
     if len(given) != 1 or not is_search(given[0]):
         return None
     RunFolder(given[0]).refuse_links()
@@ -24,7 +27,7 @@ def search_of(given: Sequence[str]) -> StoredSearch | None:
 
 
 def add_search(page: Page, search: StoredSearch) -> None:
-    """Its statement covers all trials; those of its runs are each about one."""
+    """Add the section of a search. The statement covers all trials; the statement of a run covers one."""
     if search.problem:
         page.add("Search", tag("div", listed([search.problem]), class_="warning", role="note"))
         return
@@ -36,13 +39,13 @@ def _trials(search: StoredSearch) -> Markup:
     if not rows:
         return Markup("")
     values = [row["values"] if isinstance(row.get("values"), dict) else {} for row in rows]
-    keys = list(dict.fromkeys(key for own in values for key in own))
+    keys = list(dict.fromkeys(key for settings in values for key in settings))
     definition = (search.facts or {}).get("search")
     objective = definition.get("objective") if isinstance(definition, dict) else None
     head = ("trial", *keys, "ended", "score" if objective is None else show(objective))
     cells = []
-    for number, (row, own) in enumerate(zip(rows, values, strict=True)):
+    for number, (row, settings) in enumerate(zip(rows, values, strict=True)):
         score = as_number(row.get("score"))
-        shown = "–" if score is None else f"{score:.4f}"
-        cells.append((number, *(show(own.get(key)) for key in keys), show(row.get("state")), shown))
+        ended = (show(row.get("state")), "–" if score is None else f"{score:.4f}")
+        cells.append((number, *(show(settings.get(key)) for key in keys), *ended))
     return table(counted(len(rows), "trial"), head, cells)

@@ -1,4 +1,4 @@
-"""The parts of a report about one run: numbers, statement, ledger, audits, environment, how to repeat it."""
+"""Sections of a report about one run: numbers, statement, ledger, audits, environment, commands."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fedpriv.tools.report.gather import ReportedRun, as_number
 from fedpriv.tools.report.labels import full
 from fedpriv.tools.report.markup import Markup, folded, joined, listed, table, tag
 
-_LEDGER_ROWS = (20, 10)  # the first and the last ones
-_LONG = re.compile(r"\d+\.\d{6,40}(e-?\d{1,3})?")
-_HUGE = 1e6
+_LEDGER_ROWS = (20, 10)  # first and last rows of a long ledger that are shown
+_LONG = re.compile(r"\d+\.\d{6,40}(e-?\d{1,3})?")  # a number with more digits than are shown
+_HUGE = 1e6  # larger ε are shown roughly
 LEDGER_WORDS = {
     "event_sound": "event (sound)",
     "neighbours_sound": "adjacency (sound)",
@@ -40,24 +40,25 @@ EPSILONS = (
 
 
 def epsilon_names(run: ReportedRun) -> list[tuple[str, str]]:
-    """The three ε and their names: without a budget nothing is enforced."""
+    """Return key and name of the three ε. The first is composed rather than enforced without a budget."""
     composed = run.statement.get("private") is True and run.statement.get("budget") is None
     return [(key, "composed" if composed and key == "epsilon" else word) for key, word in EPSILONS]
 
 
 def epsilon_words(value: float | None) -> str:
-    """Rounded up to three decimals; what nobody should call protection, roughly."""
+    """Return ε rounded up to three decimals, or roughly where it is too large to protect anybody."""
     if value is None:
         return "none"
     return f"{value:.2g}" if _HUGE <= value < math.inf else round_up(value)
 
 
 def percent(value: float | None) -> str:
+    """Return a share in percent, or a dash for None."""
     return "–" if value is None else f"{100 * value:.2f} %"
 
 
 def mean_sd(values: Sequence[float]) -> str:
-    """Of a sample."""
+    """Return mean and sample standard deviation, or a dash without values."""
     if not values:
         return "–"
     spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
@@ -65,7 +66,7 @@ def mean_sd(values: Sequence[float]) -> str:
 
 
 def title_of(run: ReportedRun) -> str:
-    """Algorithm, data set and seed; the folder's name where it does not tell."""
+    """Return algorithm, data set and seed, or the folder's name where these are not known."""
     algorithm = run.summary.get("algorithm") or run.identity.get("algorithm.name")
     target = str(run.identity.get("dataset._target_", "")).rpartition(".")[2].lower()
     dataset = run.summary.get("dataset") or target
@@ -75,6 +76,7 @@ def title_of(run: ReportedRun) -> str:
 
 
 def rounds_words(run: ReportedRun) -> str:
+    """Return the number of rounds, and why the run stopped."""
     rounds = run.rounds
     shown = "none yet" if rounds is None else f"{rounds:,.0f}"
     stop = run.summary.get("stop_reason")
@@ -82,7 +84,7 @@ def rounds_words(run: ReportedRun) -> str:
 
 
 def key_numbers(run: ReportedRun) -> Markup:
-    """What one looks for first."""
+    """Return the numbers that a reader looks for first, as cards."""
     pairs: list[tuple[str, object]] = [("test accuracy", percent(run.end("test_accuracy")))]
     if run.end("backdoor_accuracy") is not None:
         pairs.append(("backdoor accuracy", percent(run.end("backdoor_accuracy"))))
@@ -95,7 +97,7 @@ def key_numbers(run: ReportedRun) -> Markup:
     pairs.append(("rounds", rounds_words(run)))
     if (aborted := as_number(run.summary.get("aborted_rounds"))) is not None:
         pairs.append(("aborted rounds", f"{aborted:,.0f}"))
-    if sigma := as_number(run.summary.get("noise_multiplier")):  # of 0 there is nothing to tell
+    if sigma := as_number(run.summary.get("noise_multiplier")):  # a σ of 0 is not shown
         pairs.append(("σ in the last round", f"{sigma:.4g}"))
     if (seconds := as_number(run.summary.get("seconds"))) is not None:
         pairs.append(("time in rounds", f"{seconds:,.0f} s"))
@@ -104,7 +106,7 @@ def key_numbers(run: ReportedRun) -> Markup:
 
 
 def _no_epsilon(run: ReportedRun) -> str:
-    """What to say of privacy where the folder has no ε: a run without privacy says so in its statement."""
+    """Return the entry for privacy of a run without ε. A run without privacy says so in its statement."""
     if run.statement.get("private") is False:
         return "none"
     search = run.path.absolute().parent
@@ -114,13 +116,13 @@ def _no_epsilon(run: ReportedRun) -> str:
 
 
 def is_private(run: ReportedRun) -> bool:
-    """Whether any ε was computed."""
-    said = run.statement.get("private")
-    return said if isinstance(said, bool) else run.end("epsilon") is not None
+    """Return whether any ε was computed."""
+    private = run.statement.get("private")
+    return private if isinstance(private, bool) else run.end("epsilon") is not None
 
 
 def three_epsilons(run: ReportedRun) -> Markup:
-    """Enforced, published and sound, each with its reason."""
+    """Return a table of enforced, published and sound ε, each with its reason."""
     if not is_private(run):
         return Markup("")
     rows = [
@@ -131,40 +133,42 @@ def three_epsilons(run: ReportedRun) -> Markup:
 
 
 def exact_values(run: ReportedRun) -> Markup:
-    """That the page is not for everybody, where it is not."""
+    """Return a warning about exact values of private data, empty for a run without diagnostics."""
     if not run.statement.get("diagnostics"):
         return Markup("")
-    words = "This page shows exact values of private data, which the mechanism does not release."
-    return tag("p", words, class_="note")
+    warning = "This page shows exact values of private data, which the mechanism does not release."
+    return tag("p", warning, class_="note")
 
 
 def statement(run: ReportedRun) -> Markup:
-    """privacy.txt: its paragraphs and lists."""
+    """Return privacy.txt as headings, paragraphs and lists."""
     if not run.statement_text:
         return tag("p", "There is no privacy statement (privacy.txt) yet.", class_="note")
-    return joined(_blocks(run.statement_text))
-
-
-def _blocks(text: str) -> Iterator[Markup]:
-    for place, block in enumerate(text.strip().split("\n\n")):
-        words, items = [], []
+    elements = []
+    for index, block in enumerate(run.statement_text.strip().split("\n\n")):
+        lines, items = [], []
         for line in block.splitlines():
             if line.startswith("- "):
                 items.append(line[2:].strip())
             elif items:
                 items[-1] += f" {line.strip()}"
             else:
-                words.append(line.strip())
-        if items and len(words) == 1 and words[0][-1:] not in ".:":
-            yield tag("h3", words[0])
-        elif words:
-            yield tag("p", " ".join(words), class_="headline" if place == 0 else None)
+                lines.append(line.strip())
+        if items and len(lines) == 1 and lines[0][-1:] not in ".:":
+            elements.append(tag("h3", lines[0]))
+        elif lines:
+            headline = "headline" if index == 0 else None
+            elements.append(tag("p", " ".join(lines), class_=headline))
         if items:
-            yield listed(items)
+            elements.append(listed(items))
+    return joined(elements)
 
 
 def ledger(run: ReportedRun, of_many: bool = False) -> Markup:
-    """ledger.csv; of a long one its beginning and its end."""
+    """Return ledger.csv as a table, without the middle of a long ledger.
+
+    Columns that are the same in every row are said once, above the table.
+    """
     if not run.ledger_rows or not run.ledger_rows[1:]:
         return tag("p", "There is no ledger (ledger.csv) here.", class_="note")
     names, *rows = run.ledger_rows
@@ -172,10 +176,14 @@ def ledger(run: ReportedRun, of_many: bool = False) -> Markup:
     same = {i: cells[0] for i, cells in columns.items() if len(set(cells)) == 1 < len(cells)}
     used = [i for i, cells in columns.items() if any(cells) and i not in same]
     first, last = (5, 3) if of_many else _LEDGER_ROWS
-    left_out = len(rows) - first - last
-    shown: list[Sequence[object]] = [_cells(row, used) for row in rows]
-    if left_out > 1:
-        gap = [f"… {counted(left_out, 'row')} more", *[""] * (len(used) - 1)]
+    omitted = len(rows) - first - last
+    # Six digits are shown; ledger.csv has all of them.
+    shown = [
+        [_LONG.sub(lambda m: f"{float(m[0]):.6g}", columns[i][row]) for i in used]
+        for row in range(len(rows))
+    ]
+    if omitted > 1:
+        gap = [f"… {counted(omitted, 'row')} more", *[""] * (len(used) - 1)]
         shown = [*shown[:first], gap, *shown[-last:]]
     note = (
         "Each row is a kind of release: its event in both views, the standard deviation of its noise and its "
@@ -185,19 +193,14 @@ def ledger(run: ReportedRun, of_many: bool = False) -> Markup:
     alike = [
         f"{LEDGER_WORDS.get(names[i], names[i])} {value}" for i, value in same.items() if value
     ]
-    words = f"Ledger: {counted(len(rows), 'kind')} of release"
     if alike:
         note += f" The same in every row: {'; '.join(alike)}."
-    return joined([tag("p", note, class_="note"), table(words, head, shown)])
-
-
-def _cells(row: Sequence[str], used: Sequence[int]) -> list[str]:
-    """Its numbers with six digits: ledger.csv has all of them."""
-    return [_LONG.sub(lambda m: f"{float(m[0]):.6g}", row[i]) if i < len(row) else "" for i in used]
+    caption = f"Ledger: {counted(len(rows), 'kind')} of release"
+    return joined([tag("p", note, class_="note"), table(caption, head, shown)])
 
 
 def audits(run: ReportedRun) -> Iterator[Markup]:
-    """What attacks found out."""
+    """Yield the results of the run's audits."""
     for audit in run.audits:
         attacks = audit.facts.get("attacks")
         yield tag("h3", audit.name)
@@ -216,61 +219,65 @@ def audits(run: ReportedRun) -> Iterator[Markup]:
 
 
 def _membership(audit: StoredAudit, rows: Sequence[tuple[str, dict[str, object]]]) -> Markup:
+    """Return a table of a membership audit; ``rows`` are the names and facts of the attacks."""
     columns = (("auc", "AUC"), ("tpr_at_1_percent", "TPR at 1 % FPR"),
                ("tpr_at_0.1_percent", "TPR at 0.1 % FPR"))  # fmt: skip
-    words = (
+    caption = (
         f"Membership inference: {audit.facts.get('members')} members, {audit.facts.get('nonmembers')} "
         "non-members, 95 % intervals"
     )
     head = ("attack", *(label for _, label in columns))
     return table(
-        words, head, [(name, *(_estimate(f, key) for key, _ in columns)) for name, f in rows]
+        caption, head, [(name, *(_estimate(f, key) for key, _ in columns)) for name, f in rows]
     )
 
 
 def _epsilon_from_below(audit: StoredAudit) -> Markup:
+    """Return a table of the lower bounds of ε by a canary audit."""
     facts = audit.facts
     rows = [f for f in facts["found"] if isinstance(f, dict)]
     kind = "wrong labels" if facts.get("canary") == MISLABELLED else "of one gradient direction"
-    words = (
+    caption = (
         f"ε from below: {facts.get('canaries')} canaries (one {facts.get('unit')}), {kind}, "
         f"δ = {facts.get('delta')}, confidence {facts.get('confidence')}. Only a bound refutes a claim of a "
         "smaller ε."
     )
     keys = ("kind", "method", "observer")
-    cells = [(*(str(f.get(key)) for key in keys), _short(f.get("epsilon"))) for f in rows]
-    return table(words, ("what it is", "method", "who looks", "ε at least"), cells)
-
-
-def _short(value: object) -> str:
-    number = as_number(value)
-    return "–" if number is None else f"{number:.3g}"
+    cells = []
+    for row in rows:
+        epsilon = as_number(row.get("epsilon"))
+        shown = "–" if epsilon is None else f"{epsilon:.3g}"
+        cells.append((*(str(row.get(key)) for key in keys), shown))
+    return table(caption, ("kind of number", "method", "observer", "ε at least"), cells)
 
 
 def _property(audit: StoredAudit) -> Markup:
+    """Return a table of a property audit."""
     facts = audit.facts
     rows = [
         (facts.get("observer_sees", "all"), _estimate(facts, "auc")),
         ("the number of records alone", _estimate(facts, "auc_of_record_counts")),
     ]
-    words = f"Property inference: {facts.get('meaning', audit.name)}"
-    return table(words, ("observer sees", "AUC, 95 % interval"), rows)
+    caption = f"Property inference: {facts.get('meaning', audit.name)}"
+    return table(caption, ("observer sees", "AUC, 95 % interval"), rows)
 
 
 def _estimate(facts: dict[str, object], key: str) -> str:
+    """Return an estimate with its interval where there is one, or a dash without an estimate."""
     value, low, high = (as_number(facts.get(k)) for k in (key, f"{key}_low", f"{key}_high"))
     if value is None:
         return "–"
     return f"{value:.3f}" if low is None or high is None else f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def picture(content: bytes, words: str, kind: str | None = None) -> Markup:
+def picture(content: bytes, description: str, kind: str | None = None) -> Markup:
+    """Return a PNG as an element with its data; ``kind`` is the element's class in page.css."""
     data = base64.b64encode(content).decode()
-    return tag("img", src=f"data:image/png;base64,{data}", alt=words, class_=kind)
+    return tag("img", src=f"data:image/png;base64,{data}", alt=description, class_=kind)
 
 
 def environment(run: ReportedRun) -> Markup:
-    """environment.json, versions in a line each."""
+    """Return environment.json as a table, with a row for each version."""
     facts = dict(run.environment)
     if not facts:
         return tag("p", "There is no environment.json here.", class_="note")
@@ -286,24 +293,25 @@ def environment(run: ReportedRun) -> Markup:
 
 
 def repeat(run: ReportedRun) -> Markup:
-    """The commands that make the run again, go on with it, and look further into it."""
+    """Return the commands that repeat the run, go on with it, and examine it further."""
     folder, parts = shlex.quote(str(run.path)), []
     if run.overrides is None:
         parts.append(
             tag("p", "Begun from Python, or its overrides are withheld: see the configuration.")
         )
     else:
-        # without what would write into the folder that there is
-        kept = [o for o in run.overrides if o.lstrip("+").partition("=")[0] not in _OF_THE_PROCESS]
-        parts.append(command("The run again", shlex.join(["fedpriv", "train", *kept])))
+        # Overrides that would write into the existing folder are left out.
+        overrides = [
+            o for o in run.overrides if o.lstrip("+").partition("=")[0] not in _OF_THE_PROCESS
+        ]
+        parts.append(command("The run again", shlex.join(["fedpriv", "train", *overrides])))
     if run.resumable:
         parts.append(command("Go on from its checkpoint", f"fedpriv train resume={folder}"))
     if run.files.ledger.is_file():
-        words = "Its ledger under other accountants and δ"
-        parts.append(command(words, f"fedpriv account --run {folder}"))
+        title = "Its ledger under other accountants and δ"
+        parts.append(command(title, f"fedpriv account --run {folder}"))
     if run.files.model.is_file():
-        words = "What attacks find out"
-        parts.append(command(words, f"fedpriv audit membership {folder}"))
+        parts.append(command("A membership audit", f"fedpriv audit membership {folder}"))
     note = "Read overrides from somebody else's folder before you run them: they can name any code."
     return joined([*parts, tag("p", note, class_="note")])
 
@@ -311,16 +319,17 @@ def repeat(run: ReportedRun) -> Markup:
 _OF_THE_PROCESS = ("resume", "dry_run", "runtime.run_dir", "runtime.reuse", "runtime.stop_file")
 
 
-def command(words: str, line: str) -> Markup:
-    return joined([tag("p", f"{words}:"), tag("pre", tag("code", line))])
+def command(title: str, line: str) -> Markup:
+    """Return a command line under its title."""
+    return joined([tag("p", f"{title}:"), tag("pre", tag("code", line))])
 
 
 def configuration(run: ReportedRun) -> Markup:
-    """Every key, those that cannot change a result behind the others."""
+    """Return a folded table of every key, with the keys that cannot change a result last."""
     rows = [(k, full(v)) for k, v in {**run.identity, **run.runtime}.items()]
     return folded(f"All {len(rows)} keys", table("Configuration", ("key", "value"), rows))
 
 
 def notes(sentences: Sequence[str]) -> Markup:
-    """Return what is damaged."""
+    """Return a warning with the sentences about damaged files, empty without any."""
     return tag("div", listed(sentences), class_="warning", role="note") if sentences else Markup("")

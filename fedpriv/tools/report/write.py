@@ -1,4 +1,4 @@
-"""Writes a report: of one run, of several, of figures."""
+"""Writer of a report: of one run, several runs, figures, or a search."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from fedpriv.common.files import refuse_foreign, write_text
 from fedpriv.common.words import counted
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.saved import yaml_text
-from fedpriv.store.searches import StoredSearch
 from fedpriv.tools.report import sections
 from fedpriv.tools.report.curves import MOST_RUNS
 from fedpriv.tools.report.figure import add_figure, read_figure
@@ -24,16 +23,25 @@ from fedpriv.tools.report.search import add_search, search_of
 
 
 def write_report(given: Sequence[str], out: Path | None = None) -> Path:
-    """Write the report of the folders and return its file; ``out``: not where it usually goes.
+    """Write the report of the folders.
 
-    Raises ConfigError for folders without runs and figures, WriteError.
+    Args:
+        given: Folders of runs, sweeps, searches or figures.
+        out: File to write; None: report.html in the folder, or in the working folder.
+
+    Returns:
+        The file.
+
+    Raises:
+        ConfigError: A folder has neither run nor figure, or a link, or the file is another page.
+        WriteError: The file cannot be written.
     """
     paths, figure_paths = find(given)
     for path in (*paths, *figure_paths):
-        RunFolder(path).refuse_links()  # they may lead anywhere
+        RunFolder(path).refuse_links()  # a link may lead anywhere
     runs = [
-        read_run(path, in_full=place < MOST_DETAILS, curves=place < MOST_RUNS)
-        for place, path in enumerate(paths)
+        read_run(path, in_full=index < MOST_DETAILS, curves=index < MOST_RUNS)
+        for index, path in enumerate(paths)
     ]
     figures = [read_figure(path) for path in figure_paths]
     search = search_of(given)
@@ -42,7 +50,11 @@ def write_report(given: Sequence[str], out: Path | None = None) -> Path:
             _title(given, 0 if search.stopped else len(runs), len(figures)), tag("p", *given)
         )
         add_search(page, search)
-        _add_trials(page, search, runs)
+        if search.stopped:  # all trials but the best are secret
+            for best in runs[:1]:
+                page.add("Configuration of the best trial", sections.configuration(best))
+        else:
+            _add_runs(page, runs, None)
     elif len(runs) == 1 and not figures:
         page = Page(sections.title_of(runs[0]), lead_of(runs[0]))
         add_run(page, runs[0])
@@ -52,12 +64,9 @@ def write_report(given: Sequence[str], out: Path | None = None) -> Path:
     else:
         page = Page(
             _title(given, len(runs), len(figures)),
-            tag("p", ", ".join(one for one in given if one != ".")),
+            tag("p", ", ".join(folder for folder in given if folder != ".")),
         )
-        if len(runs) == 1:
-            add_run(page, runs[0])
-        elif runs:
-            add_runs(page, runs, sweep_of(given))
+        _add_runs(page, runs, sweep_of(given))
         for figure in figures:
             add_figure(page, figure, named=True)
     file = out or default_file(given)
@@ -66,19 +75,24 @@ def write_report(given: Sequence[str], out: Path | None = None) -> Path:
     return file
 
 
-def _add_trials(page: Page, search: StoredSearch, runs: Sequence[ReportedRun]) -> None:
-    """The trials as runs; where all but the best are secret, its configuration."""
-    if search.stopped:
-        for best in runs[:1]:
-            page.add("Configuration of the best trial", sections.configuration(best))
-    elif len(runs) == 1:
+def _add_runs(page: Page, runs: Sequence[ReportedRun], sweep: Sequence[str] | None) -> None:
+    if len(runs) == 1:
         add_run(page, runs[0])
     elif runs:
-        add_runs(page, runs, None)
+        add_runs(page, runs, sweep)
 
 
 def write_figure_report(folder: Path, stores: Iterable[Path] = ()) -> None:
-    """Write ``report.html`` into the folder of a figure; ``stores``: folders that hold its runs."""
+    """Write ``report.html`` into the folder of a figure.
+
+    Args:
+        folder: Folder of the figure.
+        stores: Folders that hold the runs of the figure.
+
+    Raises:
+        ConfigError: comparison.md cannot be read.
+        WriteError: The file cannot be written.
+    """
     figure = read_figure(folder)
     page = Page(figure.title, tag("p", f"Figure {_last_two(folder)}"))
     add_figure(page, figure, stores)
@@ -86,22 +100,22 @@ def write_figure_report(folder: Path, stores: Iterable[Path] = ()) -> None:
 
 
 def default_file(given: Sequence[str]) -> Path:
-    """In the folder, where there is one that can be written; else where one works."""
-    one = len(given) == 1 and os.access(given[0], os.W_OK)
-    return (Path(given[0]) if one else Path()) / REPORT
+    """Return report.html in the only folder given, if it can be written, else in the working folder."""
+    writable = len(given) == 1 and os.access(given[0], os.W_OK)
+    return (Path(given[0]) if writable else Path()) / REPORT
 
 
 def sweep_of(given: Sequence[str]) -> list[str] | None:
-    """The overrides of the sweep that a folder holds; None where it holds none."""
+    """Return the overrides of the sweep that the only folder given holds, else None."""
     path = Path(given[0]) / "multirun.yaml"
     if len(given) != 1 or not path.is_file():
         return None
     try:
-        found = yaml.safe_load(yaml_text(path))["hydra"]["overrides"]["task"]
+        overrides = yaml.safe_load(yaml_text(path))["hydra"]["overrides"]["task"]
     except (ConfigError, yaml.YAMLError, RecursionError, ValueError, KeyError, TypeError):
         return None
-    known = isinstance(found, list) and all(isinstance(one, str) for one in found)
-    return found if known else None
+    valid = isinstance(overrides, list) and all(isinstance(text, str) for text in overrides)
+    return overrides if valid else None
 
 
 def _last_two(folder: Path) -> str:
