@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import cast
 
@@ -50,9 +51,9 @@ def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Di
         overrides = [*overrides, f"hydra.searchpath=['file://{path}']"]
     refuse_unknown_protocol(overrides)
     try:
-        if GlobalHydra.instance().is_initialized():
-            return with_protocol(hydra_compose(config_name="config", overrides=list(overrides)))
-        with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir())):
+        initialized = GlobalHydra.instance().is_initialized()
+        folder = str(conf_dir())
+        with nullcontext() if initialized else initialize_config_dir(folder, version_base="1.3"):
             return with_protocol(hydra_compose(config_name="config", overrides=list(overrides)))
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise explain(error, overrides) from None
@@ -417,4 +418,4 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 def dump(config: DictConfig) -> str:
     """Return the resolved configuration as YAML."""
-    return yaml.safe_dump(OmegaConf.to_container(config, resolve=True), sort_keys=False)
+    return yaml.safe_dump(as_tree(config), sort_keys=False)

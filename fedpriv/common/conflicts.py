@@ -1,29 +1,32 @@
-"""What the parts of a run refuse in one another."""
+"""The view that the parts of a run have of one another, to refuse combinations that cannot work."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 RELEASED_ONCE = (
     "with features.normalization=released every client releases once, before the first round"
 )
-"""Why parts that count on other clients, or other noise, do not go with that release."""
+"""Reason for which some parts do not go with that release: they need other cohorts or other noise."""
 
 
 class Combination(Protocol):
     """All parts of a run, as a part's method ``conflicts(parts)`` sees them.
 
-    A part asks the others for attributes that their base classes declare (``algorithm.trust``,
-    ``clipper.transforms``, ``noise_schedule.adaptive``), never for their class.
+    A part reads attributes that the base classes of other parts declare (``algorithm.trust``,
+    ``clipper.transforms``, ``noise_schedule.adaptive``). It never tests their class, so that a user's own
+    part is treated as one of fedpriv. The base classes are defined in rooms above this one, which must not be
+    imported here; therefore most types are ``Any``. :class:`fedpriv.experiment.parts.Parts` has them all.
     """
 
     @property
     def settings(self) -> Any:
-        """The root keys."""
+        """The keys at the root of the configuration."""
 
     @property
     def dataset(self) -> Any:
-        """The data set as the model reads it, with features in the place of images."""
+        """The data set as the model reads it: with features in place of images, if the run has features."""
 
     @property
     def partition(self) -> Any:
@@ -58,28 +61,35 @@ class Combination(Protocol):
         """The aggregation rule, or None."""
 
     @property
-    def trackers(self) -> Any:
+    def trackers(self) -> Mapping[str, Any]:
         """The trackers by name."""
 
     @property
     def without_noise(self) -> bool:
-        """True where nothing is private: by the algorithm, or because its noise is 0."""
+        """True if nothing is private, because of the algorithm or because its noise is 0."""
 
     @property
     def released_statistics(self) -> Any:
-        """The release of clients by which features are normalized, or None."""
+        """The release of statistics that normalizes the features, or None."""
 
     @property
     def even_share(self) -> int:
-        """Records of a client, if they were dealt out evenly."""
+        """Number of records of a client if all clients had the same number."""
 
     @property
     def shares_known(self) -> bool:
-        """False where the privacy cost depends on numbers of records that only the data tell."""
+        """False if the privacy cost depends on numbers of records that are known only from the data."""
 
     @property
-    def other_accountants(self) -> Any:
-        """Accountants that a refused one may be replaced by."""
+    def other_accountants(self) -> Sequence[Any]:
+        """Accountants that may replace a refused accountant."""
 
     def release_of(self, sampling: Any) -> Any:
-        """Return what a participant that samples so releases in a round. Raises ConfigError."""
+        """Return the group of queries that a participant answers in a round.
+
+        Args:
+            sampling: The sampling of the participant's records.
+
+        Raises:
+            ConfigError: The parts do not fit together.
+        """

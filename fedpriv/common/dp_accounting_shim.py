@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from types import ModuleType
 from typing import Any
 
 _NAME = "dp_accounting"
@@ -27,14 +26,8 @@ def put_off_init() -> None:
     if spec is None or spec.loader is None:  # a later import reports that the package is absent
         return
     package = importlib.util.module_from_spec(spec)
-    package.__getattr__ = _initialising(package)  # type: ignore[method-assign]
-    sys.modules[_NAME] = package
 
-
-def _initialising(package: ModuleType) -> Any:
-    """Return a ``__getattr__`` for the package: it imports a submodule, or runs ``__init__`` for the rest."""
-
-    def get(name: str) -> Any:
+    def submodule_or_name(name: str) -> Any:
         if name.startswith("__"):  # the import system looks for optional attributes
             raise AttributeError(name)
         if importlib.util.find_spec(f"{_NAME}.{name}") is not None:
@@ -43,4 +36,5 @@ def _initialising(package: ModuleType) -> Any:
         package.__spec__.loader.exec_module(package)  # type: ignore[union-attr]
         return getattr(package, name)
 
-    return get
+    package.__getattr__ = submodule_or_name  # type: ignore[method-assign]
+    sys.modules[_NAME] = package

@@ -130,25 +130,23 @@ class Output:
 
     def write(self, text: str) -> int:
         """Write a text; after a failure it is discarded."""
-        try:
-            return self._stream.write(text)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            self._give_up(error)
-            return len(text)
+        with self._surviving():
+            self._stream.write(text)
+        return len(text)
 
     def flush(self) -> None:
         """Flush the stream; after a failure nothing happens."""
-        try:
+        with self._surviving():
             self._stream.flush()
+
+    @contextmanager
+    def _surviving(self) -> Iterator[None]:
+        try:
+            yield
         except BrokenPipeError:
             raise
         except OSError as error:
-            self._give_up(error)
-
-    def _give_up(self, error: OSError) -> None:
-        self.failure = self.failure or error
-        # Text that is still in the buffer would fail again at exit, so it goes to the null device, too.
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            self.failure = self.failure or error
+            # Text that is still in the buffer would fail again at exit, so it goes to the null device, too.
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())

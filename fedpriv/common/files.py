@@ -62,8 +62,19 @@ def write_atomically(
     Raises:
         WriteError: The disk is full, or the folder cannot be written.
     """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with saying_where(path):
-        _write_beside(Path(path), write, mode, before_renaming)
+        try:
+            with open(temporary, mode, encoding=None if "b" in mode else "utf-8") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            if before_renaming is not None:
+                before_renaming()
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -73,25 +84,6 @@ def saying_where(path: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise WriteError(path, error) from None
-
-
-def _write_beside(
-    path: Path,
-    write: Callable[[IO[Any]], object],
-    mode: str,
-    before_renaming: Callable[[], None] | None,
-) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, mode, encoding=None if "b" in mode else "utf-8") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        if before_renaming is not None:
-            before_renaming()
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write_tensors(
@@ -198,7 +190,7 @@ def refuse_foreign(
     Raises:
         ConfigError: The file must not be written.
     """
-    run_folder = next((folder for folder in path.resolve().parents if _holds_run(folder)), None)
+    run_folder = next((folder for folder in path.resolve().parents if _is_run_folder(folder)), None)
     if run_folder is not None and path.name not in of_a_run:
         raise ConfigError(key, path, f"a file outside of the run folder {run_folder}")
     if mark is None or not os.path.lexists(path):
@@ -216,7 +208,8 @@ def refuse_foreign(
         )  # fmt: skip
 
 
-def _holds_run(folder: Path) -> bool:
+def _is_run_folder(folder: Path) -> bool:
+
     return sum((folder / name).exists() for name in RUN_FILES) > 1
 
 

@@ -31,20 +31,13 @@ def import_torchvision() -> ModuleType:
     except RuntimeError as error:
         if "torchvision::nms does not exist" not in str(error):
             raise
-    _forget_half_imported_modules()
-    _declare_operators()
-    return importlib.import_module("torchvision")
-
-
-def _forget_half_imported_modules() -> None:
-    for name in [m for m in sys.modules if m.partition(".")[0] == "torchvision"]:
-        del sys.modules[name]
-
-
-def _declare_operators() -> None:
     import torch
 
+    # The failed import has left half-imported modules behind.
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[name]
     library = torch.library.Library("torchvision", "DEF")
     for operator in ("nms", "qnms"):
         library.define(operator + _NMS)
     _declarations.append(library)
+    return importlib.import_module("torchvision")

@@ -9,7 +9,7 @@ from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.experiment.sweeps import SEEDS, Identity, SweepJob, identity_of_job, swept_runtime
 from fedpriv.store.folder import RunFolder
-from fedpriv.store.run_folders import run_folders
+from fedpriv.store.run_folders import runs_below
 from fedpriv.store.stored_run import StoredRun
 
 
@@ -54,7 +54,7 @@ def find_runs(
     stored: dict[Identity, str] = {}
     damaged: list[tuple[str, Identity]] = []
     settings = {_setting(job.values) for job in jobs if job.error is None}
-    for name, path in run_folders(str(folder)) if _holds_runs(folder) else ():
+    for name, path in runs_below(folder):
         run = StoredRun(path, tolerant=True)
         values, _ = run.values, run.summary
         if run.damage:
@@ -92,16 +92,9 @@ def _setting(values: Mapping[str, object]) -> str:
     return configuration.fingerprint(configuration.identity_of_values(kept))
 
 
-def _holds_runs(folder: Path) -> bool:
-    try:
-        return folder.is_dir() and bool(run_folders(str(folder)))
-    except ConfigError:
-        return False
-
-
 def count_runs(folder: Path) -> int:
     """Return the number of runs that ``folder`` holds."""
-    return len(run_folders(str(folder))) if _holds_runs(folder) else 0
+    return len(runs_below(folder))
 
 
 def new_names(folder: Path, jobs: Sequence[SweepJob]) -> list[str]:

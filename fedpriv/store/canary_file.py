@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedpriv.common.errors import ConfigError
 from fedpriv.data.names import DIRECTION, MISLABELLED
-from fedpriv.store.saved import saved_json
+from fedpriv.store.saved import saved_json, unreadable
 
 RELEASES, FINAL, SIZES, BLACK_BOX = "releases", "final_model", "sizes", "black_box"
 """The observers. They see every release; the final weights alone; only the norm of the last release; or only
@@ -76,7 +75,7 @@ def read_canaries(path: Path) -> CanaryFile:
         and type(values.get("rounds")) is int
     )
     if not good:
-        raise ConfigError(f"{path} cannot be read: it is no list of canaries and their scores")
+        raise unreadable(path, "it is no list of canaries and their scores")
     known_scores = {
         name: observer_scores
         for name, observer_scores in scores.items()

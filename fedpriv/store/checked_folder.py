@@ -13,7 +13,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.notices import notice
 from fedpriv.store.digests import KEY, Digest, is_own_digest, matches
 from fedpriv.store.folder import RunFolder
-from fedpriv.store.saved import LARGEST_HASHED, LARGEST_SUMMARY, parsed_json, saved_text
+from fedpriv.store.saved import LARGEST_HASHED, LARGEST_SUMMARY, parsed_json, saved_text, unreadable
 
 INTERRUPTED = "interrupted"
 _LOST = (
@@ -86,7 +86,7 @@ class CheckedFolder:
             text = saved_text(path, LARGEST_SUMMARY)
             summary = parsed_json(path, text)
             if not isinstance(summary.get("stop_reason"), str):
-                raise ConfigError(f"{path} cannot be read: it has no stop_reason")
+                raise unreadable(path, "it has no stop_reason")
         except ConfigError as error:
             return {}, f"{error}; {_LOST}"
         if isinstance(stated := summary.get(KEY), dict) and not is_own_digest(text, stated):
@@ -129,7 +129,7 @@ class CheckedFolder:
         """Return a sentence for each of these files that is gone, or differs from its stated digest."""
         for path in paths:
             if path.name in self.stated and not os.path.lexists(path):
-                self._enter(path, f"{path} cannot be read: it is not there")
+                self._enter(path, str(unreadable(path, "it is not there")))
             self.check(path)
         return [self.damage[path] for path in paths if path in self.damage]
 
@@ -177,22 +177,22 @@ class CheckedFolder:
             content = read(path)
         except ConfigError as error:
             self._checked.add(name)
-            return self._refuse(path, str(error), absent)
+            return self._refuse(path, error, absent)
         self.check(path)
         return content
 
-    def refuse(self, path: Path, reason: str, instead: Any = None) -> Any:
-        """Report that a file cannot be read, and return the value in its place.
+    def refuse(self, path: Path, reason: str) -> None:
+        """Enter a file that cannot be read as damaged.
 
         Raises:
             ConfigError: The reader is not tolerant.
         """
-        return self._refuse(path, f"{path} cannot be read: {reason}", instead)
+        self._refuse(path, unreadable(path, reason))
 
-    def _refuse(self, path: Path, problem: str, instead: Any) -> Any:
+    def _refuse(self, path: Path, error: ConfigError, instead: Any = None) -> Any:
         if not self._tolerant:
-            raise ConfigError(problem)
-        self._enter(path, problem)
+            raise error
+        self._enter(path, str(error))
         return instead
 
     def _enter(self, path: Path, problem: str) -> None:

@@ -23,7 +23,7 @@ from fedpriv.common.files import json_text
 KEY = "files"
 """Key of the digests in ``summary.json`` and in a checkpoint: file name → ``{"bytes": …, "sha256": …}``."""
 GROWING = ("metrics.csv", "clients.csv", "participation.csv")
-_SUMMARY, _STATEMENT = "summary.json", "privacy.json"
+_SUMMARY = "summary.json"
 _BLOCK = 1 << 20
 _UNKNOWN = "0" * 64  # in the place of a summary's own digest while that is computed
 

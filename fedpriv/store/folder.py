@@ -92,7 +92,12 @@ class RunFolder:
                     "a folder without a run",
                     f"resume={self.path} continues the one there",
                 )
-            for path in self._results():
+            # A run writes these files after its configuration. Without one they are leftovers of a run.
+            for path in (
+                self.metrics, self.clients, self.participation, self.ledger, self.privacy_json,
+                self.privacy_text, self.summary, self.checkpoint, self.checkpoint_before, self.model,
+                self.log,
+            ):  # fmt: skip
                 if path.exists():
                     raise ConfigError(
                         "runtime.run_dir",
@@ -105,20 +110,8 @@ class RunFolder:
             probe.unlink()
             self.plots.mkdir(exist_ok=True)
         except OSError as error:
-            raise ConfigError(
-                key,
-                str(self.path),
-                "a folder that can be written",
-                error.strerror or str(error),
-            ) from None
+            raise _not_writable(key, self.path, error) from None
         return self
-
-    def _results(self) -> tuple[Path, ...]:
-        """Return the files that a run writes after its configuration."""
-        return (
-            self.metrics, self.clients, self.participation, self.ledger, self.privacy_json, self.privacy_text,
-            self.summary, self.checkpoint, self.checkpoint_before, self.model, self.log,
-        )  # fmt: skip
 
     def refuse_odd(self, path: Path) -> None:
         """Refuse to use a path of the run that is no regular file or folder, or lies behind a link.
@@ -139,15 +132,10 @@ class RunFolder:
                     f"{self.path} holds {name}, which is neither a file nor a folder; fedpriv makes no links "
                     "and no pipes: put the files themselves there"
                 )
-        if stat.S_ISDIR(mode) and path in self._files:
-            raise ConfigError(f"{path} is a folder where a file belongs; move it away")
-
-    @property
-    def _files(self) -> list[Path]:
-        """The paths of all files that have an attribute, without the folders."""
         folders = (self.path, self.plots, self.snapshots, self.audit, self.public)
-        paths = (path for path in vars(self).values() if isinstance(path, Path))
-        return [path for path in paths if path not in folders]
+        is_file = path not in folders and path in vars(self).values()
+        if stat.S_ISDIR(mode) and is_file:
+            raise ConfigError(f"{path} is a folder where a file belongs; move it away")
 
     def refuse_links(self) -> None:
         """Raise ConfigError if anything in the folder is no regular file or folder in its place."""
@@ -229,12 +217,12 @@ def new_folder(output_dir: str, name: str) -> RunFolder:
                 attempt += 1
                 path = base / f"{name}-{attempt}"
     except OSError as error:
-        raise ConfigError(
-            "runtime.output_dir",
-            output_dir,
-            "a folder that can be written",
-            error.strerror or str(error),
-        ) from None
+        raise _not_writable("runtime.output_dir", output_dir, error) from None
+
+
+def _not_writable(key: str, folder: object, error: OSError) -> ConfigError:
+    reason = error.strerror or str(error)
+    return ConfigError(key, str(folder), "a folder that can be written", reason)
 
 
 def environment(

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from dp_accounting import dp_event
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.files import csv_text, write_text
+from fedpriv.common.files import csv_text
 from fedpriv.privacy.core.events import describe_event, parse_event
 from fedpriv.privacy.core.names import PUBLISHED
-from fedpriv.privacy.ledger import Entry, Ledger
-from fedpriv.privacy.mechanisms import JointQuery
+from fedpriv.privacy.ledger import Extent, Ledger
 from fedpriv.privacy.mechanisms.claims import Claim
-from fedpriv.store.saved import saved_rows
+from fedpriv.store.saved import saved_rows, unreadable
 from fedpriv.store.tables import MOST_CLIENTS, parse_ranges, ranges
 
 COLUMNS = (
@@ -31,11 +31,6 @@ COLUMNS = (
 )
 
 
-def write_ledger(path: Path, ledger: Ledger, claim: Claim | None) -> None:
-    """Write the ledger atomically."""
-    write_text(path, ledger_text(ledger, claim))
-
-
 def ledger_text(ledger: Ledger, claim: Claim | None) -> str:
     """Return the text of ``ledger.csv``.
 
@@ -48,14 +43,17 @@ def ledger_text(ledger: Ledger, claim: Claim | None) -> str:
     """
     rows: list[tuple[object, ...]] = [COLUMNS]
     for joint, entry, clients, count in ledger.draws():
+        published = ("", "")
+        if claim is not None:
+            published = (describe_event(claim.event(joint)), claim.neighbours)
         rows.append(
             (
                 describe_event(joint.event()),
                 joint.sampling.neighbours,
-                *_published(joint, claim),
+                *published,
                 " ".join(query.describe() for query in joint.queries),
-                _extents(entry, "noise_std"),
-                _extents(entry, "sensitivity"),
+                _extents(entry.noise_std),
+                _extents(entry.sensitivity),
                 count,
                 ranges(clients),
                 entry.claimed,
@@ -64,14 +62,14 @@ def ledger_text(ledger: Ledger, claim: Claim | None) -> str:
     return csv_text(rows)
 
 
-def _published(joint: JointQuery, claim: Claim | None) -> tuple[str, str]:
-    """Return the event that the claim charges, and its adjacency; two empty texts without a claim."""
-    return ("", "") if claim is None else (describe_event(claim.event(joint)), claim.neighbours)
-
-
 @dataclass(frozen=True)
 class StoredLedger:
-    """What a ledger file tells of one view. ``of_client``: how often each client made each draw."""
+    """One view of a ledger file.
+
+    Attributes:
+        neighbours: The adjacency of all draws.
+        of_client: Number of times that each client made each draw, by client and event.
+    """
 
     neighbours: str
     of_client: dict[int, dict[dp_event.DpEvent, int]]
@@ -103,11 +101,9 @@ def read_ledger(path: Path, view: str) -> StoredLedger:
         try:
             draws = _read_row(row, view)
         except (KeyError, TypeError, AttributeError, ValueError):
-            raise ConfigError(
-                f"{path} cannot be read: line {number} is not an entry of a ledger"
-            ) from None
+            raise unreadable(path, f"line {number} is not an entry of a ledger") from None
         if len(counts) + len(draws.clients) > 2 * MOST_CLIENTS:
-            raise ConfigError(f"{path} cannot be read: it has more than {MOST_CLIENTS:,} clients")
+            raise unreadable(path, f"it has more than {MOST_CLIENTS:,} clients")
         relations.add(draws.neighbours)
         if draws.of_everyone:
             claimed[row["event_sound"], row["queries"]] = draws.event, draws.count
@@ -118,9 +114,7 @@ def read_ledger(path: Path, view: str) -> StoredLedger:
     if not counts:
         raise ConfigError(f"{path} has no entries: nothing was released")
     if len(relations) > 1:
-        raise ConfigError(
-            f"{path} cannot be read: it mixes the relations {', '.join(sorted(relations))}"
-        )
+        raise unreadable(path, f"it mixes the relations {', '.join(sorted(relations))}")
     for client_counts in counts.values():
         for event, count in claimed.values():
             _add(client_counts, event, count)
@@ -161,9 +155,5 @@ def _add(counts: dict[dp_event.DpEvent, int], event: dp_event.DpEvent, count: in
         counts[event] = counts.get(event, 0) + count
 
 
-def _extents(entry: Entry, field: str) -> str:
-    return _by_query({n: f"{e.low:.6g}..{e.high:.6g}" for n, e in getattr(entry, field).items()})
-
-
-def _by_query(values: dict[str, str]) -> str:
-    return " ".join(f"{name}={value}" for name, value in values.items())
+def _extents(extents: Mapping[str, Extent]) -> str:
+    return " ".join(f"{name}={e.low:.6g}..{e.high:.6g}" for name, e in extents.items())

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedpriv.common.errors import ConfigError
-from fedpriv.store.saved import LARGEST_TABLE, refuse_no_file
+from fedpriv.store.saved import LARGEST_TABLE, refuse_no_file, unreadable
 
 
 class Columns(dict[str, np.ndarray]):
@@ -71,7 +70,7 @@ def read_columns(
         )
     except (OSError, ValueError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or "it is not a table of numbers"
-        raise ConfigError(f"{path} cannot be read: {reason}") from None
+        raise unreadable(path, f"{reason}") from None
     read = Columns(zip((header[index] for index in indices), columns.T, strict=True))
     if lowest is None:
         return read

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 import tempfile
 import zipfile
 import zlib
@@ -15,9 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
-from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import saying_where, write_atomically
-from fedpriv.store.saved import refuse_no_file
+from fedpriv.store.saved import refuse_no_file, unreadable
 from fedpriv.store.stored_run import StoredRun
 
 FILES = (
@@ -70,8 +68,13 @@ def unpack_runs(archive: Path, into: Path) -> Path:
         with saying_where(target):
             into.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=into, prefix=".") as temporary:
-                _extract(archive, Path(temporary) / "runs")
-                _move(Path(temporary) / "runs", target)
+                unpacked = Path(temporary) / "runs"
+                _extract(archive, unpacked)
+                try:
+                    unpacked.rename(target)
+                except OSError:
+                    if not target.is_dir():  # else another process was first
+                        raise
     return target
 
 
@@ -81,24 +84,11 @@ def _extract(archive: Path, folder: Path) -> None:
         with zipfile.ZipFile(archive) as packed:
             entries = packed.infolist()
             if sum(entry.file_size for entry in entries) > LARGEST:
-                raise _unreadable(archive, f"its files have more than {LARGEST:,} bytes")
+                raise unreadable(archive, f"its files have more than {LARGEST:,} bytes")
             for entry in entries:
                 if not _ENTRY.fullmatch(entry.filename):
-                    raise _unreadable(archive, f"{entry.filename!r} is no file of a run")
+                    raise unreadable(archive, f"{entry.filename!r} is no file of a run")
                 (folder / entry.filename).parent.mkdir(exist_ok=True)
                 (folder / entry.filename).write_bytes(packed.read(entry))
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
-        raise _unreadable(archive, str(error)) from None
-
-
-def _unreadable(archive: Path, reason: str) -> ConfigError:
-    return ConfigError(f"{archive} cannot be read: {reason}")
-
-
-def _move(unpacked: Path, target: Path) -> None:
-    try:
-        unpacked.rename(target)
-    except OSError:
-        if not target.is_dir():  # else another process was first
-            raise
-        shutil.rmtree(unpacked)
+        raise unreadable(archive, str(error)) from None

@@ -104,15 +104,20 @@ def run_folders(given: str) -> list[tuple[str, Path]]:
     Raises:
         ConfigError: There is no such folder, or it holds neither a run nor a search.
     """
-    top = Path(given)
-    if not top.is_dir():
+    if not Path(given).is_dir():
         raise ConfigError(f"there is no folder {given}")
-    paths = [path for path, kind in _below(str(top)) if kind == _RUN]
-    if not paths and not search_folders(given):
+    runs = runs_below(Path(given))
+    if not runs and not search_folders(given):
         raise ConfigError(f"{given}: no run folder is there or below it")
-    if paths == [str(top)]:
-        return [(top.resolve().name, top)]
-    return [(os.path.relpath(path, top), Path(path)) for path in paths]
+    return runs
+
+
+def runs_below(folder: Path) -> list[tuple[str, Path]]:
+    """Return the same runs as :func:`run_folders`; an absent folder holds none."""
+    paths = [path for path, kind in _below(str(folder)) if kind == _RUN]
+    if paths == [str(folder)]:
+        return [(folder.resolve().name, folder)]
+    return [(os.path.relpath(path, folder), Path(path)) for path in paths]
 
 
 def search_folders(given: str) -> list[Path]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from fedpriv.common import config as configuration
+from fedpriv.common.config import flatten
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.files import sealed_digest
 from fedpriv.common.groups import GROUPS, OF_NOTHING
@@ -27,13 +27,16 @@ from fedpriv.common.groups import GROUPS, OF_NOTHING
 if TYPE_CHECKING:
     import torch
 
-    pass
-
 # Limits in bytes. Files of fedpriv are far smaller: a configuration has a few thousand bytes.
 LARGEST_CONFIG = 1 << 20
 LARGEST_JSON = LARGEST_TABLE = 1 << 28
 LARGEST_SUMMARY = 1 << 20  # small, because some commands read the summaries of many runs
 LARGEST_HASHED = 1 << 18  # small, because some commands hash the files of many runs
+
+
+def unreadable(path: Path, reason: str) -> ConfigError:
+    """Return the error for a stored file that is not what fedpriv writes there."""
+    return ConfigError(f"{path} cannot be read: {reason}")
 
 
 def refuse_no_file(path: Path, largest: int | None = None) -> None:
@@ -50,7 +53,7 @@ def refuse_no_file(path: Path, largest: int | None = None) -> None:
             return
     except OSError as error:
         reason = error.strerror or str(error)
-    raise ConfigError(f"{path} cannot be read: {reason}")
+    raise unreadable(path, f"{reason}")
 
 
 def saved_text(path: Path, largest: int) -> str:
@@ -68,7 +71,7 @@ def saved_text(path: Path, largest: int) -> str:
         with readable(path):
             return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise ConfigError(f"{path} cannot be read: it is not text") from None
+        raise unreadable(path, "it is not text") from None
 
 
 @contextmanager
@@ -77,7 +80,7 @@ def readable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise unreadable(path, f"{error.strerror or error}") from None
 
 
 def saved_rows(path: Path) -> list[list[str]]:
@@ -86,7 +89,7 @@ def saved_rows(path: Path) -> list[list[str]]:
     try:
         return [row for row in csv.reader(io.StringIO(text)) if row]
     except csv.Error:
-        raise ConfigError(f"{path} cannot be read: it is not a table") from None
+        raise unreadable(path, "it is not a table") from None
 
 
 def saved_json(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
@@ -104,28 +107,23 @@ def parsed_json(path: Path, text: str) -> dict[str, Any]:
     Raises:
         ConfigError: The text is no JSON object, or an object holds a key twice.
     """
+
+    def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        # A repeated key is refused, because readers disagree about which of its values counts.
+        values = dict(pairs)
+        if len(values) < len(pairs):
+            names = [name for name, _ in pairs]
+            repeated = next(name for name in names if names.count(name) > 1)
+            raise unreadable(path, f"the key {show(repeated)} is there twice")
+        return values
+
     try:
-        value = json.loads(text, object_pairs_hook=_once_each)
-    except _KeyTwice as error:
-        raise ConfigError(f"{path} cannot be read: the key {show(error)} is there twice") from None
+        value = json.loads(text, object_pairs_hook=once_each)
     except (ValueError, RecursionError):
-        raise ConfigError(f"{path} cannot be read: it is not JSON") from None
+        raise unreadable(path, "it is not JSON") from None
     if not isinstance(value, dict):
-        raise ConfigError(f"{path} cannot be read: it is not a JSON object")
+        raise unreadable(path, "it is not a JSON object")
     return value
-
-
-class _KeyTwice(ValueError):
-    """Error for a JSON object with a key twice: readers disagree about which value counts."""
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the pairs of a JSON object as a dict. Raise _KeyTwice for a repeated key."""
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _KeyTwice(next(name for name in names if names.count(name) > 1))
-    return values
 
 
 def saved_config(path: Path) -> DictConfig:
@@ -135,7 +133,7 @@ def saved_config(path: Path) -> DictConfig:
         ConfigError: The file is no run's configuration; see :func:`saved_values`.
     """
     values = _parsed_yaml(path)
-    _written_out(path, values)
+    _resolved_values(path, values)
     values.pop("tracker", None)
     return OmegaConf.create(values)
 
@@ -149,7 +147,7 @@ def saved_values(path: Path) -> dict[str, object]:
     Raises:
         ConfigError: The file is no run's configuration.
     """
-    return _written_out(path, _parsed_yaml(path))
+    return _resolved_values(path, _parsed_yaml(path))
 
 
 def _parsed_yaml(path: Path) -> dict[str, Any]:
@@ -157,17 +155,15 @@ def _parsed_yaml(path: Path) -> dict[str, Any]:
     text = yaml_text(path)
     try:
         # Only a text with an asterisk can hold an alias. Looking for the asterisk first saves the parsing.
-        if "*" in text and any(
-            isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, _Loader)
-        ):
-            raise ConfigError(f"{path} cannot be read: it has aliases, which fedpriv never writes")
-        values = yaml.load(text, _Loader)
-    except ConfigError:
-        raise
+        events = yaml.parse(text, _Loader) if "*" in text else ()
+        has_alias = any(isinstance(event, yaml.AliasEvent) for event in events)
+        values = None if has_alias else yaml.load(text, _Loader)
     except Exception:  # a broken YAML can make the parser raise almost anything
-        raise _not_yaml(path) from None
+        raise unreadable(path, "it is not YAML") from None
+    if has_alias:
+        raise unreadable(path, "it has aliases, which fedpriv never writes")
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise ConfigError(f"{path} cannot be read: it is no run's configuration")
+        raise unreadable(path, "it is no run's configuration")
     return values
 
 
@@ -181,7 +177,7 @@ def yaml_text(path: Path) -> str:
     for bracket in re.findall(r"[\[\]{}]", text):
         depth = max(0, depth + (1 if bracket in "[{" else -1))
         if depth > _DEEPEST:
-            raise _not_yaml(path)
+            raise unreadable(path, "it is not YAML")
     return text
 
 
@@ -204,32 +200,20 @@ _Loader.add_implicit_resolver(
 )
 
 
-def _not_yaml(path: Path) -> ConfigError:
-    return ConfigError(f"{path} cannot be read: it is not YAML")
-
-
-def _written_out(path: Path, values: dict[str, Any]) -> dict[str, object]:
+def _resolved_values(path: Path, values: dict[str, Any]) -> dict[str, object]:
     """Return the values of a resolved configuration by dotted key. Raise ConfigError for anything else."""
     for key in GROUPS:
-        if key not in OF_NOTHING and not _is_option(values.get(key)):
-            raise ConfigError(
-                f"{path} cannot be read: it is no run's configuration, it has no usable {key}"
-            )
+        option = values.get(key)
+        usable = isinstance(option, dict) and isinstance(option.get("_target_"), str)
+        if key not in OF_NOTHING and not usable:
+            raise unreadable(path, f"it is no run's configuration, it has no usable {key}")
     if not isinstance(values["algorithm"].get("name"), str):
-        raise ConfigError(
-            f"{path} cannot be read: it is no run's configuration, it has no algorithm.name"
-        )
-    flat = configuration.flatten(values)
+        raise unreadable(path, "it is no run's configuration, it has no algorithm.name")
+    flat = flatten(values)
     for key, value in flat.items():
         if "${" in f"{key}{value}":
-            raise ConfigError(
-                f"{path} cannot be read: {key} is not written out, which fedpriv always does"
-            )
+            raise unreadable(path, f"{key} is not written out, which fedpriv always does")
     return flat
-
-
-def _is_option(node: object) -> bool:
-    return isinstance(node, dict) and isinstance(node.get("_target_"), str)
 
 
 def saved_tensors(path: Path, device: str | torch.device) -> object:

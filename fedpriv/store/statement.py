@@ -56,32 +56,23 @@ def privacy_words(facts: dict[str, Any]) -> str:
     ]
     text = "\n\n".join(textwrap.fill(p, 92) for p in paragraphs).replace(_UNBROKEN, " ")
     text += "\n\nCaveats\n" + _bullets(facts["caveats"])
+    not_private: list[str] = []
     if facts["randomness"] == ENTROPY_ROOT:
-        text += "\n\n" + _of_a_published_run(facts) + "\n"
+        folder = _of_a_published_run(facts)
     elif facts["diagnostics"]:
-        text += (
-            "\n\n"
-            + textwrap.fill(
-                "This folder is not private. For the analyst it holds exact values that the "
-                "mechanism does not release (runtime.diagnostics=false leaves them out):",
-                92,
-            )
-            + "\n"
-            + _bullets(facts["diagnostics"])
+        not_private = facts["diagnostics"]
+        folder = (
+            "This folder is not private. For the analyst it holds exact values that the "
+            "mechanism does not release (runtime.diagnostics=false leaves them out):"
         )
     else:
-        text += (
-            "\n\n"
-            + textwrap.fill(
-                "Exact statistics of private data and the seeds were left out of this folder "
-                "(runtime.diagnostics=false), but whoever guesses the seeds has lots, cohorts and noise. "
-                "For a run whose results are given away take publish=true: its secrets come from the "
-                "operating system, and its folder public/ holds what may be published.",
-                92,
-            )
-            + "\n"
+        folder = (
+            "Exact statistics of private data and the seeds were left out of this folder "
+            "(runtime.diagnostics=false), but whoever guesses the seeds has lots, cohorts and noise. "
+            "For a run whose results are given away take publish=true: its secrets come from the "
+            "operating system, and its folder public/ holds what may be published."
         )
-    return text + "\n"
+    return f"{text}\n\n{textwrap.fill(folder, 92)}\n{_bullets(not_private)}\n"
 
 
 def publishable(facts: dict[str, Any]) -> str | None:
@@ -100,14 +91,13 @@ def publishable(facts: dict[str, Any]) -> str | None:
 def _of_a_published_run(facts: dict[str, Any]) -> str:
     why_not = publishable(facts)
     if why_not is not None:
-        return textwrap.fill(f"Nothing of this run may be published: {why_not}.", 92)
-    return textwrap.fill(
+        return f"Nothing of this run may be published: {why_not}."
+    return (
         "The folder public/ may be published: it holds the model, this statement and the configuration "
         "without seeds, and, if the test records were declared public (publish_test_metrics=true), the "
         "metrics; all of it follows from what the mechanism released and from what is public. Nothing else "
         "of the run folder is meant to be given away: secret_key, which is needed to resume and for nothing "
-        "else, tells lots, cohorts and noise.",
-        92,
+        "else, tells lots, cohorts and noise."
     )
 
 

@@ -33,6 +33,7 @@ from fedpriv.store.saved import (
     saved_tensors,
     saved_text,
     saved_values,
+    unreadable,
 )
 from fedpriv.store.tables import last_round, parse_ranges
 
@@ -113,9 +114,7 @@ class StoredRun(CheckedFolder):
             isinstance(overrides, list) and all(isinstance(one, str) for one in overrides)
         ):
             return overrides
-        return self._refuse(
-            path, f"{path} cannot be read: its overrides are not a list of texts", None
-        )
+        return self._refuse(path, unreadable(path, "its overrides are not a list of texts"))
 
     # ---- how it ended
 
@@ -124,7 +123,7 @@ class StoredRun(CheckedFolder):
         """The results of a run that has ended; empty before its end."""
         summary, problem = self._summary
         if problem:
-            return self._refuse(self.files.summary, problem, {})
+            return self._refuse(self.files.summary, ConfigError(problem), {})
         return summary
 
     @property
@@ -175,7 +174,7 @@ class StoredRun(CheckedFolder):
         def read(path: Path) -> Columns:
             columns = read_columns(path)
             if "round" not in columns:
-                raise ConfigError(f"{path} cannot be read: it is no table of rounds")
+                raise unreadable(path, "it is no table of rounds")
             return columns
 
         return self._read(path, read, Columns(), optional=self._tolerant)
@@ -191,7 +190,7 @@ class StoredRun(CheckedFolder):
                 ]
                 return float(cells[-1]) if cells else None
             except (ValueError, IndexError):
-                raise ConfigError(f"{path} cannot be read: it is not a table of numbers") from None
+                raise unreadable(path, "it is not a table of numbers") from None
 
         return self._read(self.files.metrics, read, None)
 
@@ -220,7 +219,7 @@ class StoredRun(CheckedFolder):
                     raise ValueError
             except (ValueError, IndexError):
                 reason = "it is no list of this run's clients"
-                raise ConfigError(f"{path} cannot be read: {reason}") from None
+                raise unreadable(path, f"{reason}") from None
             return clients
 
         return self._read(self.files.participation, read, None) or None

@@ -11,7 +11,7 @@ from typing import Any
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import csv_text, saying_where
 from fedpriv.store.digests import FileDigests, begun
-from fedpriv.store.saved import LARGEST_TABLE, readable, refuse_no_file
+from fedpriv.store.saved import LARGEST_TABLE, readable, refuse_no_file, unreadable
 
 METRICS = (
     "round",
@@ -241,5 +241,5 @@ def last_round(path: Path) -> dict[str, float]:
         if evaluated:
             results["test_accuracy"] = float(evaluated[-1])
     except (KeyError, ValueError):
-        raise ConfigError(f"{path} cannot be read: it is not a table of numbers") from None
+        raise unreadable(path, "it is not a table of numbers") from None
     return results

@@ -17,7 +17,7 @@ from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import JointQuery
-from fedpriv.store.ledger_file import write_ledger
+from fedpriv.store.ledger_file import ledger_text
 from fedpriv.study.search_planned import plan_trial
 from fedpriv.study.search_run import Search
 from fedpriv.study.search_settings import SearchSettings
@@ -73,7 +73,7 @@ class Pretended:
         ledger = Ledger(2)
         count = self.count if end == "rounds" else 1
         ledger.record(released(self.joint, np.arange(2), count=count))
-        write_ledger(folder / "ledger.csv", ledger, None)
+        (folder / "ledger.csv").write_text(ledger_text(ledger, None))
         (folder / "summary.json").write_text(json.dumps({"stop_reason": end}))
         (folder / "metrics.csv").write_text(f"round,validation_loss\n1,{2.0 + number % 7}\n")
 

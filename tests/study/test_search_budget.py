@@ -17,7 +17,7 @@ from fedpriv.privacy.core.sampling import PoissonSampling
 from fedpriv.privacy.core.trade_off import EPSILONS, trade_off
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import GaussianQuery, JointQuery
-from fedpriv.store.ledger_file import write_ledger
+from fedpriv.store.ledger_file import ledger_text
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.search_budget import SearchBudget, SearchLedger, read_trial
 from tests.privacy.releases import released
@@ -90,7 +90,7 @@ def test_200_useless_trials_of_written_ledgers_cost_what_each_client_released(tm
         took_part[trial % 2] += 2
         run = StoredRun(tmp_path / f"{trial}")
         run.path.mkdir()
-        write_ledger(run.files.ledger, ledger, None)
+        run.files.ledger.write_text(ledger_text(ledger, None))
         total.add(read_trial(run, ADD_OR_REMOVE, planned))
     own = budget(10.0, RdpAccountant(), planned)
     assert max(took_part.values()) == 400
@@ -154,7 +154,7 @@ def test_ledger_that_is_not_what_was_planned_ends_the_search(tmp_path):
     joint = JointQuery(PoissonSampling(0.01), (GaussianQuery("gradient", 2.0),))
     ledger, run = Ledger(3), StoredRun(tmp_path)
     ledger.record(released(joint, np.arange(3), count=3))
-    write_ledger(run.files.ledger, ledger, None)
+    run.files.ledger.write_text(ledger_text(ledger, None))
     with pytest.raises(FedprivError, match="more than the plan"):
         read_trial(run, ADD_OR_REMOVE, {joint.event(): 2})
     with pytest.raises(FedprivError, match="adjacency"):

@@ -16,7 +16,7 @@ from fedpriv.common.errors import ConfigError, FedprivError, Interrupted
 from fedpriv.common.words import round_up
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.random_stopping import NegativeBinomialTrials, PoissonTrials
-from fedpriv.store.ledger_file import write_ledger
+from fedpriv.store.ledger_file import ledger_text
 from fedpriv.study.search_secret_trials import BEST, HIDDEN, SecretTrials
 from fedpriv.study.search_space import Space
 from fedpriv.train import main
@@ -50,7 +50,7 @@ class Pretended:
             raise FedprivError("no room")
         ledger = Ledger(2)
         ledger.record(released(self.joint, np.arange(2), count=self.count))
-        write_ledger(folder / "ledger.csv", ledger, None)
+        (folder / "ledger.csv").write_text(ledger_text(ledger, None))
         facts = {"finished": True, "stop_reason": "rounds", "epsilon_sound": 1.0, "caveats": []}
         (folder / "privacy.json").write_text(json.dumps(facts))
         (folder / "metrics.csv").write_text(f"round,validation_loss\n1,{end}\n")
