@@ -1,10 +1,11 @@
-"""Gradients: per-record clipped sums for many clients in one forward and backward pass.
+"""Engines: clipped sums of per-record gradients for many clients in one forward and backward pass.
 
 Begin with ``interface`` (the clipped sums of a batch) and ``base`` (norms, factors and sums, block by block).
-``fast`` notes what each layer reads and ``rules`` makes norms and sums of it; ``with_opacus`` serves layers
-without a rule, and ``make`` chooses. ``stacked`` trains clients side by side once their weights differ.
-``flat_model`` holds all weights in one vector. ``probe``, ``isolated`` and ``saved_state`` keep models of the
-user's own from carrying anything from one record to another.
+``fast`` notes what each layer reads and gives, and ``rules`` computes norms and sums from it. A model with a
+layer that has no rule goes as a whole to ``with_opacus``, where Opacus forms every per-record gradient;
+``make`` chooses. ``stacked`` trains clients side by side once their weights differ. ``flat_model`` holds all
+weights in one vector. ``probe``, ``isolated`` and ``saved_state`` keep models of the user's own from carrying
+anything from one record to another.
 """
 
 from fedpriv.engine.allocator import tune_allocator

@@ -1,12 +1,12 @@
-"""Keeps freed memory inside the process while it trains, where glibc would hand it back page by page.
+"""Settings of glibc's malloc that keep freed memory inside the process while it trains.
 
 A training step allocates and frees the same few megabytes again and again. By default glibc maps
-every block above 128 KiB freshly and unmaps it when freed, so each step pays a page fault per 4 KiB
-it touches. Never mapping, never trimming and growing the heap in large steps removes the faults;
+every block above 128 KiB freshly and unmaps the block when it is freed, so each step pays a page fault per
+4 KiB that it touches. Never mapping, never trimming and growing the heap in large steps removes the faults;
 the process then keeps the memory of its largest step until it ends.
 
-Data are read before: large blocks are mapped then, so that those of one run are given back before the next
-run of a sweep reads its own. On the heap they would leave holes that no longer fit.
+While data sets are read, large blocks are mapped instead. So the data of one run are given back before the
+next run of a sweep reads its own. On the heap they would leave holes into which later blocks do not fit.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _READING = {
 
 
 def tune_allocator(reading: bool = False) -> bool:
-    """Tell glibc's malloc to reuse memory; the same as starting with ``MALLOC_MMAP_MAX_=0
-    MALLOC_TRIM_THRESHOLD_=-1 MALLOC_TOP_PAD_=268435456``.
+    """Tell glibc's malloc to reuse memory.
 
-    Blocks mapped before stay mapped. Results are not affected.
+    The effect is that of starting Python with ``MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=-1
+    MALLOC_TOP_PAD_=268435456``. Blocks that are mapped already stay mapped. Results do not depend on it.
 
     Args:
-        reading: Data sets are read until the next call: map large blocks.
+        reading: Whether data sets are read until the next call; then large blocks are mapped.
 
     Returns:
-        True if every setting was taken; False, with nothing changed, where malloc is not glibc's
+        True if every setting was accepted; False, with nothing changed, where malloc is not glibc's
         (other systems, musl).
     """
     if not sys.platform.startswith("linux"):
@@ -46,5 +46,5 @@ def tune_allocator(reading: bool = False) -> bool:
     if not hasattr(libc, "gnu_get_libc_version") or not hasattr(libc, "mallopt"):
         return False
     settings = _READING if reading else _TRAINING
-    taken = [libc.mallopt(parameter, value) == 1 for parameter, value in settings.items()]
-    return all(taken)
+    accepted = [libc.mallopt(parameter, value) == 1 for parameter, value in settings.items()]
+    return all(accepted)

@@ -1,9 +1,19 @@
-"""What both engines do alike: cutting into blocks, masking, and the proof against autograd."""
+"""The common part of all engines: blocks of bounded memory, norms, factors and sums, and a proof.
+
+For each block of records:
+
+    layers, losses ← gradients of the records, in a form that each engine chooses
+    norm_i         ← ‖g_i‖ over all layers, never too small
+    c_i            ← factors(norm_i, client_i), and 0 where g_i is not finite
+    sums[k]        ← sums[k] + Σ_{i of k} c_i g_i
+
+Before its first sums an engine proves on one block that its layers account for the whole gradient.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -12,29 +22,34 @@ from fedpriv.engine.flat_model import FlatModel, Loss
 from fedpriv.engine.interface import ClippedSums, Factors, Sliced
 from fedpriv.engine.lots import Lots, RecordBlock, blocks, in_pieces, lot_sizes, sum_dtype
 from fedpriv.engine.norms import total_above
-from fedpriv.engine.parts import part_norms, part_of
+from fedpriv.engine.parts import part_of, record_norms
 from fedpriv.engine.rules import LayerGradients
-from fedpriv.privacy.clippers.parts import LayerGroups
+from fedpriv.privacy.clippers.parts import LayerGroups, rows_like
 
 
 class Unsupported(Exception):
-    """This engine cannot treat the model; the text says which layer and why."""
+    """A model that an engine cannot treat; the text says which layer and why."""
 
 
 class BlockEngine(ABC):
     """An engine that treats the records of a few clients at a time.
 
     Args:
-        model: The model; modules are switched to training mode and off in-place activation, which
-            would overwrite what a layer gave before its gradient is measured.
+        model: The model. Modules are switched to training mode, and in-place activation is switched off: it
+            would overwrite a layer's output before its gradient is measured.
         loss: (outputs, targets) → loss of each record [n].
+
+    Attributes:
+        name: Name of the engine, as in ``runtime.engine``.
+        model: As given.
+        loss: As given.
     """
 
     name: str
 
     def __init__(self, model: FlatModel, loss: Loss):
         self.model, self.loss = model, loss
-        # numbers that a pass over a record holds, where the model says it
+        # how many numbers a pass over a record holds, where the model says so
         self._values_per_record: int | None = getattr(model.module, "values_per_record", None)
         self._proven = False
         switch_off_inplace(model.module)
@@ -43,8 +58,11 @@ class BlockEngine(ABC):
         return self.model(inputs)
 
     def _losses(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """The loss of each record [n], attached to the graph: the mean over its copies, side by side in
-        ``inputs`` [n · K, …].
+        """Return the loss of each record [n], attached to the graph.
+
+        Args:
+            inputs: Inputs [n · K, …], the K copies of a record side by side; its loss is their mean.
+            targets: Targets [n, …].
 
         Raises:
             ValueError: The loss is not one number per record.
@@ -61,8 +79,17 @@ class BlockEngine(ABC):
     def _gradients(
         self, inputs: torch.Tensor, targets: torch.Tensor, prove: bool
     ) -> tuple[Sequence[LayerGradients], torch.Tensor, torch.Tensor | None]:
-        """Per-record gradients of every layer, losses [n], and if ``prove`` autograd's gradient of
-        their sum [d]; for ``inputs`` [n · K, …], the K copies of a record side by side."""
+        """Compute the gradients of a block of records.
+
+        Args:
+            inputs: Inputs [n · K, …], the K copies of a record side by side.
+            targets: Targets [n, …].
+            prove: Whether autograd's own gradient is computed too.
+
+        Returns:
+            (gradients of every layer, losses [n], autograd's gradient of their sum [d] if ``prove``, else
+            None).
+        """
 
     def clipped_sums(
         self,
@@ -72,27 +99,27 @@ class BlockEngine(ABC):
         clients: int,
         factors: Factors | None,
     ) -> ClippedSums:
-        """See :meth:`fedpriv.engine.interface.Engine.clipped_sums`."""
+        """Compute the clipped sum of every client; see :meth:`fedpriv.engine.Engine.clipped_sums`."""
         counts = lot_sizes(client_of_record, clients)
         if not len(inputs) == len(targets) == len(client_of_record):
             raise ValueError("inputs, targets and client_of_record differ in length")
         device, dtype = self.model.device, self.model.flat.dtype
-        kept = dtype if factors is None else sum_dtype(counts, dtype)
-        sums = torch.zeros(clients, self.model.size, device=device, dtype=kept)
+        sums_type = dtype if factors is None else sum_dtype(counts, dtype)
+        sums = torch.zeros(clients, self.model.size, device=device, dtype=sums_type)
         client_of_record = client_of_record.to(device, non_blocking=True)
         if not self.model.module.training:
             self.model.module.train()
-        parts, copies = [], getattr(inputs, "copies", None)
+        columns, copies = [], getattr(inputs, "copies", None)
         for block in blocks(counts, self._values_per_record, copies or 1):
             if block.start < block.stop:
                 records = slice(block.start, block.stop)
                 read = inputs[records] if copies is None else inputs[records].flatten(0, 1)
-                shared = (read, targets[records], client_of_record[records])
-                parts.append(self._block(block, counts, *shared, factors, sums))
-        if not parts:
+                batch = (read, targets[records], client_of_record[records])
+                columns.append(self._block(block, counts, *batch, factors, sums))
+        if not columns:
             empty = torch.zeros(0, device=device, dtype=dtype)
             return ClippedSums(sums, empty, empty, empty.bool())
-        norms, losses, finite = (torch.cat(column) for column in zip(*parts, strict=True))
+        norms, losses, finite = (torch.cat(column) for column in zip(*columns, strict=True))
         return ClippedSums(sums, norms, losses, finite)
 
     def _block(
@@ -105,81 +132,89 @@ class BlockEngine(ABC):
         factors: Factors | None,
         sums: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Add the sums of one block to its rows of ``sums``; its (norms, losses, finite)."""
+        """Add the clipped sums of one block to its clients' rows of ``sums``.
+
+        Returns:
+            (norms [n] or [n, G], losses [n], mask of the finite records [n]).
+        """
+        # 1. Gradients, and on the first block the proof.
         layers, losses, plain = self._gradients(inputs, targets, not self._proven)
         with torch.no_grad():
             if plain is not None:
                 self._prove(layers, losses, plain)
+
+            # 2. Norms and factors. A record that is not finite gets the factor 0.
             norms, finite = losses.new_zeros(0), losses.isfinite()
             scale = torch.ones_like(losses)
-            parts = getattr(factors, "parts", None)  # what is measured and scaled apart
+            parts = getattr(factors, "parts", None)  # parts that are measured and scaled apart
             if factors is not None:
-                layers = layers if parts is None else self._apart(layers)
-                if parts is None:
-                    norms = total_above([layer.squared_norms() for layer in layers])
-                    finite = finite & norms.isfinite()
-                else:
-                    norms = part_norms(layers, parts)
-                    finite = finite & norms.sum(1).isfinite()
-                broken = ~finite if parts is None else ~finite[:, None]
-                scale = factors(norms, client_of_record).masked_fill(broken, 0)
-                # a factor of 0 would not do for what is not finite: 0 · nan is nan; looking whether there
-                # is any would make an accelerator wait
+                if parts is not None:
+                    layers = self._layer_by_layer(layers)
+                norms = record_norms(layers, parts)
+                finite = finite & norms.reshape(len(finite), -1).sum(1).isfinite()
+                scale = factors(norms, client_of_record)
+                scale = scale.masked_fill(~rows_like(finite, norms), 0)
+                # The factor 0 is not enough: 0 · nan is nan. On an accelerator the gradients are masked
+                # without looking, because looking would make the accelerator wait.
                 if finite.device.type != "cpu" or not bool(finite.all()):
                     for layer in layers:
                         layer.zero_where(~finite)
+
+            # 3. Sums: long lots in pieces that are added up in double precision.
             rows, sizes = sums[block.first : block.last], block.sizes(counts)
             if rows.dtype != self.model.flat.dtype:
                 _add_pieces(layers, sizes, scale, rows, parts)
                 return norms, losses, finite
-            into = torch.zeros_like(rows) if block.continued else rows
-            _add_sums(layers, sizes, client_of_record - block.first, scale, into, parts)
+            target = torch.zeros_like(rows) if block.continued else rows
+            _write_sums(layers, sizes, client_of_record - block.first, scale, target, parts)
             if block.continued:
-                rows += into
+                rows += target
         return norms, losses, finite
 
-    def _apart(self, layers: Sequence[LayerGradients]) -> Sequence[LayerGradients]:
-        """The same gradients, each of one layer of the model alone."""
+    def _layer_by_layer(self, layers: Sequence[LayerGradients]) -> Sequence[LayerGradients]:
+        """Return the same gradients with an item for each layer of the model."""
         return layers
 
     def _prove(
         self, layers: Sequence[LayerGradients], losses: torch.Tensor, plain: torch.Tensor
     ) -> None:
-        """Compare with autograd once: weights a layer does not use itself (a tied or functional
-        use) would be missing from the norms, and so escape clipping.
+        """Compare the sum of all layers' gradients with autograd's gradient, once.
+
+        Weights that are used outside their layer (a tied weight, a functional call) would be missing from
+        the norms, and would so escape clipping.
 
         Raises:
             Unsupported: The gradients do not add up to autograd's.
         """
         client_of_record = torch.zeros_like(losses, dtype=torch.int64)
-        everyone = Lots([len(losses)], client_of_record, torch.ones_like(losses))
+        all_records = Lots([len(losses)], client_of_record, torch.ones_like(losses))
         total = torch.zeros_like(plain).unsqueeze(0)
         for layer in layers:
-            layer.add_sums(everyone, total)
-        # Wide enough for convolutions in reduced precision (TF32); a forgotten use is far larger.
+            layer.add_sums(all_records, total)
+        # Wide enough for convolutions in reduced precision (TF32); a forgotten use differs by far more.
         norms = total_above([layer.squared_norms() for layer in layers])
         tolerance = 1e-2 * plain.norm() + 1e-3 * norms.norm()
         difference = (total.squeeze(0) - plain).norm()
         if not bool(difference.isfinite()):
-            return  # nothing to compare with; look again at the next records
+            return  # nothing to compare with; the next block is compared
         if bool(difference > tolerance):
             raise Unsupported("its layers do not account for all of its gradient")
         self._proven = True
 
 
-def _add_sums(
+def _write_sums(
     layers: Sequence[LayerGradients],
     sizes: list[int],
     client_of_record: torch.Tensor,
     scale: torch.Tensor,
-    into: torch.Tensor,
+    target: torch.Tensor,
     parts: LayerGroups | None,
 ) -> None:
-    """Write the sums of all layers into ``into`` [K, d], for scales [n], or [n, G] where there are parts."""
+    """Write the sums of all layers into ``target`` [K, d], for scales [n], or [n, G] with parts."""
     scales = [scale] if parts is None else scale.unbind(1)
-    lots = [Lots(sizes, client_of_record, own.contiguous()) for own in scales]
+    lots = [Lots(sizes, client_of_record, of_part.contiguous()) for of_part in scales]
     for layer in layers:
-        layer.add_sums(lots[0 if parts is None else part_of(layer, parts)], into)
+        layer.add_sums(lots[0 if parts is None else part_of(layer, parts)], target)
 
 
 def _add_pieces(
@@ -189,26 +224,17 @@ def _add_pieces(
     rows: torch.Tensor,
     parts: LayerGroups | None,
 ) -> None:
-    """Add the sums of long lots to ``rows`` [K, d], float64, in pieces."""
+    """Add the sums of long lots to ``rows`` [K, d], which are float64, piece by piece."""
     pieces, owners = in_pieces(sizes, rows.shape[1])
     piece_of_record = torch.repeat_interleave(torch.arange(len(pieces)), torch.tensor(pieces))
     sums = scale.new_zeros(len(pieces), rows.shape[1])
-    _add_sums(layers, pieces, piece_of_record.to(scale.device), scale, sums, parts)
-    for client, own in zip(owners, sums, strict=True):
-        rows[client].add_(own)
+    _write_sums(layers, pieces, piece_of_record.to(scale.device), scale, sums, parts)
+    for client, piece_sum in zip(owners, sums, strict=True):
+        rows[client].add_(piece_sum)
 
 
 def switch_off_inplace(module: nn.Module) -> None:
-    """Let no activation overwrite what a layer gave before its gradient is measured."""
+    """Switch off in-place activation: it would overwrite a layer's output before it is measured."""
     for layer in module.modules():
         if getattr(layer, "inplace", False) is True:
             vars(layer)["inplace"] = False
-
-
-def flat_gradient(
-    model: FlatModel, gradients: Mapping[nn.Parameter, torch.Tensor | None]
-) -> torch.Tensor:
-    """The gradients of the parameters as one vector [d], zeros where there is none."""
-    parameters = model.parameters()
-    pairs = zip(parameters, map(gradients.get, parameters), strict=True)
-    return torch.cat([(torch.zeros_like(p) if g is None else g).reshape(-1) for p, g in pairs])

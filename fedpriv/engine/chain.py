@@ -1,12 +1,11 @@
-"""Chains of linear layers and pointwise functions, computed for many clients with weights of their own.
+"""Chains of linear layers and pointwise functions, computed for many clients with different weights.
 
-One batched product for each layer gives what it gives; one more, of what it read (``a``) and the
-gradient of the loss with respect to what it gave (``g``), gives its weight gradients:
+For client k, layer input a_k, output y_k and the gradient g_k of the loss with respect to y_k,
 
     y_k = a_k W_kᵀ + b_k,    Σ_i c_i ∇W_k ℓ_i = (c ∘ g_k)ᵀ a_k,    ‖∇ℓ_i‖² = Σ_layers ‖g_i‖² (‖a_i‖² + 1)
 
-As in :mod:`fedpriv.engine.fast`, autograd never computes a weight gradient; the norm holds where a
-layer sees one row of each record.
+The first two are one batched matrix product for each layer. The third holds where a layer sees one row of
+each record. As in :mod:`fedpriv.engine.fast`, autograd never computes a weight gradient.
 """
 
 from __future__ import annotations
@@ -18,17 +17,21 @@ from torch import Tensor, nn
 
 from fedpriv.engine.norms import squares_above
 
-# MKL rounds the product of narrow matrices by the order of its factors. Here it is autograd's, which
-# takes a copy: runs made when autograd computed these gradients stay the same bit for bit.
+# For narrow matrices MKL's rounding depends on the order of the factors. The order used for them is that of
+# autograd, which needs a copy: so runs from when autograd computed these gradients repeat bit for bit.
 _NARROW = 16
 _POINTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity)
 
 
 @dataclass(frozen=True)
 class Product:
-    """What a linear layer read [c, r, I] and gave [c, r, O]: r rows for each of c clients.
+    """Input and output of a linear layer: r rows for each of c clients.
 
-    ``weight``, ``bias``: its columns in the flat weights [c, d].
+    Attributes:
+        read: Input [c, r, I].
+        gave: Output [c, r, O].
+        weight: Columns of the weight in the flat weights [c, d].
+        bias: Columns of the bias; None: the layer has no bias.
     """
 
     read: Tensor
@@ -37,11 +40,11 @@ class Product:
     bias: slice | None
 
     def squared_norms(self, g: Tensor) -> Tensor:
-        """Squared L2 norm of the gradient of each row [c, r], never too small, for g [c, r, O]."""
+        """Return the squared L2 norm of each row's gradient [c, r], never too small, for g [c, r, O]."""
         return squares_above(g) * (squares_above(self.read) + (self.bias is not None))
 
     def write_sums(self, g: Tensor, out: Tensor) -> None:
-        """Σ over its rows of each client's gradients, into the layer's columns of ``out`` [c, d]."""
+        """Write each client's gradients, summed over its rows, into the layer's columns of ``out`` [c, d]."""
         shape = (g.shape[2], self.read.shape[2])
         sums = out[:, self.weight].unflatten(1, shape)
         if min(shape) < _NARROW:
@@ -51,18 +54,18 @@ class Product:
         if self.bias is not None:
             torch.sum(g, 1, out=out[:, self.bias])
 
-    def rows(self, own: slice) -> Product:
-        """The same for these rows of each client alone."""
-        return Product(self.read[:, own], self.gave[:, own], self.weight, self.bias)
+    def rows(self, chosen: slice) -> Product:
+        """Return the product of some rows of each client."""
+        return Product(self.read[:, chosen], self.gave[:, chosen], self.weight, self.bias)
 
     def without(self, broken: Tensor) -> Product:
-        """The same, having read zeros in the rows where ``broken`` [c, r]."""
+        """Return the product with zeros as input in the rows where ``broken`` [c, r]."""
         read = self.read.masked_fill(broken[:, :, None], 0)
         return Product(read, self.gave, self.weight, self.bias)
 
 
 def is_chain(module: nn.Module) -> bool:
-    """Whether this module is a chain: every parameter trained, and used by one layer."""
+    """Return whether a module is a chain whose parameters are all trained, and each used by one layer."""
     return (
         isinstance(module, nn.Sequential)
         and type(module).forward is nn.Sequential.forward
@@ -79,7 +82,7 @@ def is_chain(module: nn.Module) -> bool:
 
 
 def sees_one_row(module: nn.Sequential, dimensions: int) -> bool:
-    """Whether each linear layer of a chain sees one row of a record of so many dimensions."""
+    """Return whether each linear layer of a chain sees one row of a record of so many dimensions."""
     for layer in module:
         if isinstance(layer, nn.Flatten):
             dimensions = 1
@@ -89,8 +92,17 @@ def sees_one_row(module: nn.Sequential, dimensions: int) -> bool:
 
 
 def forward(module: nn.Sequential, weights: Tensor, inputs: Tensor) -> tuple[Tensor, list[Product]]:
-    """Outputs [c, b, …] of a chain at ``weights`` [c, d] for inputs [c, b, …], and its products, to whose
-    ``gave`` the outputs are attached (the weights are not)."""
+    """Compute a chain for c clients.
+
+    Args:
+        module: The chain.
+        weights: Weights of each client [c, d].
+        inputs: Inputs of each client [c, b, …].
+
+    Returns:
+        (outputs [c, b, …], products of the linear layers). The outputs are attached to the products' ``gave``
+        in autograd's graph, and not to the weights.
+    """
     clients, batch = inputs.shape[:2]
     x, products, offset = inputs, [], 0
     for layer in module:

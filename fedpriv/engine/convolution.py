@@ -8,10 +8,17 @@ from torch.nn import functional
 
 
 def unfold(layer: nn.Conv2d, inputs: torch.Tensor) -> torch.Tensor:
-    """What the kernel sees at each output position: [n, c, h, w] → [n, positions, kh · kw · c].
+    """Return the patch that the kernel sees at each output position.
 
     The channels are innermost, so for a channels_last input each row of the kernel is one
     contiguous run of kw · c values to copy.
+
+    Args:
+        layer: The convolution.
+        inputs: Images [n, c, h, w].
+
+    Returns:
+        Patches [n, positions, kh · kw · c].
     """
     padded = _padded(layer, inputs)
     n, channels, height, width = padded.shape

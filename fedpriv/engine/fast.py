@@ -1,13 +1,14 @@
-"""Book-keeping: one forward and one backward pass give the clipped sums of all clients.
+"""The fast engine: book-keeping gives the clipped sums of all clients in one forward and backward pass.
 
-    outputs, a_l ← forward(inputs), noting what each layer l reads and gives
-    g_l          ← gradients of Σ_i loss_i with respect to what each layer gave
+    outputs, a_l ← forward(inputs), noting the input a_l and the output y_l of each layer l
+    g_l          ← ∂(Σ_i loss_i)/∂y_l, by autograd
     norm_i       ← (Σ_l ‖gradient of record i in layer l‖²)^½        from a_l, g_l
     c_i          ← factors(norm_i, client_i)                         } both in
     sums[k]      ← Σ_{i of k} c_i gradient_i      from a_l, c g_l    } :mod:`fedpriv.engine.base`
 
 Autograd never computes a weight gradient, and a record's gradient is formed only where a layer is
 so small that this is faster (see :mod:`fedpriv.engine.rules`).
+
 Source: Bu et al., "Differentially private optimization on large model at small cost", ICML 2023.
 """
 
@@ -21,15 +22,15 @@ from functools import partial
 import torch
 from torch import nn
 
-from fedpriv.engine.base import BlockEngine, Unsupported, flat_gradient
-from fedpriv.engine.flat_model import FlatModel, Loss
+from fedpriv.engine.base import BlockEngine, Unsupported
+from fedpriv.engine.flat_model import FlatModel, Loss, flat_gradient
 from fedpriv.engine.rules import RULES, Columns, LayerGradients, why_no_rule
 from fedpriv.models.recurrent import Lstm
 
 
 @dataclass
 class _Call:
-    """What one layer read and gave in a forward pass, with their version counters."""
+    """Input (``read``) and output (``gave``) of one layer in a forward pass, with their version counters."""
 
     read: torch.Tensor
     gave: torch.Tensor
@@ -54,8 +55,8 @@ class FastEngine(BlockEngine):
         loss: (outputs, targets) → loss of each record [n].
 
     Raises:
-        Unsupported: A layer has no rule; also raised by ``clipped_sums`` for what only shows in a
-            forward pass (a layer called twice, an output changed in place).
+        Unsupported: A layer has no rule. ``clipped_sums`` raises it too, for what only a forward pass shows
+            (a layer called twice, an output changed in place).
     """
 
     name = "fast"
@@ -68,6 +69,7 @@ class FastEngine(BlockEngine):
         self, inputs: torch.Tensor, targets: torch.Tensor, prove: bool
     ) -> tuple[Sequence[LayerGradients], torch.Tensor, torch.Tensor | None]:
         with torch.enable_grad():
+            # 1. Forward pass, noting the input and output of every layer.
             with self._noting(prove) as calls:
                 losses = self._losses(inputs, targets)
             for i, call in calls.items():
@@ -75,10 +77,20 @@ class FastEngine(BlockEngine):
                     raise self._layers[i].refuse("what it read or gave is changed in place")
                 if call.read.dim() == 0 or {len(call.read), len(call.gave)} != {len(inputs)}:
                     raise self._layers[i].refuse("its first dimension is not the record")
-            total = losses.sum()
-            plain = _plain(total, self.model) if prove else None
+            total, plain = losses.sum(), None
+            if prove:  # the graph stays for the pass below
+                trained = [p for p in self.model.parameters() if p.requires_grad]
+                weight_gradients = torch.autograd.grad(
+                    total, trained, retain_graph=True, allow_unused=True
+                )
+                by_parameter = dict(zip(trained, weight_gradients, strict=True))
+                plain = flat_gradient(self.model.parameters(), by_parameter)
+
+            # 2. Backward pass to the outputs of the layers, not to their weights.
             used = [i for i, call in calls.items() if call.gave.requires_grad]
             grads = torch.autograd.grad(total, [calls[i].gave for i in used], allow_unused=True)
+
+        # 3. The rule of each layer makes per-record gradients of the two.
         layers = []
         with torch.no_grad():
             for i, g in zip(used, grads, strict=True):
@@ -92,10 +104,10 @@ class FastEngine(BlockEngine):
 
     @contextmanager
     def _noting(self, prove: bool) -> Iterator[dict[int, _Call]]:
-        """Note what the layers read and give until the end of the block.
+        """Note inputs and outputs of the layers until the end of the block.
 
-        A layer whose weights meet something other than its arguments and outputs has a ``tap`` for it;
-        autograd need not give what is computed from it, except to ``prove``.
+        An LSTM multiplies its weights with states that are neither its arguments nor its outputs, so it has
+        a ``tap`` that tells them. Its own recurrent gradient is needed only to ``prove``.
         """
         calls: dict[int, _Call] = {}
 
@@ -126,10 +138,10 @@ class FastEngine(BlockEngine):
 
 
 def _trainable_layers(model: nn.Module) -> list[_Layer]:
-    """The layers with trainable parameters of their own and where these lie in the flat vector.
+    """Return the layers with trainable parameters of their own, and the columns of these parameters.
 
     Raises:
-        Unsupported: One of them has no rule or shares parameters.
+        Unsupported: A layer has no rule or shares parameters with another layer.
     """
     columns: dict[int, slice] = {}
     offset = 0
@@ -139,22 +151,15 @@ def _trainable_layers(model: nn.Module) -> list[_Layer]:
     layers = []
     seen: set[int] = set()
     for name, module in model.named_modules():
-        own = dict(module.named_parameters(recurse=False))
-        if not any(p.requires_grad for p in own.values()):
+        parameters = dict(module.named_parameters(recurse=False))
+        if not any(p.requires_grad for p in parameters.values()):
             continue
-        layer = _Layer(name, module, {k: columns[id(p)] for k, p in own.items()})
+        layer = _Layer(name, module, {k: columns[id(p)] for k, p in parameters.items()})
         why = why_no_rule(module)
-        if why is None and not seen.isdisjoint(map(id, own.values())):
+        if why is None and not seen.isdisjoint(map(id, parameters.values())):
             why = "it shares a parameter with another layer"
         if why is not None:
             raise layer.refuse(why)
-        seen.update(map(id, own.values()))
+        seen.update(map(id, parameters.values()))
         layers.append(layer)
     return layers
-
-
-def _plain(total: torch.Tensor, model: FlatModel) -> torch.Tensor:
-    """Autograd's gradient of ``total`` [d]; the graph stays."""
-    trained = [p for p in model.parameters() if p.requires_grad]
-    grads = torch.autograd.grad(total, trained, retain_graph=True, allow_unused=True)
-    return flat_gradient(model, dict(zip(trained, grads, strict=True)))

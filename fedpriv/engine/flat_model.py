@@ -1,9 +1,12 @@
 """A model whose parameters are views into one flat vector, the form in which weights travel.
 
-What is minimised is F(θ) = mean of ℓ(f(x; θ), y) + λ/2 ‖θ‖². A module may bring ℓ (``record_loss``;
-default cross entropy) and λ (``weight_decay``; default 0). The second term reads no record: its
-gradient λθ is added outside clipping and noise. It may also bring what accuracy counts
-(``record_correct``; default one answer a record).
+Training minimises
+
+    F(θ) = mean of ℓ(f(x; θ), y) + λ/2 ‖θ‖²
+
+A module may bring ℓ (``record_loss``; default: cross entropy) and λ (``weight_decay``; default: 0). The
+second term reads no record, so its gradient λθ is added outside clipping and noise. A module may also bring
+the answers that accuracy counts (``record_correct``; default: one answer for each record).
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import copy
 import hashlib
 import math
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import nn
@@ -21,10 +24,11 @@ from torch.nn import functional
 from fedpriv.common.errors import ConfigError
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""(outputs [n, …], targets [n, …]) → loss of each record [n]."""
 
 
 def cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Cross entropy of each record: outputs [n, classes], targets [n] → losses [n]."""
+    """Return the cross entropy of each record [n], for outputs [n, classes] and targets [n]."""
     return functional.cross_entropy(outputs, targets, reduction="none")
 
 
@@ -33,29 +37,47 @@ Correct = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tenso
 
 
 def one_answer(outputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Whether the largest output is the target, or, where the one output is a score, whether it is > 0
-    for target 1 and ≤ 0 for target 0: outputs [n, classes] or [n, 1], targets [n] → (right [n], ones)."""
-    right = _predicted(outputs) == targets
+    """Count one answer for each record.
+
+    The predicted class is that of the largest output; with one output, a score, it is 1 where score > 0.
+
+    Args:
+        outputs: Outputs [n, classes] or scores [n, 1].
+        targets: Classes [n].
+
+    Returns:
+        (mask of the right answers [n], ones [n]).
+    """
+    predicted = outputs.squeeze(1) > 0 if outputs.shape[1] == 1 else outputs.argmax(1)
+    right = predicted == targets
     return right, torch.ones_like(right)
 
 
 def channels_last(inputs: torch.Tensor) -> torch.Tensor:
-    """Images [n, c, h, w] laid out with the channels innermost; other inputs as they are.
+    """Lay out images [n, c, h, w] with the channels innermost; return other inputs as they are.
 
-    Convolutions and pools are two to three times faster on the CPU in this layout. Free for a
-    tensor that has it already.
+    Convolutions and pools are two to three times faster on the CPU in this layout. A tensor that has the
+    layout already is not copied.
     """
     return inputs.to(memory_format=torch.channels_last) if inputs.dim() == 4 else inputs
 
 
+def flat_gradient(
+    parameters: Sequence[nn.Parameter], gradients: Mapping[nn.Parameter, torch.Tensor | None]
+) -> torch.Tensor:
+    """Return the gradients of parameters as one vector [d], with zeros where there is no gradient."""
+    pairs = zip(parameters, map(gradients.get, parameters), strict=True)
+    return torch.cat([(torch.zeros_like(p) if g is None else g).reshape(-1) for p, g in pairs])
+
+
 class FlatModel:
-    """Wraps a module so that all its parameters lie in one vector.
+    """A module whose parameters all lie in one vector.
 
     Args:
         module: The model. Its parameters are moved into the vector, in the order of
             ``module.parameters()``; they stay ordinary parameters of the module. A module belongs to
-            one FlatModel: wrapping it again takes its parameters out of the first one's vector.
-            It may have ``record_loss(outputs, targets)`` → [n], ``weight_decay`` and
+            one FlatModel: wrapping it again takes its parameters out of the first vector.
+            The module may have ``record_loss(outputs, targets)`` → [n], ``weight_decay``,
             ``record_correct(outputs, targets)`` → (right answers [n], answers that count [n]), and
             ``values_per_record``: about how many numbers a pass over a record holds, to bound memory.
         isolated: Whether training computes each record, or client, with a copy of the module of its own, so
@@ -64,9 +86,10 @@ class FlatModel:
 
     Attributes:
         module: The wrapped module.
-        flat: The parameters [d]. Writing into it (``flat.add_(…)``) changes the model.
-        size: The number of parameters d.
-        device: Where they lie.
+        isolated: As given.
+        flat: The parameters θ [d]. Writing into the vector (``flat.add_(…)``) changes the model.
+        size: Number of parameters d.
+        device: Device of the parameters.
         loss: (outputs, targets) → loss ℓ of each record [n].
         correct: (outputs, targets) → (right answers [n], answers that count [n]) of each record.
         weight_decay: λ ≥ 0, over all parameters.
@@ -74,6 +97,14 @@ class FlatModel:
     Raises:
         ValueError: The parameters differ in dtype or device, or there are none; ``weight_decay`` is
             negative or not finite.
+
+    Example:
+        >>> model = FlatModel(nn.Linear(3, 2))
+        >>> model.size
+        8
+        >>> model.set(torch.zeros(8))
+        >>> model.module.weight.abs().sum().item()
+        0.0
     """
 
     def __init__(self, module: nn.Module, isolated: bool = False):
@@ -88,22 +119,23 @@ class FlatModel:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the weights as they are, with the names and shapes of all parameters and buffers."""
-        found = hashlib.sha256()
+        """SHA-256 of the present weights, with the names and shapes of all parameters and buffers."""
+        digest = hashlib.sha256()
         for name, values in self.module.state_dict().items():
-            if not isinstance(values, torch.Tensor):  # what get_extra_state gives
-                found.update(f"{name} ".encode() + pickle.dumps(values))
+            if not isinstance(values, torch.Tensor):  # extra state of a layer
+                digest.update(f"{name} ".encode() + pickle.dumps(values))
                 continue
-            found.update(f"{name} {values.dtype} {tuple(values.shape)}\n".encode())
-            found.update(values.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-        return found.hexdigest()
+            digest.update(f"{name} {values.dtype} {tuple(values.shape)}\n".encode())
+            values = values.detach().cpu().contiguous()
+            digest.update(values.view(-1).view(torch.uint8).numpy().data)
+        return digest.hexdigest()
 
     def parameters(self) -> list[nn.Parameter]:
-        """The parameters in their order in ``flat``."""
+        """Return the parameters in their order in ``flat``."""
         return list(self._parameters)
 
     def is_flat(self) -> bool:
-        """Return whether every parameter still lies where it was put in ``flat``."""
+        """Return whether every parameter still lies at its place in ``flat``."""
         first, width = self.flat.data_ptr(), self.flat.element_size()
         places = zip(self._parameters, self._offsets, strict=True)
         return all(p.data_ptr() == first + offset * width for p, offset in places if p.numel())
@@ -120,26 +152,36 @@ class FlatModel:
         return self
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
-        """The outputs for inputs [n, …]."""
-        return self.module(channels_last(inputs) if self._images else inputs)
+        """Return the outputs for inputs [n, …]."""
+        return self.module(self._laid_out(inputs))
+
+    def _laid_out(self, inputs: torch.Tensor) -> torch.Tensor:
+        return channels_last(inputs) if self._images else inputs
 
     def copied(self, weights: torch.Tensor | None = None) -> tuple[nn.Module, list[nn.Parameter]]:
-        """Copy the module with all its state, at these weights [d] (default: its own).
+        """Copy the module with all its state.
+
+        Args:
+            weights: Weights of the copy [d]; None: those of the model.
 
         Returns:
-            (the copy, its parameters in their order in ``flat``): nothing that the copy does to them, or to
-            what hangs on it, reaches the module.
+            (the copy, its parameters in their order in ``flat``). Nothing that the copy does to its
+            parameters, or to objects that hang on it, reaches the module.
+
+        Raises:
+            ConfigError: The module cannot be copied.
         """
-        own = (self.flat if weights is None else weights).detach().clone()
-        shapes = [p.shape for p in self._parameters]
-        values = own.split([p.numel() for p in self._parameters])
+        values = (self.flat if weights is None else weights).detach().clone()
         parameters = [
-            nn.Parameter(value.view(shape), requires_grad=p.requires_grad)
-            for value, shape, p in zip(values, shapes, self._parameters, strict=True)
+            nn.Parameter(value.view(p.shape), requires_grad=p.requires_grad)
+            for value, p in zip(
+                values.split([p.numel() for p in self._parameters]), self._parameters, strict=True
+            )
         ]
-        in_place_of = {id(p): own for p, own in zip(self._parameters, parameters, strict=True)}
+        # deepcopy takes these for copies that it has made already
+        memo = {id(p): copied for p, copied in zip(self._parameters, parameters, strict=True)}
         try:
-            return copy.deepcopy(self.module, in_place_of), parameters
+            return copy.deepcopy(self.module, memo), parameters
         except (RuntimeError, TypeError, NotImplementedError) as error:
             first = str(error).splitlines()[0]
             raise ConfigError(
@@ -158,57 +200,66 @@ class FlatModel:
         """Compute records with a copy of the module that is thrown away afterwards.
 
         Args:
-            inputs, targets: Records [n, …], [n, …].
+            inputs: Inputs [n, …].
+            targets: Targets [n, …].
             share: Weight of each record's loss in the sum [n].
             loss: (outputs, targets) → losses [n]. If it is the model's, that of the copy takes its place.
             weights: Weights [d]; None: those of the model.
 
         Returns:
-            (gradient of the sum [d], losses [n]).
+            (gradient of Σ_i share_i ℓ_i [d], losses [n]).
+
+        Raises:
+            ConfigError: The module cannot be copied.
+            ValueError: The loss is not one number for each record.
         """
         module, parameters = self.copied(weights)
         if loss == self.loss:
             loss = getattr(module, "record_loss", cross_entropy)
         with torch.enable_grad():
-            losses = loss(module(channels_last(inputs) if self._images else inputs), targets)
+            losses = loss(module(self._laid_out(inputs)), targets)
             if losses.shape != (len(targets),):
                 raise ValueError(
                     f"the loss must be one per record, got shape {tuple(losses.shape)}"
                 )
             total = (losses * share).sum()
             trained = [p for p in parameters if p.requires_grad]
-            found: Sequence[torch.Tensor | None] = [None] * len(trained)
+            gradients: Sequence[torch.Tensor | None] = [None] * len(trained)
             if total.requires_grad:
-                found = torch.autograd.grad(total, trained, allow_unused=True)
-        by_parameter = dict(zip(map(id, trained), found, strict=True))
-        gradients = [by_parameter.get(id(p)) for p in parameters]
-        pairs = zip(gradients, parameters, strict=True)
-        rows = [(torch.zeros_like(p) if g is None else g).reshape(-1) for g, p in pairs]
-        return torch.cat(rows).detach(), losses.detach()
+                gradients = torch.autograd.grad(total, trained, allow_unused=True)
+        by_parameter = dict(zip(trained, gradients, strict=True))
+        return flat_gradient(parameters, by_parameter).detach(), losses.detach()
 
     @torch.no_grad()
     def record_losses(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Compute the loss of each record [n], each with a copy of the module where it is ``isolated``."""
+        """Compute the loss of each record [n], by itself with a copy of the module where it is isolated."""
         if not self.isolated:
             return self.loss(self(inputs), targets)
         losses = []
         for x, y in zip(inputs.split(1), targets.split(1), strict=True):
             module, _ = self.copied()
             loss = getattr(module, "record_loss", cross_entropy)
-            losses.append(loss(module(channels_last(x) if self._images else x), y))
+            losses.append(loss(module(self._laid_out(x)), y))
         return torch.cat(losses) if losses else self.flat.new_zeros(0)
 
     def penalty(self, weights: torch.Tensor) -> torch.Tensor:
-        """λ/2 ‖θ‖² of weights [d] or [c, d] → a number or [c]."""
+        """Return λ/2 ‖θ‖², a number for weights [d] or one for each row of weights [c, d]."""
         return torch.linalg.vector_norm(weights, dim=-1).square() * (self.weight_decay / 2)
 
     def evaluate(
         self, inputs: torch.Tensor, targets: torch.Tensor, batch: int = 250
     ) -> tuple[float, float]:
-        """F(θ) on the records and accuracy: right answers of all records over those that count
-        (:func:`one_answer` a record, unless the module brings something else; nan if none counts).
+        """Evaluate the model in evaluation mode, which is restored afterwards.
 
-        Runs in evaluation mode without gradients and restores the mode; (nan, nan) for no records.
+        Args:
+            inputs: Inputs [n, …].
+            targets: Targets [n, …].
+            batch: Records in a forward pass.
+
+        Returns:
+            (F(θ) on the records, accuracy). Accuracy is the number of right answers of all records over the
+            number of answers that count (:func:`one_answer`, unless the module brings something else); nan
+            if none counts. Both are nan for no records.
         """
         n = len(targets)
         if n == 0:
@@ -237,16 +288,21 @@ class FlatModel:
 
     @torch.inference_mode()
     def losses(self, inputs: torch.Tensor, targets: torch.Tensor, batch: int = 250) -> torch.Tensor:
-        """ℓ of each record [n], in the module's present mode.
+        """Return ℓ of each record [n], in the module's present mode.
 
-        In double precision: in single precision the losses of confident predictions are 0, all alike.
+        Losses are computed in double precision: in single precision those of confident predictions are all 0.
+
+        Args:
+            inputs: Inputs [n, …].
+            targets: Targets [n, …].
+            batch: Records in a forward pass.
         """
         pairs = zip(inputs.split(batch), targets.split(batch), strict=True)
         return torch.cat([self.loss(self(x).double(), y) for x, y in pairs]).double()
 
     @torch.no_grad()
     def _flatten(self) -> None:
-        # Walking through the modules takes as long as a small layer: once is enough.
+        # Walking through the modules takes as long as a small layer, so it is done once.
         parameters = self._parameters = list(self.module.parameters())
         if len({(p.dtype, p.device) for p in parameters}) != 1:
             raise ValueError("a model needs parameters, all of one dtype on one device")
@@ -257,8 +313,3 @@ class FlatModel:
             p.data = self.flat[offset : offset + p.numel()].view(p.shape)
             self._offsets.append(offset)
             offset += p.numel()
-
-
-def _predicted(outputs: torch.Tensor) -> torch.Tensor:
-    """The class of each record [n] for outputs [n, classes], or scores [n, 1]."""
-    return outputs.squeeze(1) > 0 if outputs.shape[1] == 1 else outputs.argmax(1)

@@ -1,12 +1,12 @@
-"""What an engine takes and gives: per-record clipped gradient sums for many clients at once.
+"""The interface of an engine: clipped sums of per-record gradients for many clients at once.
 
 For records i with gradients g_i, clients k and scale factors c_i = factors(‖g_i‖, k_i),
 
     sums[k] = Σ_{i of client k} c_i g_i,        c_i = 0 where g_i is not finite.
 
-Where a record is K copies, g_i is the mean of their gradients (:class:`Copies`).
-
-Dividing by a denominator and adding noise is the caller's business.
+Where a record is K copies, g_i is the mean of the copies' gradients (:class:`Copies`). An engine neither
+divides by a denominator nor adds noise: the caller does both. The records of one client in one call are
+called its *lot*.
 """
 
 from __future__ import annotations
@@ -18,23 +18,27 @@ from typing import Protocol
 import torch
 
 Factors = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""(norms [n], client_of_record [n]) → the factor [n] each record's gradient is multiplied by. Factors that
-:func:`fedpriv.engine.parts.asking_for` parts get and give [n, G]."""
+"""(norms [n], client_of_record [n]) → the factor of each record's gradient [n].
+
+Factors that ask for parts (:func:`fedpriv.engine.parts.asking_for`) get and give [n, G].
+"""
 
 
 @dataclass(frozen=True)
 class ClippedSums:
-    """The outcome of one forward and backward pass over the records of all clients.
+    """The clipped sum of each client's lot, and a few numbers of each record.
+
+    Nothing here is noised: all of it is private.
 
     Attributes:
-        sums: Clipped sum of each client [clients, d], flat in the order of ``model.parameters()``;
-            parameters that do not require a gradient have zeros. float64 if there are lots of more
-            than ``PIECE`` records (:mod:`fedpriv.engine.lots`).
-        norms: L2 norm of each record's gradient before clipping [n], or of its parts [n, G]; never smaller
-            than it is (:mod:`fedpriv.engine.norms`); empty if no factors were asked for.
+        sums: Clipped sum of each client [clients, d], flat in the order of ``model.parameters()``.
+            Parameters that do not require a gradient have zeros. The type is float64 if there is a lot of
+            more than ``PIECE`` records (:mod:`fedpriv.engine.lots`), else the model's.
+        norms: L2 norm of each record's gradient before clipping [n], or of its parts [n, G]. It is an upper
+            bound, so that rounding cannot weaken the clipping (:mod:`fedpriv.engine.norms`). Empty if the
+            caller gave no factors.
         losses: Loss of each record [n].
-        finite: Whether the loss and the norm of the record are finite [n]; where False the record
-            contributed exactly zero.
+        finite: Mask of the records whose loss and norm are finite [n]; the others contributed exactly zero.
     """
 
     sums: torch.Tensor
@@ -44,36 +48,36 @@ class ClippedSums:
 
 
 class Sliced(Protocol):
-    """Records that give a tensor for a slice of them."""
+    """Records that are read in slices, so that they need not all be in memory."""
 
     def __len__(self) -> int:
-        """The number of records n."""
+        """Return the number of records n."""
 
     def __getitem__(self, place: slice) -> torch.Tensor:
-        """These records [m, …]."""
+        """Return the records of a slice [m, …]."""
 
 
 class Copies(Sliced, Protocol):
-    """Records of which each is K copies: the gradient of one is the mean of its copies', its loss the mean of
-    their losses. What is measured and clipped is that mean.
+    """Records of which each is K copies.
 
-    Attributes:
-        copies: K ≥ 1.
+    The gradient of a record is the mean of the gradients of its copies, its loss the mean of their losses.
+    The engine measures and clips that mean.
     """
 
     @property
-    def copies(self) -> int: ...
+    def copies(self) -> int:
+        """Number of copies K ≥ 1 of each record."""
 
     def __getitem__(self, place: slice) -> torch.Tensor:
-        """The copies of these records [m, K, …]."""
+        """Return the copies of the records of a slice [m, K, …]."""
 
 
 class Engine(Protocol):
-    """Computes clipped sums of the gradients of one model."""
+    """An engine, which computes clipped sums of the gradients of one model."""
 
     @property
     def name(self) -> str:
-        """The engine in use, as ``runtime.engine`` names it."""
+        """Name of the engine in use, as in ``runtime.engine``."""
 
     def clipped_sums(
         self,
@@ -83,20 +87,23 @@ class Engine(Protocol):
         clients: int,
         factors: Factors | None,
     ) -> ClippedSums:
-        """Clipped sums of every client at the model's current weights.
+        """Compute the clipped sum of every client at the model's current weights.
 
         Args:
-            inputs: Records [n, …], those of a client together, clients in ascending order; a tensor, or
-                what gives one for a slice, or :class:`Copies`.
+            inputs: Records [n, …], those of a client together, clients in ascending order: a tensor,
+                something that gives one for a slice, or :class:`Copies`.
             targets: Targets [n, …].
             client_of_record: Client of each record [n], int64, non-decreasing, in [0, clients).
                 Best kept on the CPU: the sizes of the lots are needed there.
-            clients: Number of clients, also those without a record.
-            factors: Scale of each record. None sums the gradients as they are, measures no norms
-                and lets a gradient that is not finite through.
+            clients: Number of clients, counting those without a record.
+            factors: Factor of each record, given its norm and client. None sums the gradients as they are,
+                measures no norms, and lets a gradient that is not finite through.
+
+        Returns:
+            Sums [clients, d], and norms, losses and finiteness of each record [n].
 
         Raises:
-            ConfigError: The model is one this engine cannot treat.
+            ConfigError: The engine cannot treat the model.
             ValueError: The arguments do not fit together.
         """
         ...
@@ -109,6 +116,6 @@ def plain_gradient(
     client_of_record: torch.Tensor,
     clients: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sums of the gradients of each client without clipping [clients, d] and the losses [n]."""
+    """Return the sums of each client's gradients without clipping [clients, d], and the losses [n]."""
     result = engine.clipped_sums(inputs, targets, client_of_record, clients, None)
     return result.sums, result.losses

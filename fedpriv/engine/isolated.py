@@ -1,10 +1,11 @@
-"""Records computed alone, each with a copy of the model that is thrown away afterwards.
+"""The isolated engine: each record is computed with a copy of the model that is thrown away afterwards.
 
     for each record i:   module_i ← copy of the module at θ,    g_i ← ∇ loss(module_i(x_i), y_i)
 
-So a gradient depends on its record, the weights and the model's initial state, whatever the model's code
-does with batches, buffers, attributes or parameters. What it keeps outside itself (globals, variables of a
-closure, files) is not copied. It costs a forward and a backward pass for every record.
+So a gradient depends on its record, the weights and the model's initial state alone, whatever the model's
+code does with batches, buffers, attributes or parameters. State that the code keeps outside the module
+(globals, variables of a closure, files) is not copied. The price is a forward and a backward pass for every
+record.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fedpriv.engine.rules import LayerGradients, Rows
 
 
 class IsolatedEngine(BlockEngine):
-    """Clipped sums record by record; the K copies that augmentation makes of a record go together.
+    """Clipped sums record by record; the K augmented copies of a record go together.
 
     Args:
         model: The model.
@@ -32,7 +33,7 @@ class IsolatedEngine(BlockEngine):
 
     def __init__(self, model: FlatModel, loss: Loss):
         super().__init__(model, loss)
-        # its gradient is held for a record, of a block of records at a time
+        # the gradient of each record of a block is held
         self._values_per_record = max(1, min(model.size, BLOCK_VALUES))
 
     def _gradients(
@@ -44,15 +45,15 @@ class IsolatedEngine(BlockEngine):
         losses = self.model.flat.new_empty(len(targets))
         for i, x in enumerate(inputs.split(copies)):
             y = targets[i : i + 1].repeat_interleave(copies, 0)
-            rows[i], own = self.model.gradient_alone(x, y, share, self.loss)
-            losses[i] = own.mean()
+            rows[i], losses_of_copies = self.model.gradient_alone(x, y, share, self.loss)
+            losses[i] = losses_of_copies.mean()
         return [Rows({"all": rows}, {"all": slice(0, self.model.size)})], losses, None
 
-    def _apart(self, layers: Sequence[LayerGradients]) -> Sequence[LayerGradients]:
+    def _layer_by_layer(self, layers: Sequence[LayerGradients]) -> Sequence[LayerGradients]:
         (whole,) = cast("Sequence[Rows]", layers)
-        apart, offset = [], 0
+        separate, offset = [], 0
         for p in self.model.parameters():
-            own = slice(offset, offset + p.numel())
-            apart.append(Rows({"all": whole.rows["all"][:, own]}, {"all": own}))
-            offset = own.stop
-        return apart
+            columns = slice(offset, offset + p.numel())
+            separate.append(Rows({"all": whole.rows["all"][:, columns]}, {"all": columns}))
+            offset = columns.stop
+        return separate

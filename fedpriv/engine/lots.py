@@ -14,9 +14,8 @@ _LOOP_CLIENTS = 32  # up to here one matrix product per client beats padding
 _LOOP_ELEMENTS = 2**18  # from here reading the rows once beats one product for all clients
 BLOCK_CLIENTS = 256  # bounds the padded copies and per-client temporaries
 BLOCK_RECORDS = 4096  # bounds activations and per-record gradients
-BLOCK_VALUES = (
-    2**28
-)  # numbers held for the records of a block, of models that say how many they hold
+# Numbers held for the records of a block, for models that say how many they hold for a record.
+BLOCK_VALUES = 2**28
 
 
 PIECE = 128
@@ -28,12 +27,16 @@ _PIECE_VALUES = 2**26  # numbers in the sums of all pieces of a block
 
 
 def sum_dtype(counts: Sequence[int], dtype: torch.dtype) -> torch.dtype:
-    """In which clipped sums of lots of these sizes are held, for a model of type ``dtype``."""
+    """Return the type of the clipped sums of lots of these sizes, for a model of type ``dtype``."""
     return torch.float64 if max(counts, default=0) > PIECE else dtype
 
 
 def in_pieces(sizes: list[int], size: int) -> tuple[list[int], list[int]]:
-    """(records of each piece, whose it is): lots of these sizes cut up, for sums of ``size`` numbers."""
+    """Cut lots of these sizes into pieces, for sums of ``size`` numbers.
+
+    Returns:
+        (number of records of each piece, client of each piece).
+    """
     longest = max(PIECE, math.ceil(sum(sizes) * size / _PIECE_VALUES))
     pieces, owners = [], []
     for client, count in enumerate(sizes):
@@ -47,7 +50,12 @@ def in_pieces(sizes: list[int], size: int) -> tuple[list[int], list[int]]:
 class RecordBlock:
     """Records ``[start, stop)``, which belong to clients ``[first, last)``.
 
-    ``continued`` marks a further piece of a client too large for one block.
+    Attributes:
+        start: First record.
+        stop: Record after the last one.
+        first: First client.
+        last: Client after the last one.
+        continued: Whether the block is a further piece of a client that is too large for one block.
     """
 
     start: int
@@ -57,7 +65,7 @@ class RecordBlock:
     continued: bool
 
     def sizes(self, counts: list[int]) -> list[int]:
-        """Records of each client within the block, given those of all clients."""
+        """Return the number of the block's records of each client, given those of all clients."""
         if self.last - self.first == 1:  # perhaps only a piece of a large lot
             return [self.stop - self.start]
         return counts[self.first : self.last]
@@ -66,10 +74,12 @@ class RecordBlock:
 def blocks(
     counts: list[int], values_per_record: int | None = None, copies: int = 1
 ) -> Iterator[RecordBlock]:
-    """Cut clients with these numbers of records into blocks of bounded memory, in order.
+    """Cut clients into blocks of bounded memory, in order.
 
-    ``values_per_record``: how many numbers a pass over one record holds, if the model says so; ``copies``: of
-    each record, which are computed together.
+    Args:
+        counts: Number of records of each client.
+        values_per_record: How many numbers a pass over one record holds, if the model says so.
+        copies: Number of copies of each record, which are computed together.
     """
     most = max(1, BLOCK_RECORDS // copies)
     if values_per_record is not None:
@@ -91,7 +101,11 @@ def blocks(
 
 
 def lot_sizes(client_of_record: torch.Tensor, clients: int) -> list[int]:
-    """Number of records of each client.
+    """Return the number of records of each client.
+
+    Args:
+        client_of_record: Client of each record [n].
+        clients: Number of clients.
 
     Raises:
         ValueError: The clients are not in [0, clients) in non-decreasing order.
@@ -112,9 +126,9 @@ class PaddedLots:
     """Lots of a few clients side by side, the shorter ones filled up with their first record.
 
     Attributes:
-        clients: Whose they are [c].
+        clients: The clients [c].
         records: Positions of their records among those of all clients [c, b].
-        present: Which of these are there [c, b].
+        present: Mask of the positions that are not filled up [c, b].
     """
 
     clients: torch.Tensor
@@ -123,8 +137,10 @@ class PaddedLots:
 
 
 def padded_lots(counts: list[int]) -> Iterator[PaddedLots]:
-    """Cut clients with these numbers of records into groups of bounded memory whose lots are alike:
-    filling them up at most doubles the records. A client without any is in none."""
+    """Cut clients with these numbers of records into groups of bounded memory with similar lots.
+
+    Filling up the lots of a group at most doubles the records. A client without records is in no group.
+    """
     starts = [0, *accumulate(counts)]
     group: list[int] = []
     total = 0
@@ -142,8 +158,10 @@ def padded_lots(counts: list[int]) -> Iterator[PaddedLots]:
 
 
 def rows_at(values: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """``values[positions]`` for positions [c, b]: it copies whole rows, where indexing copies number by
-    number and takes several times as long."""
+    """Return ``values[positions]`` for positions [c, b].
+
+    The function copies whole rows; indexing copies number by number and takes several times as long.
+    """
     rows = values.index_select(0, positions.flatten())
     return rows.view(*positions.shape, *values.shape[1:])
 
@@ -174,7 +192,12 @@ class Lots:
         self._selectors: list[tuple[slice, slice, torch.Tensor]] | None = None
 
     def row_sums(self, rows: torch.Tensor, out: torch.Tensor) -> None:
-        """out[k] = Σ_{i of k} scale_i rows_i for rows [n, p], out [K, p] (zeros before)."""
+        """Write Σ_{i of k} scale_i rows_i of each client k.
+
+        Args:
+            rows: A row for each record [n, p].
+            out: The sums [K, p], zeros before.
+        """
         if len(self.counts) <= _LOOP_CLIENTS and rows.numel() >= _LOOP_ELEMENTS:
             parts = zip(
                 self.counts,
@@ -183,28 +206,33 @@ class Lots:
                 out,
                 strict=True,
             )
-            for count, own_rows, own_scale, total in parts:
+            for count, client_rows, client_scale, total in parts:
                 if count:
-                    torch.mv(own_rows.t(), own_scale, out=total)
+                    torch.mv(client_rows.t(), client_scale, out=total)
             return
         if self._selectors is None:
-            # matrices with scale_i at (client of i, i), for a few clients at a time: their zeros cost little
+            # Matrices with scale_i at (client of i, i), for a few clients at a time: their zeros cost little.
             self._selectors = []
             for first in range(0, len(self.counts), _LOOP_CLIENTS):
                 last = min(first + _LOOP_CLIENTS, len(self.counts))
-                own = slice(self._starts[first], self._starts[last])
-                if own.start == own.stop:
+                records = slice(self._starts[first], self._starts[last])
+                if records.start == records.stop:
                     continue
-                selector = self.scale.new_zeros(last - first, own.stop - own.start)
-                index = (self.client_of_record[own] - first).unsqueeze(0)
-                selector.scatter_(0, index, self.scale[own].unsqueeze(0))
-                self._selectors.append((slice(first, last), own, selector))
+                selector = self.scale.new_zeros(last - first, records.stop - records.start)
+                index = (self.client_of_record[records] - first).unsqueeze(0)
+                selector.scatter_(0, index, self.scale[records].unsqueeze(0))
+                self._selectors.append((slice(first, last), records, selector))
         for clients, records, selector in self._selectors:
             torch.mm(selector, rows[records], out=out[clients])
 
     def outer_sums(self, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> None:
-        """out[k] = Σ_{i of k} scale_i Σ_t left_it right_itᵀ for left [n, T, O], right [n, T, I],
-        out [K, O, I] (zeros before)."""
+        """Write Σ_{i of k} scale_i Σ_t left_it right_itᵀ of each client k.
+
+        Args:
+            left: Left factors [n, T, O].
+            right: Right factors [n, T, I].
+            out: The sums [K, O, I], zeros before.
+        """
         left = left * self.scale[:, None, None]
         if len(self.counts) > 1 and len(set(self.counts)) == 1:
             _batched_outer(left, right, len(self.counts), out)
@@ -213,9 +241,9 @@ class Lots:
             rows = [count * left.shape[1] for count in self.counts]
             left, right = left.flatten(0, 1), right.flatten(0, 1)
             parts = zip(rows, left.t().split(rows, 1), right.split(rows), out, strict=True)
-            for count, own_left, own_right, total in parts:
+            for count, client_left, client_right, total in parts:
                 if count:
-                    torch.mm(own_left, own_right, out=total)
+                    torch.mm(client_left, client_right, out=total)
             return
         for clients, records, padding in self._padded(left.device):
             padded = left[records].masked_fill_(padding[:, None, None], 0)
@@ -225,8 +253,11 @@ class Lots:
     def _padded(
         self, device: torch.device
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Clients whose lots have the same number of binary digits, so that padding them to the
-        largest at most doubles the work: (clients [B], records [B·L], is padding [B·L])."""
+        """Group clients whose lots have equally many binary digits: padding at most doubles the work.
+
+        Yields:
+            (clients [B], records [B · L], mask of the padding [B · L]).
+        """
         counts = torch.tensor(self.counts)
         starts = torch.tensor(self._starts[:-1])
         digits = torch.frexp(counts.double()).exponent
@@ -243,7 +274,7 @@ class Lots:
 def _batched_outer(
     left: torch.Tensor, right: torch.Tensor, clients: int, out: torch.Tensor
 ) -> torch.Tensor:
-    """:meth:`Lots.outer_sums` of lots of one size, without factors."""
+    """Compute :meth:`Lots.outer_sums` for lots of one size, without factors."""
     left = left.reshape(clients, -1, left.shape[-1])
     right = right.reshape(clients, -1, right.shape[-1])
     return torch.bmm(left.transpose(1, 2), right, out=out)

@@ -1,4 +1,4 @@
-"""Chooses the engine for a model."""
+"""The choice of the engine for a model."""
 
 from __future__ import annotations
 
@@ -19,18 +19,23 @@ ENGINES = ("auto", "opacus", "fast")
 def make_engine(
     model: FlatModel | nn.Module, loss: Loss | None = None, engine: str = "auto"
 ) -> Engine:
-    """The engine for this model.
+    """Return the engine for a model.
+
+    The types of the layers and what the model does with them decide, never a timing, so a run takes the same
+    path on every machine. A model that is ``isolated`` gets the engine that computes each record alone.
 
     Args:
         model: The model; a plain module is wrapped in a :class:`FlatModel`.
         loss: (outputs, targets) → loss of each record [n]; None: the model's.
         engine: ``fast`` (book-keeping), ``opacus`` (the reference), or ``auto``: fast where every
-            layer has a rule, otherwise opacus. The types of the layers and what the model does
-            with them decide, never a timing, so a run takes the same path everywhere. A model that
-            is ``isolated`` has the engine that computes each record alone.
+            layer has a rule, otherwise opacus.
 
     Raises:
         ConfigError: The name is unknown, or ``fast`` cannot treat a layer (the error names it).
+
+    Example:
+        >>> make_engine(nn.Linear(3, 2)).name
+        'fast'
     """
     try:
         checks.one_of("engine", engine, ENGINES)
@@ -44,8 +49,11 @@ def make_engine(
 
 
 class _Chosen:
-    """The chosen engine. Under ``auto`` it changes to Opacus, once, when a forward pass shows what
-    the layer types could not: a layer called twice, say."""
+    """The chosen engine.
+
+    Under ``auto`` it changes to Opacus, once, when a forward pass shows what the types of the layers could
+    not show: for example a layer that is called twice.
+    """
 
     def __init__(self, model: FlatModel, loss: Loss, choice: str):
         self._model, self._loss, self._choice = model, loss, choice
@@ -56,7 +64,7 @@ class _Chosen:
 
     @property
     def name(self) -> str:
-        """``fast`` or ``opacus``: the engine in use."""
+        """Name of the engine in use, ``fast`` or ``opacus``."""
         return self._engine.name
 
     def clipped_sums(
@@ -67,7 +75,7 @@ class _Chosen:
         clients: int,
         factors: Factors | None,
     ) -> ClippedSums:
-        """See :meth:`fedpriv.engine.interface.Engine.clipped_sums`."""
+        """Compute the clipped sum of every client; see :meth:`fedpriv.engine.Engine.clipped_sums`."""
         arguments = (inputs, targets, client_of_record, clients, factors)
         try:
             return self._engine.clipped_sums(*arguments)
@@ -76,7 +84,7 @@ class _Chosen:
             return self.clipped_sums(*arguments)
 
     def _instead_of(self, name: str, error: Unsupported) -> BlockEngine:
-        """The engine to use where the named one could not."""
+        """Return the engine to use where the named one cannot treat the model."""
         if name == "opacus":
             raise ConfigError(f"model has no per-record gradients: {error}") from error
         if self._choice == "fast":

@@ -1,11 +1,11 @@
-"""Parts of a gradient that are measured and scaled apart: its layers, or groups of them.
+"""Parts of a gradient that are measured and scaled apart: its layers, or groups of layers.
 
-norms [n, G]:  ‖g_i restricted to part p‖,     sums: Σ_i c_ip g_i restricted to part p
+For G parts p, norms [n, G] are ‖g_i restricted to p‖, and sums are Σ_i c_ip (g_i restricted to p).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,46 +15,63 @@ from fedpriv.engine.norms import norms_above, squares_above, total_above
 
 if TYPE_CHECKING:
     from fedpriv.engine.flat_model import FlatModel
+    from fedpriv.engine.interface import Factors
     from fedpriv.engine.rules import LayerGradients
     from fedpriv.privacy.clippers.parts import LayerGroups
 
 
 def upload_norms(rows: Tensor, parts: LayerGroups | None) -> Tensor:
-    """At least the norm of each row [n, d] → [n], or of each part of it → [n, G]."""
+    """Return upper bounds on the norms of rows.
+
+    Args:
+        rows: Uploads [n, d].
+        parts: Parts that are measured apart; None: rows are measured as a whole.
+
+    Returns:
+        At least the norm of each row [n], or of each part of each row [n, G].
+    """
     if parts is None:
         return norms_above(rows)
     squares: list[list[Tensor]] = [[rows.new_zeros(len(rows))] for _ in parts.names]
-    for own, part in parts.places:
-        squares[part].append(squares_above(rows[:, own]))
-    return torch.stack([total_above(own) for own in squares], dim=1)
+    for columns, part in parts.places:
+        squares[part].append(squares_above(rows[:, columns]))
+    return torch.stack([total_above(of_part) for of_part in squares], dim=1)
 
 
 def scaled_sum(rows: Tensor, factors: Tensor, parts: LayerGroups | None) -> Tensor:
-    """Σ_i c_i rows_i [d] for rows [n, d] and factors [n], or [n, G] of each part."""
+    """Return Σ_i c_i rows_i [d].
+
+    Args:
+        rows: Uploads [n, d].
+        factors: Factor of each row [n], or of each part of each row [n, G].
+        parts: Parts that are scaled apart; None: rows are scaled as a whole.
+    """
     if parts is None:
         return rows.t() @ factors
-    return torch.cat([rows[:, own].t() @ factors[:, part] for own, part in parts.places])
+    return torch.cat([rows[:, columns].t() @ factors[:, part] for columns, part in parts.places])
 
 
 def layers_of(model: FlatModel) -> list[tuple[str, slice]]:
-    """(name, columns) of each module with parameters of its own, in the order of the flat vector."""
-    found, offset = [], 0
+    """Return (name, columns) of each module with parameters of its own, in the order of the flat vector."""
+    layers, offset = [], 0
     seen: set[int] = set()
     for name, module in model.module.named_modules():
-        own = [p for p in module.parameters(recurse=False) if id(p) not in seen]
-        seen.update(map(id, own))
-        size = sum(p.numel() for p in own)
+        parameters = [p for p in module.parameters(recurse=False) if id(p) not in seen]
+        seen.update(map(id, parameters))
+        size = sum(p.numel() for p in parameters)
         if size:
-            found.append((name or type(module).__name__, slice(offset, offset + size)))
+            layers.append((name or type(module).__name__, slice(offset, offset + size)))
             offset += size
-    return found
+    return layers
 
 
-Scale = Callable[[Tensor, Tensor], Tensor]
+def asking_for(parts: LayerGroups | None, factors: Factors) -> Factors:
+    """Mark factors as taking the norms [n, G] of these parts and giving factors [n, G].
 
-
-def asking_for(parts: LayerGroups | None, factors: Scale) -> Scale:
-    """``factors`` that take norms [n, G] and give factors [n, G] of these parts; None: as they are."""
+    Args:
+        parts: Parts that are measured and scaled apart; None returns ``factors`` unchanged.
+        factors: The factors. An engine reads the mark from their attribute ``parts``.
+    """
     if parts is None:
         return factors
 
@@ -65,16 +82,33 @@ def asking_for(parts: LayerGroups | None, factors: Scale) -> Scale:
     return of_parts
 
 
-def part_norms(layers: Sequence[LayerGradients], parts: LayerGroups) -> Tensor:
-    """L2 norm of each record's gradient in each part [n, G], never too small. Layers lie in one part each."""
-    squares: list[list[Tensor]] = [[] for _ in parts.names]
-    for layer in layers:
-        squares[part_of(layer, parts)].append(layer.squared_norms())
-    like = next(own[0] for own in squares if own)
-    none = [torch.zeros_like(like)]
-    return torch.stack([total_above(own or none) for own in squares], dim=1)
+def record_norms(layers: Sequence[LayerGradients], parts: LayerGroups | None) -> Tensor:
+    """Return upper bounds on the L2 norms of per-record gradients.
+
+    Args:
+        layers: Gradients of all layers; with parts each of these lies in one part.
+        parts: Parts that are measured apart; None: gradients are measured as a whole.
+
+    Returns:
+        At least the norm of each record's gradient [n], or of each of its parts [n, G].
+    """
+    squares = [layer.squared_norms() for layer in layers]
+    if parts is None:
+        return total_above(squares)
+    return part_norms(squares, [part_of(layer, parts) for layer in layers], parts)
+
+
+def part_norms(
+    squares: Sequence[Tensor], part_of_layer: Sequence[int], parts: LayerGroups
+) -> Tensor:
+    """Return the norms in each part [..., G], from the squared norms in each layer [...]."""
+    by_part: list[list[Tensor]] = [[] for _ in parts.names]
+    for squared, part in zip(squares, part_of_layer, strict=True):
+        by_part[part].append(squared)
+    no_layer = [torch.zeros_like(squares[0])]
+    return torch.stack([total_above(of_part or no_layer) for of_part in by_part], dim=-1)
 
 
 def part_of(layer: LayerGradients, parts: LayerGroups) -> int:
-    """The part of a layer's gradients."""
-    return parts.part_at(min(own.start for own in layer.columns.values()))
+    """Return the part that a layer's gradients belong to."""
+    return parts.part_at(min(columns.start for columns in layer.columns.values()))

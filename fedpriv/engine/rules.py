@@ -1,12 +1,18 @@
-"""How each layer's per-record gradients are measured and summed without forming them all.
+"""Rules of the layers: norms and sums of per-record gradients, mostly without forming the gradients.
 
-A layer's rule takes what it read (``a``) and the gradient of the summed loss with respect to what
-it gave (``g``). For a linear layer the gradient of record i is Σ_t g_it a_itᵀ over its positions t
-(one for plain inputs). With one position its squared norm is ‖g_i‖² (‖a_i‖² + 1); with several it is
-either measured on the gradient itself or by the "ghost norm" Σ_ts (g_it·g_is)(a_it·a_is), which never
-forms the gradient. A convolution is a linear layer on its unfolded input; so is an LSTM on its inputs
-and last states, where ``g`` is the gradient with respect to what goes into its gates. The K copies of a
-record are further positions of it: their products cross, and no norm is taken of one copy.
+The rule of a layer takes its input ``a`` and the gradient ``g`` of the summed loss with respect to its
+output. For a linear layer the gradient of record i is, over the positions t of the record,
+
+    ∇W_i = Σ_t g_it a_itᵀ
+
+Plain inputs have one position, and the squared norm (with bias) is ‖g_i‖² (‖a_i‖² + 1). With several
+positions the norm is either that of the formed gradient, or the "ghost norm", which never forms it:
+
+    ‖∇W_i‖² = Σ_ts (g_it · g_is)(a_it · a_is)
+
+A convolution is a linear layer on its unfolded input. An LSTM is one on its inputs and last states, with
+``g`` the gradient with respect to what goes into its gates. The K copies of an augmented record are further
+positions of the record: the norm is that of the sum over copies, never of one copy.
 
 Sources: Goodfellow, "Efficient per-example gradient computations", 2015; Li et al., "Large language
 models can be strong differentially private learners", ICLR 2022 (ghost norm); Bu et al.,
@@ -31,25 +37,29 @@ from fedpriv.engine.norms import longest_hidden, norms_above, squares_above, uni
 from fedpriv.models.layers import StandardizedConv2d
 from fedpriv.models.recurrent import Lstm
 
-# Below this many parameters forming the gradients is faster than ghost norms even where these need
-# less memory: the gradients of a few hundred records then still fit into the processor's cache.
+# Below this number of parameters forming the gradients is faster than ghost norms, even where ghost norms
+# need less memory: the gradients of a few hundred records then still fit into the processor's cache.
 _GHOST_PARAMETERS = 2**14
 
 Columns = dict[str, slice]
-"""Where in the flat vector each parameter of a layer lies: name → slice."""
+"""Place of each parameter of a layer in the flat vector: name → slice."""
 
 
 class LayerGradients(Protocol):
-    """The gradients of all records with respect to one layer's parameters."""
+    """Gradients of all records with respect to one layer's parameters.
+
+    Attributes:
+        columns: Place of the parameters in the flat vector.
+    """
 
     columns: Columns
 
     def squared_norms(self) -> torch.Tensor:
-        """Squared L2 norm of each record's gradient [n], or what rounding makes it at most."""
+        """Return an upper bound on the squared L2 norm of each record's gradient [n]."""
         ...
 
     def zero_where(self, broken: torch.Tensor) -> None:
-        """Make the gradients of the records where ``broken`` [n] zero, whatever they hold."""
+        """Replace the gradients of the records where ``broken`` [n] by zeros, whatever they hold."""
         ...
 
     def add_sums(self, lots: Lots, out: torch.Tensor) -> None:
@@ -58,7 +68,7 @@ class LayerGradients(Protocol):
 
 
 Reorder = Callable[[torch.Tensor], torch.Tensor]
-"""Brings summed weight gradients [K, p] into the order of the weight, [K, *weight.shape]: a view."""
+"""Summed weight gradients [K, p] → a view in the order of the weight, [K, *weight.shape]."""
 
 
 @dataclass
@@ -66,10 +76,10 @@ class OuterProducts:
     """Weight gradients Σ_t g_it a_itᵀ and bias gradients Σ_t g_it, kept as their factors.
 
     Attributes:
-        a: What the layer read [n, T, I].
-        g: Gradient of the loss with respect to what it gave [n, T, O].
-        columns: Of ``weight`` and, if there is one, ``bias``.
-        reorder: From [O, I] to the order of the weight; None where they are the same.
+        a: Input of the layer [n, T, I].
+        g: Gradient of the loss with respect to the layer's output [n, T, O].
+        columns: Columns of ``weight`` and, if there is one, ``bias``.
+        reorder: Reordering from [O, I] to the weight; None where the order is the same.
     """
 
     a: torch.Tensor
@@ -83,7 +93,8 @@ class OuterProducts:
             return squares_above(self.g.squeeze(1)) * (squares_above(self.a.squeeze(1)) + has_bias)
         products = torch.bmm(self.g, self.g.transpose(1, 2))
         products *= torch.bmm(self.a, self.a.transpose(1, 2))
-        # Σ_ts is a difference of large numbers where the terms of a gradient cancel
+        # Where the terms of a gradient cancel, Σ_ts is a small difference of large numbers. ``hidden`` bounds
+        # its rounding error, and the norm is never taken for smaller than cancellation allows.
         longest = (norms_above(self.g) * norms_above(self.a)).sum(1)
         terms = self.g.shape[2] + self.a.shape[2] + 2 * self.a.shape[1] + 16
         hidden = longest.square() * (terms * unit_roundoff(self.g.dtype))
@@ -104,9 +115,12 @@ class OuterProducts:
 
 @dataclass
 class Rows:
-    """Gradients formed for every record: name of parameter → [n, p].
+    """Gradients that are formed for every record.
 
-    ``reorder`` as in :class:`OuterProducts`.
+    Attributes:
+        rows: Gradients [n, p] by name of the parameter.
+        columns: Columns of each parameter.
+        reorder: Reordering of the weight's gradients, as in :class:`OuterProducts`.
     """
 
     rows: dict[str, torch.Tensor]
@@ -131,9 +145,9 @@ class TableRows:
     """Gradients of an embedding table: record i adds g_it to row tokens_it (tokens may repeat).
 
     Attributes:
-        tokens: [n, T], int64.
-        g: [n, T, E], zero where the token is the padding token.
-        columns: Of ``weight`` [V · E].
+        tokens: Tokens of each record [n, T], int64.
+        g: Gradient with respect to the output [n, T, E], zero where the token is the padding token.
+        columns: Columns of ``weight`` [V · E].
     """
 
     tokens: torch.Tensor
@@ -151,8 +165,8 @@ class TableRows:
         per_token.scatter_add_(1, number.unsqueeze(2).expand_as(self.g), self.g)
         longest = norms_above(self.g).sum(1)
         hidden = longest * (self.tokens.shape[1] * unit_roundoff(self.g.dtype))
-        found = norms_above(per_token.flatten(1)) + hidden
-        return found.maximum(longest_hidden(longest)).square_()
+        norms = norms_above(per_token.flatten(1)) + hidden
+        return norms.maximum(longest_hidden(longest)).square_()
 
     def zero_where(self, broken: torch.Tensor) -> None:
         self.g = self.g.masked_fill(broken[:, None, None], 0)
@@ -166,7 +180,7 @@ class TableRows:
 
 @contextmanager
 def _in_order(target: torch.Tensor, reorder: Reorder | None) -> Iterator[torch.Tensor]:
-    """Where to write sums [K, p] that end up in ``target`` [K, p] in the order of the weight."""
+    """Yield a tensor for sums [K, p] that end up in ``target`` [K, p] in the order of the weight."""
     if reorder is None:
         yield target
         return
@@ -177,14 +191,14 @@ def _in_order(target: torch.Tensor, reorder: Reorder | None) -> Iterator[torch.T
 
 
 def _of_records(values: torch.Tensor, n: int) -> torch.Tensor:
-    """[n · K, T, p] of copies → [n, K · T, p]: further positions of their records."""
+    """Turn values of copies [n · K, T, p] into further positions of their records [n, K · T, p]."""
     return values if len(values) == n else values.reshape(n, -1, values.shape[-1])
 
 
 def _outer(
     a: torch.Tensor, g: torch.Tensor, columns: Columns, reorder: Reorder | None = None
 ) -> LayerGradients:
-    """Gradients Σ_t g_it a_itᵀ, formed or kept as factors, whichever is faster."""
+    """Return gradients Σ_t g_it a_itᵀ, formed or kept as factors, whichever is faster."""
     positions, parameters = a.shape[1], a.shape[2] * g.shape[2]
     ghost = 2 * positions**2 <= parameters and parameters >= _GHOST_PARAMETERS
     if positions == 1 or ghost:
@@ -196,7 +210,7 @@ def _outer(
 
 
 def added_copies(rows: torch.Tensor, n: int) -> torch.Tensor:
-    """Rows [n · K, p] of copies, those of a record side by side → their sums [n, p]."""
+    """Sum the rows of each record's copies, which lie side by side: [n · K, p] → [n, p]."""
     return rows if len(rows) == n else rows.unflatten(0, (n, -1)).sum(1)
 
 
@@ -222,8 +236,10 @@ def _conv2d(
 def _standardized_conv2d(
     layer: StandardizedConv2d, a: torch.Tensor, g: torch.Tensor, columns: Columns, n: int
 ) -> LayerGradients:
-    """A convolution's gradients, formed and pulled back to the weights before standardization. That changes
-    norms by more than a factor, so there are no ghost norms of them."""
+    """Form a convolution's gradients and pull them back to the weights before standardization.
+
+    Pulling back changes norms by more than a factor, so ghost norms do not exist here.
+    """
     positions_first = g.flatten(2).unflatten(0, (n, -1)).transpose(1, 2).flatten(2)
     formed = torch.bmm(positions_first, _of_records(unfold(layer, a), n))
     unfolded = (*layer.kernel_size, layer.in_channels)
@@ -274,8 +290,10 @@ def _layer_norm(
 
 
 Rule = Callable[[Any, torch.Tensor, torch.Tensor, Columns, int], LayerGradients]
-"""(layer of the rule's own type, what it read, the gradient with respect to what it gave, its columns, n) →
-the gradients of n records, of which each may be several copies, side by side in what was read."""
+"""(layer, its input, the gradient with respect to its output, its columns, n) → gradients of n records.
+
+A record may be several copies, which lie side by side in the input.
+"""
 
 RULES: dict[type[nn.Module], Rule] = {
     nn.Linear: _linear,
@@ -290,11 +308,11 @@ RULES: dict[type[nn.Module], Rule] = {
 
 
 def why_no_rule(layer: nn.Module) -> str | None:
-    """Why no rule treats this layer, or None if one does."""
-    own = dict(layer.named_parameters(recurse=False))
-    if type(layer) not in RULES or not set(own) <= {"weight", "bias"}:
+    """Return the reason why no rule treats a layer, or None if one does."""
+    parameters = dict(layer.named_parameters(recurse=False))
+    if type(layer) not in RULES or not set(parameters) <= {"weight", "bias"}:
         return "its type has no rule"
-    if not all(p.requires_grad for p in own.values()):
+    if not all(p.requires_grad for p in parameters.values()):
         return "only some of its parameters are frozen"
     if isinstance(layer, nn.Conv2d) and layer.groups != 1:
         return "groups other than 1 have no rule"

@@ -1,7 +1,7 @@
-"""All of a model that may be saved, to see that nothing but a server step changes it.
+"""Copies of everything that a model saves, to check that nothing but a server step changes it.
 
-Weights are compared bit by bit, and so is what stands beside them in a state dict: buffers, and what
-``get_extra_state`` gives. A version counter would not do, as writes through ``.data`` leave it as it is.
+Weights are compared bit by bit, and so is the rest of the state dict: buffers, and what ``get_extra_state``
+returns. Version counters would not do, because writes through ``.data`` do not move them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from fedpriv.engine.flat_model import FlatModel
 
 
 class SavedState:
-    """A copy of all that a model may save, made at one moment.
+    """A copy of everything that a model saves, made at one moment.
 
     Args:
         model: The model.
-        beside_weights: What stood beside the weights at an earlier moment; None: what stands there now.
+        beside_weights: Buffers and extra state of an earlier moment, to be used in the place of the present
+            ones; None: the present ones.
 
     Attributes:
         weights: The weights [d].
@@ -37,19 +38,23 @@ class SavedState:
         self.beside_weights = beside_weights
 
     def change(self, weights_alone: bool = False) -> str | None:
-        """Name what differs in the model now; None: nothing does."""
+        """Name what differs in the model now, or return None where nothing does.
+
+        Args:
+            weights_alone: Whether only the weights are compared.
+        """
         if not (same_bits(self._model.flat, self.weights) and self._model.is_flat()):
             return "the global weights were"
         if weights_alone:
             return None
         before, now = self.beside_weights, _beside_weights(self._model)
         for name in {**before, **now}:
-            if name not in now or name not in before or not _same(now[name], before[name]):
+            if name not in now or name not in before or not _are_equal(now[name], before[name]):
                 return f"{name} in the model's saved state was"
         return None
 
     def state_dict(self) -> dict[str, object]:
-        """Return the model's state dict: its present weights, and beside them what was copied."""
+        """Return the model's state dict with its present weights and the copied buffers and extra state."""
         module = self._model.module
         weights = dict(module.named_parameters(remove_duplicate=False))
         return {
@@ -61,27 +66,27 @@ class SavedState:
         }
 
 
-def same_bits(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors have one shape, one type and the same bits."""
-    if one.shape != other.shape or one.dtype != other.dtype:
+def same_bits(first: Tensor, second: Tensor) -> bool:
+    """Return whether two tensors have the same shape, type and bits; nan equals nan."""
+    if first.shape != second.shape or first.dtype != second.dtype:
         return False
-    words = {4: torch.int32, 8: torch.int64}.get(one.element_size(), torch.uint8)
-    if one.dim() != 1:
-        one, other = one.detach().reshape(-1), other.detach().reshape(-1)
-    return torch.equal(one.contiguous().view(words), other.contiguous().view(words))
+    words = {4: torch.int32, 8: torch.int64}.get(first.element_size(), torch.uint8)
+    if first.dim() != 1:
+        first, second = first.detach().reshape(-1), second.detach().reshape(-1)
+    return torch.equal(first.contiguous().view(words), second.contiguous().view(words))
 
 
 _METHODS = (
     *("state_dict", "_save_to_state_dict", "get_extra_state", "modules", "named_modules"),
     *("named_parameters", "named_buffers", "_named_members"),
 )
-"""The methods of a module by which it says what it holds."""
-_of = attrgetter(*_METHODS)
-_USUAL = _of(nn.Module)
+"""Methods of a module that decide what its state dict holds."""
+_methods_of = attrgetter(*_METHODS)
+_TORCH_METHODS = _methods_of(nn.Module)
 
 
 def _beside_weights(model: FlatModel) -> dict[str, Any]:
-    """Buffers, also those that are not saved, and all in the state dict that is no parameter."""
+    """Return all buffers, saved or not, and everything in the state dict that is no parameter."""
     if _has_weights_alone(model.module):
         return {}
     weights = {name for name, _ in model.module.named_parameters(remove_duplicate=False)}
@@ -92,18 +97,21 @@ def _beside_weights(model: FlatModel) -> dict[str, Any]:
 
 
 def _has_weights_alone(module: nn.Module) -> bool:
-    """Return whether a state dict could hold nothing but parameters now: no layer has a buffer, a hook, or
-    methods of its own that say what it holds. This is looked up in a fraction of the time of a state dict."""
+    """Return whether the state dict can hold nothing but parameters.
+
+    That is so where no layer has a buffer, a hook, or its own version of a method that decides what the state
+    dict holds. The check takes a fraction of the time of making a state dict.
+    """
     layers = list(nn.Module.modules(module))
     for layer in layers:
         if layer._buffers or layer._state_dict_hooks or layer._state_dict_pre_hooks:
             return False
         if not vars(layer).keys().isdisjoint(_METHODS):
             return False
-    return all(_of(kind) == _USUAL for kind in set(map(type, layers)))
+    return all(_methods_of(kind) == _TORCH_METHODS for kind in set(map(type, layers)))
 
 
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return same_bits(one, other)
-    return pickle.dumps(one) == pickle.dumps(other)
+def _are_equal(first: Any, second: Any) -> bool:
+    if isinstance(first, Tensor) and isinstance(second, Tensor):
+        return same_bits(first, second)
+    return pickle.dumps(first) == pickle.dumps(second)

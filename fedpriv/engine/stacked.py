@@ -1,8 +1,8 @@
 """Many copies of a model, each with its own weights, trained side by side.
 
 A chain of linear layers and pointwise functions is computed for all clients at once
-(:mod:`fedpriv.engine.chain`); any other model client by client, which for convolutions is as fast as
-it gets on a CPU.
+(:mod:`fedpriv.engine.chain`). Any other model is computed client by client; for convolutions nothing is
+faster on a CPU.
 """
 
 from __future__ import annotations
@@ -21,11 +21,18 @@ from fedpriv.engine.interface import ClippedSums, Copies, Engine, Factors
 from fedpriv.engine.lots import BLOCK_RECORDS, PIECE
 from fedpriv.engine.make import make_engine
 from fedpriv.engine.norms import total_above
-from fedpriv.engine.parts import asking_for
+from fedpriv.engine.parts import asking_for, part_norms
 
 
 class _Lots(NamedTuple):
-    """Weights [c, d] of c clients, records [c, b, …] with targets [c, b, …], and which count [c, b]."""
+    """Lots of c clients with up to b records.
+
+    Attributes:
+        weights: Weights of each client [c, d].
+        inputs: Inputs [c, b, …].
+        targets: Targets [c, b, …].
+        present: Mask of the records that count [c, b].
+    """
 
     weights: Tensor
     inputs: Tensor
@@ -34,14 +41,19 @@ class _Lots(NamedTuple):
 
 
 class StackedModel:
-    """Gradients of c models of one architecture at weights [c, d], one for each client.
+    """Gradients of c models of one architecture at weights [c, d], a row for each client.
 
     Args:
-        model: The architecture; its own weights are left as they are. Modules are switched off
-            in-place activation, which would overwrite what a layer gave.
+        model: The architecture; its own weights are left as they are. In-place activation is switched off,
+            because it would overwrite a layer's output.
         loss: (outputs, targets) → loss of each record [n]; None: the model's.
-        engine: The engine of this model, for per-record clipping where clients go one by one: other
-            than a chain, or an engine that is not ``fast``. None: one is made when it is needed.
+        engine: The engine of this model, for per-record clipping where clients go one by one: where the model
+            is not a chain, or the engine is not ``fast``. None: one is made when it is needed.
+
+    Attributes:
+        model: As given.
+        loss: The loss in use.
+        batched: Whether all clients are computed at once.
     """
 
     def __init__(self, model: FlatModel, loss: Loss | None = None, engine: Engine | None = None):
@@ -53,12 +65,13 @@ class StackedModel:
     def gradients(
         self, weights: Tensor, inputs: Tensor, targets: Tensor, present: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Gradients of the mean loss of each client over its records, λ/2 ‖θ_k‖² included.
+        """Compute the gradient of each client's mean loss over its records, λ/2 ‖θ_k‖² included.
 
         Args:
-            weights: Of each client [c, d].
-            inputs, targets: Records of each client [c, b, …], [c, b].
-            present: Which of them count [c, b]; a client without any has a zero gradient.
+            weights: Weights of each client [c, d].
+            inputs: Inputs of each client [c, b, …].
+            targets: Targets of each client [c, b, …].
+            present: Mask of the records that count [c, b]; a client without any has a zero gradient.
 
         Returns:
             (gradients [c, d], losses [c, b], zero where absent).
@@ -66,8 +79,8 @@ class StackedModel:
         lots = _Lots(weights, _without_absent(inputs, present), targets, present)
         share = present / present.sum(1, keepdim=True).clamp_min(1)
         if self.batched:
-            losses, products, found = self._back(lots, share)
-            gradients = _sums(lots, products, found)
+            losses, products, backprops = self._backward(lots, share)
+            gradients = _sums(lots, products, backprops)
         else:
             gradients, losses = self._one_by_one(lots, share)
         decay = self.model.weight_decay
@@ -85,16 +98,21 @@ class StackedModel:
         present: Tensor,
         factors: Factors | None,
     ) -> ClippedSums:
-        """Clipped sums of the records' gradients of each client at its own weights.
+        """Compute the clipped sum of each client's per-record gradients at its own weights.
 
-        As :meth:`fedpriv.engine.interface.Engine.clipped_sums`, where all clients share weights: λ is
-        not in them. The n records that are present count, client after client.
+        The method does what :meth:`fedpriv.engine.Engine.clipped_sums` does for clients that share weights;
+        λ is not in the gradients. The n records that are present are numbered client after client.
 
         Args:
-            weights: Of each client [c, d].
-            inputs, targets: Records of each client [c, b, …], [c, b].
-            present: Which of them count [c, b].
-            factors: Scale of each record [n], given its norm [n] and client [n]; None as there.
+            weights: Weights of each client [c, d].
+            inputs: Inputs of each client [c, b, …].
+            targets: Targets of each client [c, b, …].
+            present: Mask of the records that count [c, b].
+            factors: Factor of each record [n], given its norm [n] and client [n]. None sums the gradients as
+                they are and measures no norms.
+
+        Returns:
+            Sums [c, d], and norms, losses and finiteness of each present record [n].
 
         Raises:
             ConfigError: The model has no per-record gradients.
@@ -106,7 +124,7 @@ class StackedModel:
             and 0 < inputs.shape[1] <= BLOCK_RECORDS
         )
         if not together:
-            lots = ((inputs[k][own], targets[k][own]) for k, own in enumerate(present))
+            lots = ((inputs[k][mask], targets[k][mask]) for k, mask in enumerate(present))
             return self.clipped_apart(weights, lots, factors)
         inputs = _without_absent(inputs, present)
         return self._clipped_together(_Lots(weights, inputs, targets, present), factors)
@@ -117,12 +135,15 @@ class StackedModel:
         lots: Iterable[tuple[Tensor | Copies, Tensor]],
         factors: Factors | None,
     ) -> ClippedSums:
-        """The same for clients that go through the engine one by one, whatever their records are to it.
+        """Compute the same for clients that go through the engine one by one.
 
         Args:
-            weights: Of each client [c, d].
-            lots: (inputs, targets) of each client.
-            factors: As above.
+            weights: Weights of each client [c, d].
+            lots: (inputs, targets) of each client, in any form that the engine takes.
+            factors: As in :meth:`clipped_sums`.
+
+        Returns:
+            As :meth:`clipped_sums`.
 
         Raises:
             ConfigError: The model has no per-record gradients.
@@ -130,18 +151,18 @@ class StackedModel:
         if self._engine is None:
             self._engine = make_engine(self.model, self.loss)
 
-        def of(client: int) -> Factors | None:
+        def factors_of(client: int) -> Factors | None:
             if factors is None:
                 return None
-            own = lambda norms, clients: factors(norms, clients + client)  # noqa: E731
-            return asking_for(getattr(factors, "parts", None), own)
+            shifted = lambda norms, clients: factors(norms, clients + client)  # noqa: E731
+            return asking_for(getattr(factors, "parts", None), shifted)
 
         results = []
-        with self._weights_kept():
+        with self._weights_restored():
             for k, (inputs, targets) in enumerate(lots):
                 self.model.set(weights[k])
                 client = torch.zeros(len(targets), dtype=torch.int64)
-                results.append(self._engine.clipped_sums(inputs, targets, client, 1, of(k)))
+                results.append(self._engine.clipped_sums(inputs, targets, client, 1, factors_of(k)))
         return ClippedSums(
             sums=torch.cat([r.sums for r in results]),
             norms=torch.cat([r.norms for r in results]),
@@ -150,46 +171,63 @@ class StackedModel:
         )
 
     def _clipped_together(self, lots: _Lots, factors: Factors | None) -> ClippedSums:
-        padded_losses, products, found = self._back(lots)
+        """Compute clipped sums of a chain, whose layers see one row of each record."""
+        padded_losses, products, backprops = self._backward(lots)
         present = lots.present
         with torch.no_grad():
             losses = padded_losses[present]
             norms, finite = losses.new_zeros(0), losses.isfinite()
             if factors is not None:
-                pairs = list(zip(products, found, strict=True))
-                squares = [product.squared_norms(g) for product, g in pairs]
-                parts, own = getattr(factors, "parts", None), [0] * len(products)
+                # Norms and factors of the records that are present; absent ones keep the factor 0.
+                squares = [
+                    product.squared_norms(g) for product, g in zip(products, backprops, strict=True)
+                ]
+                parts, part_of_layer = getattr(factors, "parts", None), [0] * len(products)
                 if parts is None:
                     norms = total_above(squares)[present]
                     finite = finite & norms.isfinite()
                     broken = ~finite
                 else:
-                    own = [parts.part_at(product.weight.start) for product in products]
-                    norms = _of_parts(squares, own, len(parts))[present]
+                    part_of_layer = [parts.part_at(product.weight.start) for product in products]
+                    norms = part_norms(squares, part_of_layer, parts)[present]
                     finite = finite & norms.sum(1).isfinite()
                     broken = ~finite[:, None]
                 scale = padded_losses.new_zeros(*present.shape, *norms.shape[1:])
                 scale[present] = factors(norms, present.nonzero()[:, 0]).masked_fill(broken, 0)
-                products, found = _without_broken(products, found, present, finite)
-                scales = [scale] if parts is None else scale.unbind(2)
-                found = tuple(g * scales[k][:, :, None] for g, k in zip(found, own, strict=True))
-            return ClippedSums(_sums_in_pieces(lots, products, found), norms, losses, finite)
 
-    def _back(
+                # Scaling the backprops of a record scales its gradient.
+                products, backprops = _without_broken(products, backprops, present, finite)
+                scales = [scale] if parts is None else scale.unbind(2)
+                backprops = tuple(
+                    g * scales[part][:, :, None]
+                    for g, part in zip(backprops, part_of_layer, strict=True)
+                )
+            return ClippedSums(_sums_in_pieces(lots, products, backprops), norms, losses, finite)
+
+    def _backward(
         self, lots: _Lots, share: Tensor | None = None
     ) -> tuple[Tensor, list[chain.Product], tuple[Tensor, ...]]:
-        """(losses [c, b], zero where absent; products; the gradient of the losses' sum, each times its
-        ``share``, with respect to what each product gave)."""
+        """Run a chain forward, and backward to the outputs of its products.
+
+        Args:
+            lots: The clients' weights and records.
+            share: Weight of each record's loss in the sum [c, b]; None: 1.
+
+        Returns:
+            (losses [c, b], zero where absent; the products; the gradient of the losses' sum with respect to
+            the output of each product).
+        """
         with torch.enable_grad():
             module = cast("nn.Sequential", self.model.module)
             outputs, products = chain.forward(module, lots.weights.detach(), lots.inputs)
             losses = self.loss(outputs.flatten(0, 1), lots.targets.flatten())
             losses = losses.view(lots.targets.shape).masked_fill(~lots.present, 0.0)
             total = (losses if share is None else losses * share).sum()
-            found = torch.autograd.grad(total, [product.gave for product in products])
-        return losses.detach(), products, found
+            backprops = torch.autograd.grad(total, [product.gave for product in products])
+        return losses.detach(), products, backprops
 
     def _one_by_one(self, lots: _Lots, share: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the gradients [c, d] of Σ_i share_i ℓ_i and the losses [c, b], client after client."""
         weights, inputs, targets, present = lots
         gradients, losses = torch.zeros_like(weights), torch.zeros_like(share)
         parameters = self.model.parameters()
@@ -197,30 +235,30 @@ class StackedModel:
         rows = gradients.split([p.numel() for p in parameters], dim=1)
         rows = [row for row, p in zip(rows, parameters, strict=True) if p.requires_grad]
         counts = present.sum(1).tolist()
-        with self._weights_kept(), torch.enable_grad():
+        with self._weights_restored(), torch.enable_grad():
             for k, count in enumerate(counts):
                 if count == 0:
                     continue
-                own = slice(None) if count == present.shape[1] else present[k]
+                mask = slice(None) if count == present.shape[1] else present[k]
                 if self.model.isolated:
-                    batch = (inputs[k][own], targets[k][own], share[k][own])
-                    gradients[k], losses[k, own] = self.model.gradient_alone(
+                    batch = (inputs[k][mask], targets[k][mask], share[k][mask])
+                    gradients[k], losses[k, mask] = self.model.gradient_alone(
                         *batch, self.loss, weights[k]
                     )
                     continue
                 self.model.set(weights[k])
-                found = self.loss(self.model(inputs[k][own]), targets[k][own])
-                total = (found * share[k][own]).sum()
+                client_losses = self.loss(self.model(inputs[k][mask]), targets[k][mask])
+                total = (client_losses * share[k][mask]).sum()
                 grads = torch.autograd.grad(total, trained, allow_unused=True)
                 for row, g in zip(rows, grads, strict=True):
                     if g is not None:
                         row[k] = g.flatten()
-                losses[k, own] = found.detach()
+                losses[k, mask] = client_losses.detach()
         return gradients, losses
 
     @contextmanager
-    def _weights_kept(self) -> Iterator[None]:
-        """The model has its own weights again afterwards."""
+    def _weights_restored(self) -> Iterator[None]:
+        """Give the model its own weights again afterwards."""
         before = self.model.flat.clone()
         try:
             yield
@@ -228,51 +266,53 @@ class StackedModel:
             self.model.set(before)
 
 
-def _of_parts(squares: list[Tensor], own: list[int], parts: int) -> Tensor:
-    """Norms [c, b, G], from the squared norms [c, b] in layers, each of the part ``own``."""
-    none = torch.zeros_like(squares[0])
-    found = [[s for s, k in zip(squares, own, strict=True) if k == part] for part in range(parts)]
-    return torch.stack([total_above(of or [none]) for of in found], dim=2)
-
-
 def _without_absent(inputs: Tensor, present: Tensor) -> Tensor:
-    """The inputs with zeros for records that are not there: what stands in for one may be nan."""
+    """Return the inputs with zeros for absent records: the values that stand in for them may be nan."""
     if bool(present.all()):
         return inputs
     return inputs.masked_fill(~present.view(*present.shape, *[1] * (inputs.dim() - 2)), 0)
 
 
-def _sums(lots: _Lots, products: list[chain.Product], found: tuple[Tensor, ...]) -> Tensor:
-    """Gradients [c, d], from those with respect to what each product gave."""
+def _sums(lots: _Lots, products: list[chain.Product], backprops: tuple[Tensor, ...]) -> Tensor:
+    """Return the summed gradients [c, d], from the gradients with respect to each product's output."""
     sums = torch.empty_like(lots.weights)
-    for product, g in zip(products, found, strict=True):
+    for product, g in zip(products, backprops, strict=True):
         product.write_sums(g, sums)
     return sums
 
 
 def _sums_in_pieces(
-    lots: _Lots, products: list[chain.Product], found: tuple[Tensor, ...]
+    lots: _Lots, products: list[chain.Product], backprops: tuple[Tensor, ...]
 ) -> Tensor:
-    """The same; those of long lots in float64, added up piece by piece."""
+    """Return the summed gradients [c, d]; those of long lots in float64, added up piece by piece."""
     rows = lots.present.shape[1]
     if rows <= PIECE:
-        return _sums(lots, products, found)
+        return _sums(lots, products, backprops)
     total = torch.zeros_like(lots.weights, dtype=torch.float64)
     for first in range(0, rows, PIECE):
-        own = slice(first, first + PIECE)
-        parts = [product.rows(own) for product in products]
-        total += _sums(lots, parts, tuple(g[:, own] for g in found))
+        piece = slice(first, first + PIECE)
+        some = [product.rows(piece) for product in products]
+        total += _sums(lots, some, tuple(g[:, piece] for g in backprops))
     return total
 
 
 def _without_broken(
-    products: list[chain.Product], found: tuple[Tensor, ...], present: Tensor, finite: Tensor
+    products: list[chain.Product], backprops: tuple[Tensor, ...], present: Tensor, finite: Tensor
 ) -> tuple[list[chain.Product], tuple[Tensor, ...]]:
-    """Zeros for records whose gradient is not finite (``finite`` [n] of those present): a factor of 0
-    would not do, for 0 · nan is nan. Asking whether there are any would make an accelerator wait."""
+    """Replace records whose gradient is not finite by zeros.
+
+    A factor of 0 would not do: 0 · nan is nan. On an accelerator all are masked without looking, because
+    looking would make the accelerator wait.
+
+    Args:
+        products: Products of the chain.
+        backprops: Gradients with respect to their outputs.
+        present: Mask of the records that count [c, b].
+        finite: Mask of the finite ones among these [n].
+    """
     if finite.device.type == "cpu" and bool(finite.all()):
-        return products, found
+        return products, backprops
     broken = torch.ones_like(present)
     broken[present] = ~finite
     products = [product.without(broken) for product in products]
-    return products, tuple(g.masked_fill(broken[:, :, None], 0) for g in found)
+    return products, tuple(g.masked_fill(broken[:, :, None], 0) for g in backprops)

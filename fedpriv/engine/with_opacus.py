@@ -1,6 +1,6 @@
-"""The reference and the fallback: per-record gradients by Opacus.
+"""The Opacus engine: the reference, and the fallback for models with a layer that has no rule.
 
-Treats every layer Opacus can, at the privacy cost of holding every record's gradient (n × d numbers).
+Opacus forms the gradient of every record (n × d numbers in memory) and treats more kinds of layers.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from opacus import GradSampleModule
 from opacus.grad_sample import register_grad_sampler
 from torch import nn
 
-from fedpriv.engine.base import BlockEngine, Unsupported, flat_gradient
+from fedpriv.engine.base import BlockEngine, Unsupported
+from fedpriv.engine.flat_model import flat_gradient
 from fedpriv.engine.rules import Columns, LayerGradients, Rows, added_copies
 from fedpriv.models.recurrent import Lstm
 
 
 class OpacusEngine(BlockEngine):
-    """Clipped sums from ``opacus.GradSampleModule``, put around the model for each call.
+    """Clipped sums from ``opacus.GradSampleModule``, which is put around the model for each call.
 
     Args:
         model: The model.
@@ -42,13 +43,14 @@ class OpacusEngine(BlockEngine):
         with _sampling(module), torch.enable_grad():
             losses = self._losses(inputs, targets)
             losses.sum().backward()
-            plain = flat_gradient(self.model, {p: p.grad for p in self.model.parameters()})
+            parameters = self.model.parameters()
+            plain = flat_gradient(parameters, {p: p.grad for p in parameters})
             with torch.no_grad():
                 _forget_padding(module)
                 layers = self._rows(len(inputs), len(targets))
         return layers, losses.detach(), plain if prove else None
 
-    def _apart(self, layers: Sequence[LayerGradients]) -> Sequence[LayerGradients]:
+    def _layer_by_layer(self, layers: Sequence[LayerGradients]) -> Sequence[LayerGradients]:
         return [
             Rows({name: rows}, {name: layer.columns[name]})
             for layer in cast("Sequence[Rows]", layers)
@@ -56,7 +58,7 @@ class OpacusEngine(BlockEngine):
         ]
 
     def _rows(self, read: int, n: int) -> list[LayerGradients]:
-        """Of n records, from the gradients of what was ``read``: their copies."""
+        """Return the gradients of n records, from the gradients of the ``read`` copies that were computed."""
         rows: dict[str, torch.Tensor] = {}
         columns: Columns = {}
         offset = 0
@@ -77,8 +79,10 @@ class OpacusEngine(BlockEngine):
 def _lstm_sampler(
     layer: Lstm, activations: list[torch.Tensor], backprops: torch.Tensor
 ) -> dict[nn.Parameter, torch.Tensor]:
-    """Per-record gradients of our LSTM for Opacus, which does not know it: the forward pass again, as a
-    hook sees what the layer gave and not what went into its gates."""
+    """Compute per-record gradients of our LSTM for Opacus, which does not know the layer.
+
+    The forward pass is repeated: a hook sees the layer's output but not what went into its gates.
+    """
     calls = []
     layer.tap = lambda read, gave: calls.append((read, gave))
     try:
@@ -88,13 +92,13 @@ def _lstm_sampler(
             (g,) = torch.autograd.grad(states, gave, backprops)
     finally:
         layer.tap = None
-    found = {layer.weight: torch.bmm(g.transpose(1, 2), read), layer.bias: g.sum(1)}
-    return {p: gradient for p, gradient in found.items() if p.requires_grad}
+    gradients = {layer.weight: torch.bmm(g.transpose(1, 2), read), layer.bias: g.sum(1)}
+    return {p: gradient for p, gradient in gradients.items() if p.requires_grad}
 
 
 @contextmanager
 def _sampling(module: nn.Module) -> Iterator[None]:
-    """Opacus's hooks on the module; afterwards it is as it was, with its gradients."""
+    """Put Opacus's hooks on the module; afterwards the module is as before, with its gradients."""
     before = [(p, p.grad) for p in module.parameters()]
     try:
         wrapped = GradSampleModule(module, loss_reduction="sum", strict=True)
@@ -120,7 +124,7 @@ def _sampling(module: nn.Module) -> Iterator[None]:
 
 
 def _forget_padding(module: nn.Module) -> None:
-    """Torch gives the padding token of an embedding no gradient; Opacus does."""
+    """Zero the gradient of an embedding's padding token, which torch does and Opacus does not."""
     for layer in module.modules():
         if isinstance(layer, nn.Embedding) and layer.padding_idx is not None:
             sample = getattr(layer.weight, "grad_sample", None)
