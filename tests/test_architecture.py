@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from loops import for_each
 
 import fedpriv
 
@@ -112,7 +113,7 @@ def test_a_class_name_stands_for_one_thing():
     assert {name: where for name, where in homes.items() if len(where) > 1} == {}
 
 
-@pytest.mark.parametrize("name", list(MODULES))
+@for_each("name", list(MODULES))
 def test_no_import_points_upward(name):
     upward = [
         other
@@ -236,7 +237,7 @@ DRAWING = {  # what is called where without being random: each looked at
 }
 
 
-@pytest.mark.parametrize("name", list(MODULES))
+@for_each("name", list(MODULES))
 def test_random_numbers_are_drawn_in_named_rooms(name):
     called = {c for c in calls(MODULES[name]) if (name, c) not in DRAWING}
     if not lies_in(name, SECRET | MAKE_STREAMS):

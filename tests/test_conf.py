@@ -10,6 +10,7 @@ import attrs
 import pytest
 import yaml
 from hydra.utils import get_object
+from loops import for_each
 from omegaconf import DictConfig, OmegaConf
 
 import fedpriv
@@ -98,7 +99,7 @@ def test_the_parts_of_every_protocol_can_be_made(protocol):
     made(config)
 
 
-@pytest.mark.parametrize("figure", [name for name, _ in options("figure")])
+@for_each("figure", [name for name, _ in options("figure")])
 def test_every_figure_composes(figure):
     """What its curves run is tested with the figures."""
     assert composed(f"+figure={figure}").figure.title
@@ -119,7 +120,7 @@ def named() -> set[str]:
     return {name for path in FILES.values() for name in named_by(path)}
 
 
-@pytest.mark.parametrize("name", FILES)
+@for_each("name", FILES)
 def test_every_file_is_an_option_or_named_by_one(name):
     group = name.partition("/")[0]
     if group in SHARED:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from hydra.utils import _locate
+from loops import for_each
 
 import fedpriv
 from fedpriv.common.config import conf_dir
@@ -27,14 +28,14 @@ DIGEST = "c3dae046c9147726308bd36272e674f1b042c72879a52ddce91e11bce7ee2d17"
 """Of version 0.2.0, where these classes stood in privacy/noise_schedules/fixed.py and privacy/sampling.py."""
 
 
-@pytest.mark.parametrize("old", sorted(MOVED))
+@for_each("old", sorted(MOVED))
 def test_an_old_path_is_the_module_of_the_new_one(old):
     new = importlib.import_module(MOVED[old])
     assert importlib.import_module(old) is new
     assert new.__spec__.name == new.__name__ == MOVED[old]
 
 
-@pytest.mark.parametrize("old", sorted(FOLDERS))
+@for_each("old", sorted(FOLDERS))
 def test_an_old_folder_passes_names_on(old):
     folder, new = importlib.import_module(old), importlib.import_module(FOLDERS[old])
     for name in getattr(new, "__all__", ()):

@@ -11,6 +11,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from loops import for_each
 
 from fedpriv.privacy.accountants import monte_carlo_cost
 from fedpriv.tools.audit import classifier
@@ -59,7 +60,7 @@ def anchors(page: Path) -> set[str]:
     return {words.lower().replace(" ", "-") for words in plain}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@for_each("page", PAGES)
 def test_every_link_leads_somewhere(page):
     links = re.findall(
         r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 import pytest
+from loops import for_each
 from omegaconf import DictConfig
 
 from fedpriv.common.config import compose, options
@@ -84,19 +85,19 @@ def test_the_figures_of_the_paper_are_there():
     assert {f"adap_dpfl/{name}" for name in SHOWN} <= set(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_every_figure_reads(name):
     figure = shipped(name)
     assert figure.groups
     assert figure.axes
 
 
-@pytest.mark.parametrize("name", ALL)
+@for_each("name", ALL)
 def test_every_figure_says_in_a_line_what_it_is(name):
     assert dict(options("figure"))[name]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_a_number_is_stated_at_one_of_the_points(name):
     figure = shipped(name)
     curves = {curve.name: curve for group in figure.groups for curve in group.curves}
@@ -165,14 +166,14 @@ def test_a_group_of_one_name_has_the_same_overrides_in_every_figure_of_a_work():
             assert seen.setdefault((figure.work, group.name), same) == same
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_no_two_curves_of_a_panel_have_one_colour(name):
     for group in shipped(name).groups:
         colours = [curve.colour for curve in group.curves]
         assert len(set(colours)) == len(colours)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_an_axis_of_epsilon_goes_from_zero_to_the_budget_of_every_run(name):
     figure = shipped(name)
     limits = {axes.x_limits for axes in figure.axes if axes.x in EPSILONS}
