@@ -1,19 +1,20 @@
-"""Membership attacks: a score for each record, higher for one that looks like a member.
+"""Membership attacks: a score for each record, higher for a record that looks like a member.
 
-loss        -ℓ(θ_T). Yeom et al., "Privacy risk in machine learning" (CSF 2018)
-calibrated  ℓ(θ_0) - ℓ(θ_T): how far the record's loss has fallen. It is the difference of scores before
-            and after an update of Jagielski et al., "How to combine membership-inference attacks on
-            multiple updated models" (PoPETs 2023), the update being the whole training; and the
-            difficulty calibration of Watson et al. (ICLR 2022) with a reference that saw no record. θ_0
-            are the initial weights, which depend on the seed alone. Untrained, they know little of how
-            hard a record is; a trained reference (shadow models) would correct for more
-white_box   a classifier of what θ_0, the snapshots and θ_T say of the record: its loss, the norm of its
-            gradient, and the gradient's inner product and cosine with where the weights went next. After
-            Nasr, Shokri, Houmansadr (S&P 2019), with these features in place of a network
-blind       no attack: a classifier of the records themselves, without the model. Where its AUC is
-            not .5, members and non-members are different kinds of records (or were split by a rule that shows
-            in them), and the attacks may find no more than that (Das, Zhang, Tramèr, "Blind baselines beat
-            membership inference attacks", 2024)
+loss        -ℓ(θ_T). Yeom et al., "Privacy risk in machine learning" (CSF 2018).
+calibrated  ℓ(θ_0) - ℓ(θ_T): how far the record's loss has fallen. This is the difference of scores before and
+            after an update of Jagielski et al., "How to combine membership-inference attacks on multiple
+            updated models" (PoPETs 2023), with the whole training as the update. It is also the difficulty
+            calibration of Watson et al. (ICLR 2022) with a reference that saw no record. The initial weights
+            θ_0 depend on the seed alone. Untrained, they know little of how hard a record is; a trained
+            reference (shadow models) would correct for more.
+white_box   A classifier of what θ_0, the snapshots and θ_T say of the record: its loss, the norm of its
+            gradient, and the gradient's inner product and cosine with the weights' next movement. After Nasr,
+            Shokri, Houmansadr (S&P 2019), with these features in place of a network.
+blind       No attack: a classifier of the records themselves, without the model. If its AUC is not .5,
+members
+            and non-members are different kinds of records, or were split by a rule that shows in them. Then
+            the attacks may find no more than that (Das, Zhang, Tramèr, "Blind baselines beat membership
+            inference attacks", 2024).
 """
 
 from __future__ import annotations
@@ -34,18 +35,19 @@ from fedpriv.tools.audit.records import Candidates, gradients, losses
 
 LOSS, CALIBRATED, WHITE_BOX, BLIND = "loss", "calibrated", "white_box", "blind"
 SEEN = ("loss", "gradient norm", "inner product", "cosine")
-_WIDTH = 256  # of records shown to the blind classifier, if they are wider
+"""The features of the white-box attack, in the order of their columns."""
+_WIDTH = 256  # numbers of a record that the blind classifier sees, if the record has more
 
 
 def loss_scores(context: RunContext, last: Tensor, candidates: Candidates) -> np.ndarray:
-    """-ℓ(θ_T) [n]."""
+    """Return -ℓ(θ_T) of each candidate [n]."""
     return -losses(context.model, last, candidates.records)
 
 
 def calibrated_scores(
     context: RunContext, first: Tensor, last: Tensor, candidates: Candidates
 ) -> np.ndarray:
-    """ℓ(θ_0) - ℓ(θ_T) [n]."""
+    """Return ℓ(θ_0) - ℓ(θ_T) of each candidate [n]."""
     before, after = (losses(context.model, w, candidates.records) for w in (first, last))
     return before - after
 
@@ -53,7 +55,14 @@ def calibrated_scores(
 def white_box_scores(
     context: RunContext, trajectory: Sequence[Tensor], candidates: Candidates, seed: int
 ) -> np.ndarray:
-    """P(member) of each record by a classifier that was trained on others [n]."""
+    """Return P(member) of each candidate by a classifier that was trained on other candidates [n].
+
+    Args:
+        context: Model, engine and data of the run.
+        trajectory: The weights [d] that the attacker knows, from the initial to the last.
+        candidates: Members and non-members.
+        seed: Seed of the classifier.
+    """
     features = np.concatenate(
         [
             observed(context, weights, after - before, candidates.records)
@@ -65,16 +74,28 @@ def white_box_scores(
 
 
 def _steps(trajectory: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """(weights, from, to): each of the weights with the movement that follows, the last with the one
-    before."""
+    """Return (weights, from, to) for each of the weights.
+
+    The movement (from, to) is the one that follows these weights, or for the last weights the one before.
+    """
     pairs = list(itertools.pairwise(trajectory))
-    return [(here, here, after) for here, after in pairs] + [(pairs[-1][1], *pairs[-1])]
+    return [(before, before, after) for before, after in pairs] + [(pairs[-1][1], *pairs[-1])]
 
 
 def observed(
     context: RunContext, weights: Tensor, movement: Tensor, records: Records
 ) -> np.ndarray:
-    """What ``SEEN`` says of each record at ``weights``, beside the ``movement`` [d] → [n, 4]."""
+    """Return the features ``SEEN`` of each record.
+
+    Args:
+        context: Model and engine of the run.
+        weights: The weights [d] at which loss and gradient are computed.
+        movement: The movement of the weights [d] that the gradient is compared with.
+        records: The records [n].
+
+    Returns:
+        Loss, gradient norm, inner product and cosine [n, 4], with large numbers for infinite ones.
+    """
     length = torch.linalg.vector_norm(movement)
     rows = []
     for gradient in gradients(context.model, context.engine, weights, records):
@@ -87,24 +108,29 @@ def observed(
 
 
 def blind_scores(candidates: Candidates, classes: int, seed: int) -> np.ndarray:
-    """P(member) of each record by a classifier of the records alone [n]."""
+    """Return P(member) of each candidate by a classifier of the records alone [n]."""
     return out_of_fold(_plain(candidates.records, classes, seed), candidates.is_member, seed)
 
 
 def _plain(records: Records, classes: int, seed: int) -> np.ndarray:
-    """Numbers of each record as they are, or seen through ``_WIDTH`` random directions; of a text how
-    often it has each token (ids modulo ``_WIDTH``); beside them the label, where there is one."""
+    """Return the numbers of each record [n, f], as the blind classifier sees them.
+
+    Inputs are taken as they are, or through ``_WIDTH`` random directions if they are wide. A text becomes the
+    count of each token (ids modulo ``_WIDTH``). The label is added where there is one.
+    """
     inputs, targets = records.inputs.cpu(), records.targets.cpu()
     if inputs.is_floating_point():
-        seen = inputs.flatten(1).numpy()
-        if seen.shape[1] > 2 * _WIDTH:
+        features = inputs.flatten(1).numpy()
+        if features.shape[1] > 2 * _WIDTH:
             stream = numpy_stream(seed, "audit_blind")
-            seen = seen @ stream.standard_normal((seen.shape[1], _WIDTH)).astype(np.float32)
+            features = features @ stream.standard_normal((features.shape[1], _WIDTH)).astype(
+                np.float32
+            )
     else:
         tokens = inputs.flatten(1)
         counts = torch.zeros(len(tokens), _WIDTH)
         counts.scatter_add_(1, tokens % _WIDTH, (tokens != 0).float())
-        seen = counts.numpy()
+        features = counts.numpy()
     if targets.ndim > 1 or classes > _WIDTH:
-        return seen
-    return np.concatenate([seen, functional.one_hot(targets, classes).numpy()], axis=1)
+        return features
+    return np.concatenate([features, functional.one_hot(targets, classes).numpy()], axis=1)

@@ -1,17 +1,19 @@
-"""The curve beside a membership attack's ROC: what the ledger's guarantee leaves any attack on a record.
+"""The upper bound on a membership attack's ROC curve that follows from the run's guarantee.
 
-All that a membership attack reads (the released weights, and the public initial ones) follows from what the
-guarantee's observer sees, so the guarantee bounds it; how many units apart the two worlds are depends on it:
+A membership attack reads the released weights and the public initial weights. Both follow from what the
+guarantee's observer sees, so the guarantee bounds the attack. The bound depends on how many units the two
+worlds differ by:
 
-record level   add/remove: the record is there or not;   replace-one: it or another is       one unit
-client level   replace-one: the client has one data set or another                           one unit
+record level   add/remove: the record is there or not;   replace-one: it or another is there   one unit
+client level   replace-one: the client has one data set or another                             one unit
                add/remove: the client is there in both worlds and only its data differ,
-               which is one client less and one more                                         two units
+               which is one client less and one more                                           two units
 
-Where the cohorts are secret (central trust), the guarantee is of all clients, those never sampled too, and
-the members are of clients that took part: the words say so where these are not all.
+Where cohorts are secret (central trust), the guarantee concerns all clients, including those never sampled.
+The members come from clients that took part. The bound says so if these are not all.
 
-What members and non-members differ in besides (the ``blind`` attack sees it) no guarantee bounds.
+No guarantee bounds differences between members and non-members other than membership. The ``blind`` attack
+sees such differences.
 """
 
 from __future__ import annotations
@@ -29,14 +31,20 @@ from fedpriv.privacy.core.trust import TRUSTS
 
 @dataclass(frozen=True)
 class TprBound:
-    """The largest TPR of any attack on one record, and which guarantee says so."""
+    """The largest TPR of any attack on one record, by the run's guarantee.
+
+    Attributes:
+        curve: The trade-off curve of one unit.
+        units: Number of units that the two worlds differ by.
+        words: The guarantee in words.
+    """
 
     curve: TradeOff
     units: int
     words: str
 
     def tpr(self, fpr: np.ndarray | float) -> np.ndarray:
-        """At each FPR."""
+        """Return the largest TPR at each FPR."""
         return self.curve.tpr(fpr, self.units)
 
     def as_json(self) -> dict[str, Any]:
@@ -45,8 +53,16 @@ class TprBound:
 
 
 def bound_of(facts: Mapping[str, Any], everyone: bool = True) -> TprBound | None:
-    """The bound by a run's ``privacy.json``; None where the run is not private, has not stated its privacy
-    yet, or did so before statements held a curve. ``everyone``: whether every client took part."""
+    """Return the bound that follows from a run's ``privacy.json``.
+
+    Args:
+        facts: The content of ``privacy.json``.
+        everyone: Whether every client took part in the run.
+
+    Returns:
+        The bound, or None if the run is not private, has not stated its privacy yet, or is of a version whose
+        statements held no curve.
+    """
     curve = trade_off_of(facts.get("privacy_profile"))
     views = facts.get("views")
     sound = views.get("sound") if isinstance(views, dict) else None

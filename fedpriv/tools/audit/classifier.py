@@ -1,4 +1,4 @@
-"""Scores from a classifier that never saw the record it scores."""
+"""Scores from classifiers that never saw the record that they score."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOLDS, TREES = 5, 100
 
 
 class Classifier(Protocol):
-    """What scikit-learn's classifiers offer."""
+    """The interface of scikit-learn's classifiers."""
 
     def fit(self, features: np.ndarray, labels: np.ndarray) -> object: ...
 
@@ -23,14 +23,17 @@ class Classifier(Protocol):
 
 
 def forest(seed: int, smallest_leaf: int = 5) -> Classifier:
-    """A random forest of ``TREES`` trees."""
+    """Return a random forest of ``TREES`` trees."""
     return RandomForestClassifier(
         n_estimators=TREES, min_samples_leaf=smallest_leaf, random_state=_small(seed), n_jobs=1
     )
 
 
 def folds(labels: np.ndarray, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(rows to learn from, rows to score): every row is scored once, with both labels in each part."""
+    """Yield (rows to learn from, rows to score).
+
+    Every row is scored once. Both parts have rows of both labels.
+    """
     splitter = StratifiedKFold(FOLDS, shuffle=True, random_state=_small(seed))
     return splitter.split(np.zeros(len(labels)), labels)
 
@@ -41,15 +44,25 @@ def out_of_fold(
     seed: int,
     make: Callable[[int], Classifier] = forest,
 ) -> np.ndarray:
-    """P(label 1) of each row of ``features`` [n, f] by a classifier trained on the other folds [n]."""
+    """Return P(label 1) of each row by a classifier that was trained on the other folds.
+
+    Args:
+        features: Features of each row [n, f].
+        labels: Label of each row, 0 or 1 [n].
+        seed: Seed of the folds and of the classifiers.
+        make: Function that makes a classifier from a seed.
+
+    Returns:
+        Scores [n].
+    """
     scores = np.empty(len(labels))
-    for learnt, scored in folds(labels, seed):
+    for training_rows, test_rows in folds(labels, seed):
         classifier = make(seed)
-        classifier.fit(features[learnt], labels[learnt])
-        scores[scored] = classifier.predict_proba(features[scored])[:, 1]
+        classifier.fit(features[training_rows], labels[training_rows])
+        scores[test_rows] = classifier.predict_proba(features[test_rows])[:, 1]
     return scores
 
 
 def _small(seed: int) -> int:
-    """A seed of the size scikit-learn takes."""
+    """Return a seed that scikit-learn accepts (32 bits)."""
     return stream_key(seed, "audit_classifier") % 2**32

@@ -1,4 +1,4 @@
-"""``fedpriv audit``, and the audits that the key ``audit`` asks for once a run has ended."""
+"""``fedpriv audit``, and the audits that the key ``audit`` asks for at the end of a run."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from fedpriv.tools.audit.subject import open_run
 
 
 def run(given: SimpleNamespace) -> int:
-    """Audit the runs named, print and write what was found; returns the exit status.
+    """Audit the given runs, print and write the results, and return the exit status.
 
-    Of several runs, one that cannot be audited does not stop the others.
+    If one of several runs cannot be audited, the others still are.
     """
     if given.kind == EPSILON and given.scores is not None:
         return _of_scores(given)
@@ -69,13 +69,13 @@ def run(given: SimpleNamespace) -> int:
     if len(audits) == 1:
         out.print("written: " + ", ".join(map(str, files)))
     if given.csv is not None:
-        write_csv(given.csv, pd.DataFrame(report.row(one) for one in audits))
+        write_csv(given.csv, pd.DataFrame(report.row(finished) for finished in audits))
         out.print(f"written: {given.csv}")
     return status
 
 
 def _of_scores(given: SimpleNamespace) -> int:
-    """Audit scores that somebody else found."""
+    """Audit scores from a file of another framework."""
     if given.runs:
         raise ConfigError("--scores takes no run folder: a file of scores names no run")
     for name, unset in (
@@ -96,13 +96,13 @@ def _of_scores(given: SimpleNamespace) -> int:
     except ArgumentError as error:
         raise error.within("") from None
     scores = read_scores(given.scores)
-    found = evaluate_scores(scores, delta, confidence, given.independent, seed)
+    numbers = evaluate_scores(scores, delta, confidence, given.independent, seed)
     out = console()
-    out.print(epsilon_report.of_scores(found, len(scores), delta, confidence))
-    for line in (*epsilon_report.meanings(found), *epsilon_report.note_on_ties(scores)):
+    out.print(epsilon_report.of_scores(numbers, len(scores), delta, confidence))
+    for line in (*epsilon_report.meanings(numbers), *epsilon_report.note_on_ties(scores)):
         out.print(line, style="dim")
     if given.csv is not None:
-        write_csv(given.csv, epsilon_report.frame_of(found))
+        write_csv(given.csv, epsilon_report.frame_of(numbers))
         out.print(f"written: {given.csv}")
     return 0
 
@@ -113,7 +113,20 @@ def audit(
     device: str,
     training: Training,
 ) -> report.Audit:
-    """Make the audit of a run folder that ``options`` are of."""
+    """Make one audit of a run folder.
+
+    Args:
+        path: The run folder.
+        options: Options of the audit; their class says which audit.
+        device: Device to compute on, such as ``auto`` or ``cpu``.
+        training: Settings of the trainings that the audit may need.
+
+    Returns:
+        The audit, not written yet.
+
+    Raises:
+        FedprivError: The run cannot be audited.
+    """
     if isinstance(options, EpsilonOptions):
         return audit_epsilon(StoredRun(path), options, device, training.threads, training.allowed)
     subject = open_run(path, device, training.threads, training.allowed)
@@ -125,11 +138,20 @@ def audit(
 def audit_finished_run(
     asked: Mapping[str, Options], folder: Path, settings: Settings, own_targets: Collection[str]
 ) -> dict[str, object]:
-    """Make those of the audits that the run in ``folder`` lacks and add their results to its
-    ``summary.json``; returns what was added. ``own_targets``: the code that the run's user named."""
-    place = RunFolder(folder)
-    found: dict[str, object] = {}
-    for kind in missing(settings.audit, StoredRun(place).summary):
+    """Make the requested audits that a finished run lacks, and add their results to its ``summary.json``.
+
+    Args:
+        asked: Options of each requested audit, by kind.
+        folder: The run folder.
+        settings: Settings of the run.
+        own_targets: Modules outside fedpriv that the run's user named.
+
+    Returns:
+        What was added to the summary.
+    """
+    run_folder = RunFolder(folder)
+    results: dict[str, object] = {}
+    for kind in missing(settings.audit, StoredRun(run_folder).summary):
         runtime = settings.runtime
         training = Training(
             say=teller(runtime.progress),
@@ -137,20 +159,28 @@ def audit_finished_run(
             stop_file=runtime.stop_file,
             allowed=own_targets,
         )
-        made = audit(folder, asked[kind], runtime.device, training)
-        report.write(place, made)
-        found |= made.summary()
+        finished_audit = audit(folder, asked[kind], runtime.device, training)
+        report.write(run_folder, finished_audit)
+        results |= finished_audit.summary()
         if settings.runtime.progress != "none":
-            report.show([made])
-    if found:
-        add_to_summary(place, found)
-    return found
+            report.show([finished_audit])
+    if results:
+        add_to_summary(run_folder, results)
+    return results
 
 
 def _read(given: SimpleNamespace) -> Options:
+    """Return the options that the flags describe."""
     try:
         if given.kind == EPSILON:
-            return _read_epsilon(given)
+            return EpsilonOptions(
+                None if given.canaries is None else _whole("--canaries", given.canaries, 2),
+                given.canary,
+                _whole("--repetitions", given.repetitions, at_least=1),
+                given.independent,
+                read_confidence(given.confidence),
+                checks.seed("--seed", checks.parsed(given.seed)),
+            )
         snapshots = _whole("--snapshots", given.snapshots, at_least=1)
         seed = checks.seed("--seed", checks.parsed(given.seed))
         if given.kind == MEMBERSHIP:
@@ -167,22 +197,8 @@ def _read(given: SimpleNamespace) -> Options:
         raise error.within("") from None
 
 
-def _read_epsilon(given: SimpleNamespace) -> EpsilonOptions:
-    canaries = None
-    if given.canaries is not None:
-        canaries = _whole("--canaries", given.canaries, at_least=2)
-    return EpsilonOptions(
-        canaries,
-        given.canary,
-        _whole("--repetitions", given.repetitions, at_least=1),
-        given.independent,
-        read_confidence(given.confidence),
-        checks.seed("--seed", checks.parsed(given.seed)),
-    )
-
-
 def read_confidence(text: str) -> float:
-    """Above .5 and below 1. Raises ArgumentError."""
+    """Return the confidence of ``--confidence``, above 0.5 and below 1; ArgumentError for anything else."""
     return checks.number("--confidence", checks.parsed(text), above=0.5, below=1)
 
 

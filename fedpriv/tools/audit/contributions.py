@@ -1,14 +1,14 @@
-"""What an observer sees of a client in one round, made by the algorithm itself.
+"""The contribution of a client to one round, made by the algorithm itself.
 
-    row = what a round with a cohort adds to the weights θ_t
+    contribution = what a round with a cohort adds to the weights θ_t
 
-Local trust: the cohort is the one client, so the row is its noised upload. Central trust: the client and
-others drawn as the algorithm draws them, for only their noised sum leaves the server. Lots and noise are
-fresh; the clip norm is that of the snapshot and σ that of the run's next round.
+Local trust: the cohort is the client alone, so its contribution is its noised upload. Central trust: the
+cohort is the client and others, drawn as the algorithm draws them, because only their noised sum leaves the
+server. Lots and noise are fresh. The clip norm is that of the snapshot, and σ that of the run's next round.
 
-The server's optimiser, and Adam of one local step, are replaced by SGD: their moments are functions of what
-was seen before, so an observer undoes them. Where a client takes several local steps of Adam, they begin
-with fresh moments.
+The server's optimiser, and Adam of a single local step, are replaced by SGD. Their moments are functions of
+what was seen before, so an observer can undo them. Where a client takes several local steps of Adam, they
+begin with fresh moments.
 """
 
 from __future__ import annotations
@@ -29,11 +29,18 @@ from fedpriv.experiment.snapshots import Snapshot
 from fedpriv.tools.audit.subject import AuditedRun
 
 BINS = 32
-NEEDLESS = 1024  # with so few parameters they are taken as they are
+NEEDLESS = 1024  # a contribution with at most so many parameters is not pooled
 
 
 class ContributionObserver:
-    """Makes rows for one run; ``seed``: of lots, cohorts and noise. The run's problem is given over to it."""
+    """An observer of the contributions of a run's clients.
+
+    The observer takes over the context of the run: its weights and streams change.
+
+    Args:
+        subject: The run.
+        seed: Seed of lots, cohorts and noise.
+    """
 
     def __init__(self, subject: AuditedRun, seed: int):
         self._algorithm = _as_seen(subject)
@@ -43,19 +50,25 @@ class ContributionObserver:
         self._trainer = self._algorithm.start(self._context)
 
     def rows(self, snapshot: Snapshot, clients: np.ndarray) -> np.ndarray:
-        """Pooled contributions of ``clients`` at one snapshot, a row each."""
-        sigma = self._sigma(snapshot.rounds)
-        pooled = []
-        for client in clients:
-            change = self.contribution(snapshot, int(client), sigma)
-            pooled.append(pool(self._context.model, change))
+        """Return the pooled contributions of ``clients`` at one snapshot, a row for each [c, f]."""
+        sigma = 0.0
+        if self._sigmas:  # σ of the next round, or of the last one if there is no next
+            sigma = self._sigmas.get(snapshot.rounds + 1, self._sigmas[max(self._sigmas)])
+        changes = (self.contribution(snapshot, int(client), sigma) for client in clients)
+        pooled = [pool(self._context.model, change) for change in changes]
         return torch.stack(pooled).double().cpu().numpy()
 
     def contribution(self, snapshot: Snapshot, client: int, noise_multiplier: float) -> Tensor:
-        """What a round with ``client`` adds to the weights of the snapshot [d]."""
-        context, place = self._context, (snapshot.rounds, client)
-        # a server's noise is named by its round alone: every row gets a seed of its own
-        context.streams = SecretStreams.simulated(self._seed, 0, f"audit {place}")
+        """Return what a round with ``client`` adds to the weights of the snapshot [d].
+
+        Args:
+            snapshot: Weights, clipper state and number of rounds.
+            client: Number of the client.
+            noise_multiplier: σ of the round.
+        """
+        context, name = self._context, (snapshot.rounds, client)
+        # A server's noise stream is named by its round alone, so every contribution gets its own streams.
+        context.streams = SecretStreams.simulated(self._seed, 0, f"audit {name}")
         context.model.set(snapshot.weights)
         context.clipper.load_state_dict(deepcopy(snapshot.clipper))
         cohort = self.cohort(snapshot.rounds, client)
@@ -65,25 +78,19 @@ class ContributionObserver:
         return context.model.flat - snapshot.weights.to(context.model.device)
 
     def cohort(self, round_index: int, client: int) -> np.ndarray:
-        """Who is in the round in which ``client`` is observed, ascending."""
+        """Return the clients of the round in which ``client`` is observed, ascending."""
         if self._algorithm.trust.sees_each_upload:
             return np.array([client])
         everyone = np.ones(self._context.data.client_count, dtype=bool)
         drawn = self._algorithm.cohort(self._context.streams, round_index, everyone)
         if client not in drawn and self._algorithm.clients_per_round is not None:
-            shuffled = self._context.streams.sampling("audit_out").permutation(drawn)
-            drawn = shuffled[1:]  # the cohort has a fixed size
+            # The client replaces another one at random: the cohort has a fixed size.
+            drawn = self._context.streams.sampling("audit_out").permutation(drawn)[1:]
         return np.union1d(drawn, [client])
-
-    def _sigma(self, rounds_done: int) -> float:
-        """That of the next round; of the last one where there is no next."""
-        if not self._sigmas:
-            return 0.0
-        return self._sigmas.get(rounds_done + 1, self._sigmas[max(self._sigmas)])
 
 
 def _as_seen(subject: AuditedRun) -> Algorithm:
-    """The run's algorithm with what its observer can undo undone; see the module."""
+    """Return the run's algorithm without what its observer can undo; see the module."""
     algorithm: Any = subject.parts.algorithm
     if isinstance(algorithm, DpScaffold):
         return algorithm.without_variates()
@@ -100,16 +107,18 @@ def _as_seen(subject: AuditedRun) -> Algorithm:
 
 
 def pool(model: FlatModel, change: Tensor) -> Tensor:
-    """A contribution [d] in few numbers: of every parameter tensor its norm and mean, and in ``BINS``
-    stretches of it the mean and the largest absolute value (max pooling as in Melis et al.)."""
+    """Return a contribution [d] in few numbers, for a classifier.
+
+    These are, for every parameter tensor, its norm and mean, and in ``BINS`` stretches of it the mean and the
+    largest absolute value (max pooling as in Melis et al., S&P 2019).
+    """
     change = change.nan_to_num()
     if len(change) <= NEEDLESS:
         return change
-    found = []
-    for own in change.split([p.numel() for p in model.parameters()]):
-        bins = min(BINS, len(own))
-        stretches = torch.tensor_split(own, bins)
-        found.append(torch.stack([torch.linalg.vector_norm(own), own.mean()]))
-        found.append(torch.stack([part.mean() for part in stretches]))
-        found.append(torch.stack([part.abs().max() for part in stretches]))
-    return torch.cat(found)
+    features = []
+    for parameter in change.split([p.numel() for p in model.parameters()]):
+        stretches = torch.tensor_split(parameter, min(BINS, len(parameter)))
+        features += [torch.linalg.vector_norm(parameter), parameter.mean()]
+        features += [stretch.mean() for stretch in stretches]
+        features += [stretch.abs().max() for stretch in stretches]
+    return torch.stack(features)

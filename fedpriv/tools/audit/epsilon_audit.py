@@ -1,4 +1,4 @@
-"""The audit of one run: trained again with canaries, or with those that were planted in it."""
+"""The audit of ε of one run: trained again with canaries, or by the canaries that were planted in the run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from fedpriv.store.stored_run import StoredRun
 from fedpriv.tools.audit.epsilon_evaluate import (
     BOUND,
     CLOPPER_PEARSON,
-    METHODS,
     ONE_RUN,
     AuditedEpsilon,
     AuditSetup,
@@ -41,14 +40,25 @@ from fedpriv.tools.audit.request import EpsilonOptions
 from fedpriv.tools.audit.subject import stored_configuration
 
 RUNS = 500
-"""How many runs of one canary each where nobody says."""
+"""Default number of runs with one canary each."""
 
 
 @dataclass(frozen=True)
 class EpsilonAudit:
-    """What was found. ``unit``, ``neighbours``, ``delta``: of the guarantee that is audited;
-    ``canaries``: how many in all, ``canary``: of which kind; ``planted``: whether they were part of the run
-    itself."""
+    """The result of an audit of ε.
+
+    Attributes:
+        subject: Facts about the run, as in the first keys of epsilon.json.
+        options: Options of the audit.
+        unit: The unit of the audited guarantee.
+        neighbours: The adjacency of the audited guarantee.
+        delta: δ of the audited guarantee.
+        canaries: Number of canaries in all trainings together.
+        canary: Kind of the canaries.
+        planted: Whether the canaries were part of the run itself.
+        independent: Whether each canary was in a run of its own.
+        found: Every number, by observer and method.
+    """
 
     subject: dict[str, Any]
     options: EpsilonOptions
@@ -63,28 +73,28 @@ class EpsilonAudit:
 
     @property
     def headline(self) -> AuditedEpsilon:
-        """The number that was chosen beforehand: the bound that assumes least, for the observer who can make
-        most of such canaries."""
+        """The number that was chosen beforehand: the bound with the fewest assumptions.
+
+        It belongs to the observer who can make most of such canaries.
+        """
         method = CLOPPER_PEARSON if self.independent else ONE_RUN
         chosen = (HEADLINES[self.canary], method.name)
         return next(f for f in self.found if (f.observer, f.method) == chosen)
 
     def summary(self) -> dict[str, Any]:
-        """What ``summary.json`` gets."""
+        """Return the entries for ``summary.json``."""
         return {"epsilon_audited": self.headline.epsilon}
 
     def warnings(self) -> list[str]:
-        """What a reader has to know."""
-        words = []
+        """Return a sentence for each bound that is above the ledger's ε."""
         sound = self.subject.get("epsilon_sound")
-        for one in self.found:
-            if one.kind == BOUND and sound is not None and one.epsilon > float(sound):
-                words.append(
-                    f"{one.method} of {one.observer}: at least {one.epsilon:.3g}, more than the ledger's "
-                    f"{float(sound):.3g}. With confidence {self.options.confidence:g} the mechanism leaks "
-                    "more than it is charged for."
-                )
-        return words
+        return [
+            f"{number.method} of {number.observer}: at least {number.epsilon:.3g}, more than the ledger's "
+            f"{float(sound):.3g}. With confidence {self.options.confidence:g} the mechanism leaks more than "
+            "it is charged for."
+            for number in self.found
+            if number.kind == BOUND and sound is not None and number.epsilon > float(sound)
+        ]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -98,7 +108,7 @@ class EpsilonAudit:
             "canaries": self.canaries,
             "canary": self.canary,
             "planted_in_the_run": self.planted,
-            "found": [{**one.row(), "assumes": METHODS[one.method].assumes} for one in self.found],
+            "found": [number.row() for number in self.found],
             "warnings": self.warnings(),
         }
 
@@ -110,7 +120,24 @@ def audit_epsilon(
     threads: int | None = None,
     allowed: Collection[str] = (),
 ) -> EpsilonAudit:
-    """Raises FedprivError (in one sentence) for a run that cannot be audited."""
+    """Audit ε of a run.
+
+    The canaries that were planted in the run are used if they fit the options. Otherwise the run is trained
+    again with canaries.
+
+    Args:
+        run: The run.
+        options: Options of the audit.
+        device: Device of the trainings.
+        threads: Number of threads of the trainings; None chooses by the size of the model.
+        allowed: Modules outside fedpriv that the run's configuration may name.
+
+    Returns:
+        The audit, not written yet.
+
+    Raises:
+        FedprivError: The run cannot be audited.
+    """
     config = stored_configuration(run, allowed)
     run.files.refuse_links()
     config.runtime.device, config.runtime.threads = device, threads
@@ -129,8 +156,8 @@ def audit_epsilon(
         _refuse_canaries(parts, kind)
         rounds = _rounds(run, parts.settings.rounds)
         count = options.canaries or (RUNS if apart else CANARIES)
-        words = _what_is_trained(options.repetitions, count, rounds, apart, kind)
-        console().print(words, style="dim")
+        announcement = _what_is_trained(options.repetitions, count, rounds, apart, kind)
+        console().print(announcement, style="dim")
         trials = []
         for repetition in range(options.repetitions):
             seed, fewer = options.seed + repetition, options.canaries is None
@@ -143,7 +170,17 @@ def audit_epsilon(
         parts.settings.delta, options.confidence, trial.independent, trial.released, options.seed
     )
     return EpsilonAudit(
-        subject=_facts(run, parts, trial.rounds),
+        subject={
+            "run": str(run.path),
+            "algorithm": parts.algorithm.name,
+            "dataset": parts.dataset.name,
+            "seed": parts.settings.seed,
+            "rounds": trial.rounds,
+            "finished": run.finished,
+            "epsilon_sound": run.summary.get("epsilon_sound"),
+            "epsilon_published": run.summary.get("epsilon_published"),
+            "test_accuracy": run.summary.get("test_accuracy"),
+        },
         options=options,
         unit=parts.algorithm.unit,
         neighbours=setup.neighbours,
@@ -157,14 +194,15 @@ def audit_epsilon(
 
 
 def _what_is_trained(repetitions: int, count: int, rounds: int, apart: bool, kind: str) -> str:
-    """Said before it takes its time."""
-    each, what = counted(rounds, "round"), "mislabelled " if kind == MISLABELLED else ""
+    """Return a line about the trainings to come, which take their time."""
+    length, adjective = counted(rounds, "round"), "mislabelled " if kind == MISLABELLED else ""
     if apart:
-        return f"{counted(repetitions * count, 'run')} of {each}, one {what}canary each"
-    return f"{counted(repetitions, 'training')} of {each}, up to {count} {what}canaries each"
+        return f"{counted(repetitions * count, 'run')} of {length}, one {adjective}canary each"
+    return f"{counted(repetitions, 'training')} of {length}, up to {count} {adjective}canaries each"
 
 
-def _refuse(parts: Any, options: EpsilonOptions) -> None:
+def _refuse(parts: Parts, options: EpsilonOptions) -> None:
+    """Raise ConfigError for a run whose ε cannot be audited."""
     if not parts.private:
         raise ConfigError(
             f"algorithm={parts.algorithm.name} claims no privacy: there is no ε to audit"
@@ -182,7 +220,7 @@ def _refuse_canaries(parts: Parts, kind: str | None) -> None:
 
 
 def _rounds(run: StoredRun, asked: int | None) -> int:
-    """How many the run had."""
+    """Return the number of rounds of a run."""
     rounds = run.summary.get("rounds", asked)
     if type(rounds) is not int or rounds < 1:
         raise ConfigError(f"{run.files.summary} does not say after how many rounds the run ended")
@@ -190,24 +228,11 @@ def _rounds(run: StoredRun, asked: int | None) -> int:
 
 
 def _stored(file: CanaryFile, path: Path) -> CanaryTrial:
+    """Return the canaries and scores that a run stored."""
     coins = np.array(file.coins)
     try:
         released = Counter({Kind.of_plain(kind): int(kind["count"]) for kind in file.released})
     except (ValueError, TypeError, KeyError):
         raise ConfigError(f"{path} cannot be read: it names no releases") from None
-    scores = {name: Scores(np.array(own), coins) for name, own in file.scores.items()}
+    scores = {name: Scores(np.array(values), coins) for name, values in file.scores.items()}
     return CanaryTrial(scores, released, file.rounds, file.independent, file.canary)
-
-
-def _facts(run: StoredRun, parts: Any, rounds: int) -> dict[str, Any]:
-    return {
-        "run": str(run.path),
-        "algorithm": parts.algorithm.name,
-        "dataset": parts.dataset.name,
-        "seed": parts.settings.seed,
-        "rounds": rounds,
-        "finished": run.finished,
-        "epsilon_sound": run.summary.get("epsilon_sound"),
-        "epsilon_published": run.summary.get("epsilon_published"),
-        "test_accuracy": run.summary.get("test_accuracy"),
-    }

@@ -1,4 +1,4 @@
-"""From scores to lower bounds: every method that they allow, with its label and what it assumes."""
+"""Lower bounds of ε from scores: every method that the scores allow, with its label and its assumption."""
 
 from __future__ import annotations
 
@@ -22,17 +22,22 @@ from fedpriv.tools.audit.epsilon_families import Family, GaussianFamily, LedgerF
 from fedpriv.tools.audit.epsilon_guesses import Scores, counts_of_guesses
 
 BOUND, FAMILY, ESTIMATE = "bound", "bound within a family", "estimate"
-_IDEAL_AUDITS = 20
-_MANY_KINDS = 32
+_IDEAL_AUDITS = 20  # simulated audits that an ideal number is the mean of
+_MANY_KINDS = 32  # composing more kinds of releases for each noise takes too long
 
 
 @dataclass(frozen=True)
 class Method:
-    """A way from scores to an ε. ``kind``: what may be said of it; ``assumes``: in words.
+    """A way from scores to an ε.
 
-    All of them but the estimate hold for any scores: guesses made from scores are post-processing of what is
-    released, which has no larger trade-off. Scores that are not the best make a bound smaller, never wrong.
-    Only ``gaussian`` also counts on scores that are independent of one another.
+    All methods but the estimate hold for any scores: guesses made from scores are post-processing of what is
+    released, which has no larger trade-off. Scores that are not the best possible make a bound smaller, never
+    wrong. Only ``gaussian`` also assumes that scores are independent of one another.
+
+    Attributes:
+        name: Name of the method, as in epsilon.csv.
+        kind: What its numbers are: ``BOUND``, ``FAMILY`` or ``ESTIMATE``.
+        assumes: The assumption, in words.
     """
 
     name: str
@@ -61,8 +66,16 @@ METHODS = {m.name: m for m in (ONE_RUN, CLOPPER_PEARSON, LEDGER, GAUSSIAN_F_DP, 
 
 @dataclass(frozen=True)
 class AuditedEpsilon:
-    """One number: at least this ε with the confidence of the audit (an estimate: about it). ``ideal``: what
-    the same method finds on average where the mechanism leaks exactly what its ledger charges."""
+    """One number of an audit: a lower bound of ε with the confidence of the audit, or an estimate.
+
+    Attributes:
+        observer: The observer whose scores are used (see :mod:`fedpriv.store.canary_file`).
+        method: Name of the method.
+        kind: Kind of the method.
+        epsilon: The bound or estimate.
+        ideal: What the same method finds on average where the mechanism leaks exactly what its ledger
+            charges; None if this is not known.
+    """
 
     observer: str
     method: str
@@ -71,13 +84,21 @@ class AuditedEpsilon:
     ideal: float | None
 
     def row(self) -> dict[str, Any]:
-        return asdict(self)
+        """Return the number as a row of a table, with what its method assumes."""
+        return {**asdict(self), "assumes": METHODS[self.method].assumes}
 
 
 @dataclass(frozen=True)
 class AuditSetup:
-    """The terms on which scores are judged. ``released``: what a canary was part of by the ledger; empty: not
-    known."""
+    """The terms on which scores are judged.
+
+    Attributes:
+        delta: δ of the audited guarantee.
+        confidence: Confidence of each bound.
+        independent: Whether each canary was in a run of its own.
+        released: Kinds of the releases of a canary by the ledger, each with its count; empty if not known.
+        seed: Seed of everything that is drawn.
+    """
 
     delta: float
     confidence: float
@@ -87,11 +108,12 @@ class AuditSetup:
 
     @property
     def significance(self) -> float:
+        """Probability that a bound is wrong."""
         return 1.0 - self.confidence
 
     @property
     def composition(self) -> dict[dp_event.DpEvent, int]:
-        """The ledger's events of one canary."""
+        """The ledger's events of one canary, each with its count."""
         counts: Counter[Any] = Counter()
         for kind, count in self.released.items():
             counts[kind.event] += count
@@ -99,43 +121,54 @@ class AuditSetup:
 
     @property
     def neighbours(self) -> str:
+        """The adjacency that the coins of the canaries play with."""
         signed = any(kind.signed for kind in self.released)
         return REPLACE_ONE if signed else ADD_OR_REMOVE
 
     @property
     def has_noise(self) -> bool:
-        """Whether the ledger says of every release with which noise it is."""
+        """Whether the ledger names the noise of every release."""
         return bool(self.released) and all(
             0 < kind.noise_multiplier < math.inf for kind in self.released
         )
 
     def family(self) -> Family | None:
-        """The ledger's mechanism with its noise unknown; None where it names none, or so many kinds of
-        releases that composing them for each noise takes too long."""
+        """Return the ledger's mechanism with unknown noise.
+
+        Returns:
+            The family, or None if the ledger names no noise, or names so many kinds of releases that
+            composing them for each noise takes too long.
+        """
         if not self.has_noise:
             return None
         if all(kind.sample_rate >= 1.0 for kind in self.released):
-            return GaussianFamily(self.delta)  # exact: so many Gaussians are one
+            return GaussianFamily(self.delta)  # exact: several Gaussians together are one
         if len(self.released) > _MANY_KINDS:
             return None
         return LedgerFamily(self.composition, self.neighbours, self.delta)
 
 
 def evaluate(scores: dict[str, Scores], setup: AuditSetup) -> list[AuditedEpsilon]:
-    """Every number that these scores, by observer, allow. Each holds with the confidence by itself; all of
-    them together do not."""
-    family, found = setup.family(), []
+    """Return every number that scores allow.
+
+    Each bound holds with the confidence by itself; all of them together do not.
+
+    Args:
+        scores: Scores of the same canaries by each observer.
+        setup: The terms of the audit.
+    """
+    family, results = setup.family(), []
     cuts = thresholds(max(map(len, scores.values())), setup)
-    for number, (observer, own) in enumerate(scores.items()):
-        ideal = _ideal(own, setup, family, cuts) if number == 0 and setup.has_noise else {}
-        seen = (
-            observer != BLACK_BOX
-        )  # losses of one model hang together, and are no likelihood ratios
-        alone = seen or setup.independent
-        for method, epsilon in numbers(own, setup, family, cuts if seen else None, alone).items():
+    for number, (observer, values) in enumerate(scores.items()):
+        ideal = _ideal(values, setup, family, cuts) if number == 0 and setup.has_noise else {}
+        # The losses of one model depend on one another, and they are no likelihood ratios.
+        ratios = observer != BLACK_BOX
+        alone = ratios or setup.independent
+        epsilons = numbers(values, setup, family, cuts if ratios else None, alone)
+        for method, epsilon in epsilons.items():
             kind = METHODS[method].kind
-            found.append(AuditedEpsilon(observer, method, kind, epsilon, ideal.get(method)))
-    return found
+            results.append(AuditedEpsilon(observer, method, kind, epsilon, ideal.get(method)))
+    return results
 
 
 def numbers(
@@ -145,45 +178,64 @@ def numbers(
     cuts: np.ndarray | None,
     alone: bool = True,
 ) -> dict[str, float]:
-    """ε of each method; ``cuts``: the thresholds of independent scores, None where none are known;
-    ``alone``: whether scores are independent of one another, given the coins."""
+    """Return ε of each method, by its name.
+
+    Args:
+        scores: Scores and coins of the canaries.
+        setup: The terms of the audit.
+        family: The ledger's mechanism with unknown noise, if there is one.
+        cuts: Thresholds of independent scores; None if none are known beforehand.
+        alone: Whether scores are independent of one another, given the coins.
+    """
     delta, significance = setup.delta, setup.significance
-    found = {}
+    epsilons = {}
     if setup.independent:
-        found[CLOPPER_PEARSON.name] = independent.bound(
+        epsilons[CLOPPER_PEARSON.name] = independent.bound(
             scores, delta, significance, cuts, setup.seed
         )
-    found[ONE_RUN.name] = one_run_bound(scores, delta, significance)
-    if delta == 0:  # at which no Gaussian has an ε
-        return found
+    epsilons[ONE_RUN.name] = one_run_bound(scores, delta, significance)
+    if delta == 0:  # no Gaussian has an ε at δ = 0
+        return epsilons
     gaussian = family if isinstance(family, GaussianFamily) else GaussianFamily(delta)
     if family is not None and family is not gaussian:
-        found[LEDGER.name] = family_bound(scores, family, significance)
-    found[GAUSSIAN_F_DP.name] = family_bound(scores, gaussian, significance)
+        epsilons[LEDGER.name] = family_bound(scores, family, significance)
+    epsilons[GAUSSIAN_F_DP.name] = family_bound(scores, gaussian, significance)
     if alone:
-        found[GAUSSIAN.name] = independent.gaussian_bound(
+        epsilons[GAUSSIAN.name] = independent.gaussian_bound(
             scores, delta, significance, cuts, setup.seed
         )
-    found[NORMAL.name] = estimate(scores, delta)
-    return found
+    epsilons[NORMAL.name] = estimate(scores, delta)
+    return epsilons
 
 
 def one_run_bound(scores: Scores, delta: float, significance: float) -> float:
-    """The best of all numbers of guesses, each tested at its share of the significance."""
+    """Return the best bound over several numbers of guesses.
+
+    Each number of guesses is tested at its share of the significance, so the best of them is a valid bound.
+
+    Args:
+        scores: Scores and coins of the canaries.
+        delta: δ.
+        significance: Probability that the bound is wrong.
+    """
     counts = counts_of_guesses(len(scores))
-    each = significance / len(counts)
-    return max(one_run.lower_bound(scores.guesses(count), delta, each) for count in counts)
+    share = significance / len(counts)
+    return max(one_run.lower_bound(scores.guesses(count), delta, share) for count in counts)
 
 
 def family_bound(scores: Scores, family: Family, significance: float) -> float:
-    """The same within a family."""
+    """Return the best bound within a family over several numbers of guesses; see :func:`one_run_bound`."""
     counts = counts_of_guesses(len(scores))
-    each = significance / len(counts)
-    return max(families.lower_bound(scores.guesses(count), family, each) for count in counts)
+    share = significance / len(counts)
+    return max(families.lower_bound(scores.guesses(count), family, share) for count in counts)
 
 
 def thresholds(canaries: int, setup: AuditSetup) -> np.ndarray | None:
-    """Where to cut independent scores, from those of the ledger's mechanism; None where it names no noise."""
+    """Return thresholds for independent scores, from simulated scores of the ledger's mechanism.
+
+    Returns:
+        The thresholds, or None if the ledger names no noise.
+    """
     if not setup.has_noise:
         return None
     stream = numpy_stream(setup.seed, "audit_thresholds")
@@ -194,11 +246,11 @@ def thresholds(canaries: int, setup: AuditSetup) -> np.ndarray | None:
 def _ideal(
     scores: Scores, setup: AuditSetup, family: Family | None, cuts: np.ndarray | None
 ) -> dict[str, float]:
-    """What each method finds on average on as many canaries of the ledger's mechanism."""
+    """Return what each method finds on average, on as many canaries of exactly the ledger's mechanism."""
     stream = numpy_stream(setup.seed, "audit_ideal")
-    found = []
+    audits = []
     for _ in range(_IDEAL_AUDITS):
         coins = stream.random(len(scores)) < 0.5
-        made = Scores(ideal_scores(setup.released, coins, stream), coins)
-        found.append(numbers(made, setup, family, cuts))
-    return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+        simulated = Scores(ideal_scores(setup.released, coins, stream), coins)
+        audits.append(numbers(simulated, setup, family, cuts))
+    return {name: float(np.mean([audit[name] for audit in audits])) for name in audits[0]}

@@ -1,13 +1,16 @@
-"""Lower bounds of ε within a family of mechanisms whose noise is the one thing unknown.
+"""Lower bounds of ε within a family of mechanisms whose noise is the only unknown.
 
-They refute "this mechanism, with at least that much noise". That is a statement about trade-off functions
-f, not about (ε, δ): another mechanism that is (ε, δ)-DP with the ε named here may pass or fail the same
-test, so such a bound never refutes a claim of (ε, δ).
-Source: Mahloujifar, Melis, Chaudhuri, "Auditing f-differential privacy in one run", 2024 (arXiv 2410.22235).
+Such a bound refutes "this mechanism, with at least that much noise". That is a statement about trade-off
+functions f, not about (ε, δ). Another mechanism that is (ε, δ)-DP with the ε named here may pass or fail the
+same test. So such a bound never refutes a claim of (ε, δ).
+
+Reference:
+    Mahloujifar, Melis, Chaudhuri, "Auditing f-differential privacy in one run", 2024 (arXiv 2410.22235).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import attr
@@ -22,45 +25,51 @@ from fedpriv.privacy.core.trade_off import EPSILONS, TradeOff
 from fedpriv.tools.audit.epsilon_guesses import Guesses
 from fedpriv.tools.audit.epsilon_one_run import largest_refuted
 
+LeastFalsePositives = Callable[[float], float]
+"""f̄⁻¹, a function from the true positive rate y of a test to its smallest false positive rate."""
+
 
 class Family(Protocol):
-    """Mechanisms ordered by ε at the run's δ."""
+    """A family of mechanisms, ordered by ε at the run's δ."""
 
     def least_false_positives(self, epsilon: float) -> LeastFalsePositives:
-        """Of the member that is exactly (ε, δ)-DP."""
-
-    def words(self) -> str:
-        """What is assumed."""
-
-
-class LeastFalsePositives(Protocol):
-    """f̄⁻¹: the true positive rate y of a test → its false positive rate at least."""
-
-    def __call__(self, rate: float) -> float: ...
+        """Return f̄⁻¹ of the member that is exactly (ε, δ)-DP."""
 
 
 def refutes(guesses: Guesses, least: LeastFalsePositives, significance: float) -> bool:
-    """Whether so many right guesses have a probability below ``significance`` for every mechanism with this
-    trade-off (algorithm 3, with abstentions):
+    """Return whether the number of right guesses refutes every mechanism with this trade-off function.
 
-    from  r = τ v/m,  h = τ (c - v)/m,   for i = v-1, …, 0:
-        h' = max(h, f̄⁻¹(r)),   r ← r + i/(c - i) (h' - h),   h ← h';     refuted if r + h > c/m
+    Algorithm 3 of the paper, with abstentions, for m canaries, c guesses, v of them right, and significance
+    τ:
 
-    m canaries, c guesses, v right.
+        r = τ v/m,  h = τ (c - v)/m
+        for i = v-1, …, 0:   h' = max(h, f̄⁻¹(r)),   r ← r + i/(c - i) (h' - h),   h ← h'
+        refuted if r + h > c/m
+
+    Args:
+        guesses: The guesses.
+        least: f̄⁻¹ of the mechanism.
+        significance: τ, the probability of so many right guesses by chance.
     """
     m, made, right = guesses.canaries, guesses.made, guesses.right
     r = significance * right / m
     h = significance * (made - right) / m
     for i in range(right - 1, -1, -1):
         higher = max(h, least(r))
-        if higher == h:  # neither moves any more
+        if higher == h:  # neither r nor h changes any more
             break
         r, h = min(1.0, r + i / (made - i) * (higher - h)), higher
     return r + h > made / m
 
 
 def lower_bound(guesses: Guesses, family: Family, significance: float) -> float:
-    """The ε at δ of the noisiest member of the family that is refuted; 0 where none is."""
+    """Return ε at δ of the noisiest member of the family that is refuted; 0 if none is.
+
+    Args:
+        guesses: The guesses.
+        family: The family of mechanisms.
+        significance: Probability that the bound is wrong, if the mechanism is in the family.
+    """
 
     def refuted(epsilon: float) -> bool:
         return refutes(guesses, family.least_false_positives(epsilon), significance)
@@ -69,7 +78,11 @@ def lower_bound(guesses: Guesses, family: Family, significance: float) -> float:
 
 
 class GaussianFamily:
-    """Gaussian trade-off functions, f̄⁻¹(y) = Φ(Φ⁻¹(y) - μ), with μ unknown."""
+    """The Gaussian trade-off functions, f̄⁻¹(y) = Φ(Φ⁻¹(y) - μ), with μ unknown.
+
+    Attributes:
+        delta: The run's δ.
+    """
 
     def __init__(self, delta: float):
         self.delta = delta
@@ -78,12 +91,9 @@ class GaussianFamily:
         mu = gaussian_mu(epsilon, self.delta)
         return lambda rate: float(special.ndtr(special.ndtri(rate) - mu))
 
-    def words(self) -> str:
-        return "a Gaussian trade-off function"
-
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The μ at which μ-GDP is exactly (ε, δ)-DP."""
+    """Return the μ at which μ-GDP is exactly (ε, δ)-DP, by bisection."""
     low, high = 0.0, 1.0
     while gaussian_delta(epsilon, high) < delta:
         low, high = high, 2 * high
@@ -94,26 +104,35 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """ε(δ) of μ-GDP."""
+    """Return ε(δ) of μ-GDP.
+
+    Example:
+        >>> round(gaussian_epsilon(1.0, 1e-5), 2)
+        4.38
+    """
     return largest_refuted(lambda epsilon: gaussian_delta(epsilon, mu) > delta) if mu > 0 else 0.0
 
 
 class LedgerFamily:
-    """The ledger's own mechanism, its sampling and its number of releases, with σ multiplied by an unknown
-    factor. Members are found on a grid of factors: an ε between two of them counts as the larger's."""
+    """The ledger's mechanism with its sampling and number of releases, and σ multiplied by an unknown factor.
+
+    Members are found on a grid of factors. An ε between two members counts as that of the larger.
+
+    Attributes:
+        delta: The run's δ.
+    """
 
     def __init__(self, composition: Composition, neighbours: str, delta: float):
         self._composition, self._neighbours, self.delta = dict(composition), neighbours, delta
         self._found: dict[int, tuple[float, TradeOff]] = {}
 
     def _member(self, number: int) -> tuple[float, TradeOff]:
-        """(ε at δ, trade-off) of the member whose noise is GRID^-number of the ledger's."""
+        """Return (ε at δ, trade-off curve) of the member whose noise is _GRID^-number times the ledger's."""
         if number not in self._found:
             factor = _GRID**-number
             scaled = {with_noise(e, factor): count for e, count in self._composition.items()}
-            account = _ACCOUNTANT
-            epsilon = account.epsilon_of(scaled, self.delta, self._neighbours)
-            deltas = account.deltas_of(scaled, EPSILONS, self._neighbours)
+            epsilon = _ACCOUNTANT.epsilon_of(scaled, self.delta, self._neighbours)
+            deltas = _ACCOUNTANT.deltas_of(scaled, EPSILONS, self._neighbours)
             self._found[number] = (epsilon, TradeOff(EPSILONS, deltas))
         return self._found[number]
 
@@ -122,19 +141,19 @@ class LedgerFamily:
         while low < high:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if self._member(middle)[0] < epsilon else (low, middle)
-        curve = self._member(low)[1]
+        _, curve = self._member(low)
         return lambda rate: least_false_positives(curve, rate)
 
-    def words(self) -> str:
-        return "the ledger's mechanism, σ unknown"
 
-
-_GRID, _WIDEST = 1.02, 150  # factors of σ from .05 to 20
+_GRID, _WIDEST = 1.02, 150  # the grid: factors of σ from .05 to 20
 _ACCOUNTANT = PldAccountant()
 
 
 def least_false_positives(curve: TradeOff, rate: float) -> float:
-    """The smallest FPR that a TPR of ``rate`` can have."""
+    """Return the smallest FPR that a test with a TPR of ``rate`` can have.
+
+    By (ε, δ)-DP for every ε on the curve, FPR ≥ e^-ε (TPR - δ) and FPR ≥ 1 - δ - e^ε (1 - TPR).
+    """
     rise = np.exp(curve.epsilons)
     low = (rate - curve.deltas) / rise
     high = 1.0 - curve.deltas - rise * (1.0 - rate)
@@ -142,7 +161,7 @@ def least_false_positives(curve: TradeOff, rate: float) -> float:
 
 
 def with_noise(event: dp_event.DpEvent, factor: float) -> dp_event.DpEvent:
-    """The same event with the noise of its Gaussians multiplied."""
+    """Return the same event with the noise of its Gaussians multiplied by ``factor``."""
     if isinstance(event, dp_event.ComposedDpEvent):
         return dp_event.ComposedDpEvent(tuple(with_noise(e, factor) for e in event.events))
     inner = getattr(event, "event", None)

@@ -1,4 +1,4 @@
-"""Scores of canaries, and guesses made from them."""
+"""Scores of canaries, and the guesses that an auditor makes from them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,17 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Scores:
-    """``values`` [m]: the higher, the likelier that the canary was included; ``included`` [m] (bool): its
-    coin. Where the coin chose +v or -v instead, whether it chose +v."""
+    """Scores and coins of canaries.
+
+    Attributes:
+        values: Score of each canary [m]; the higher, the likelier that the canary was included.
+        included: Coin of each canary [m] (bool). Where the coin chose +v or -v, whether it chose +v.
+
+    Example:
+        >>> scores = Scores(np.array([3.0, 1.0, -1.0, -2.0]), np.array([True, False, False, False]))
+        >>> scores.guesses(each=1)
+        Guesses(canaries=4, made=2, right=2)
+    """
 
     values: np.ndarray
     included: np.ndarray
@@ -23,18 +32,18 @@ class Scores:
         return len(self.values)
 
     def guesses(self, each: int) -> Guesses:
-        """Guess the ``each`` highest scores to be of included canaries, the ``each`` lowest of others.
+        """Guess that the ``each`` highest scores are of included canaries and the ``each`` lowest of others.
 
-        A group of equal scores that reaches across a cut counts as wrong guesses: only the order of the
-        canaries could say which of the group are guessed, and in a file that order may follow the coins.
-        So the result never depends on the order. A score that is not a number counts as 0.
+        A group of equal scores that reaches across a cut counts as wrong guesses. Only the order of the
+        canaries could say which of the group are guessed, and in a file that order may follow the coins. So
+        the result never depends on the order. A score that is not a number counts as 0.
         """
         each = min(each, len(self) // 2)
         if not each:
             return Guesses(len(self), 0, 0)
         values = np.nan_to_num(self.values, nan=0.0)
         ordered = np.sort(values)
-        # each side keeps the scores strictly beyond the first one that makes no guess
+        # Each side has the scores strictly beyond the first score that makes no guess.
         highest, lowest = values > ordered[-each - 1], values < ordered[each]
         right = self.included[highest].sum() + (~self.included[lowest]).sum()
         return Guesses(len(self), 2 * each, int(right))
@@ -46,16 +55,23 @@ class Scores:
         return int(counts[counts > 1].sum())
 
     def split(self, stream: np.random.Generator) -> tuple[Scores, Scores]:
-        """Two halves at random: one to choose a threshold on, one to test it on."""
-        order = stream.permutation(len(self))
-        halves = order[: len(self) // 2], order[len(self) // 2 :]
-        first, second = (Scores(self.values[own], self.included[own]) for own in halves)
-        return first, second
+        """Return two random halves: one to choose a threshold on, one to test it on."""
+        first, second = np.split(stream.permutation(len(self)), [len(self) // 2])
+        return (
+            Scores(self.values[first], self.included[first]),
+            Scores(self.values[second], self.included[second]),
+        )
 
 
 @dataclass(frozen=True)
 class Guesses:
-    """``made`` guesses about ``canaries`` coins, ``right`` of them right."""
+    """Guesses about the coins of canaries.
+
+    Attributes:
+        canaries: Number of canaries.
+        made: Number of guesses.
+        right: Number of right guesses.
+    """
 
     canaries: int
     made: int
@@ -63,10 +79,8 @@ class Guesses:
 
 
 def counts_of_guesses(canaries: int) -> list[int]:
-    """How many guesses an auditor may make on either side, fixed before the scores are seen; each number is
-    tested at its share of the significance."""
-    found = {max(1, round(canaries / 2 * share)) for share in _SHARES}
-    return sorted(found)
+    """Return the numbers of guesses on either side that an auditor tries.
 
-
-_SHARES = (0.06, 0.12, 0.25, 0.8)
+    They are fixed before the scores are seen. Each number is tested at its share of the significance.
+    """
+    return sorted({max(1, round(canaries / 2 * share)) for share in (0.06, 0.12, 0.25, 0.8)})

@@ -1,8 +1,10 @@
 """Lower bounds of ε from one run with m canaries, each included by its own coin.
 
-An auditor guesses r of the m coins from scores, v of them rightly, and abstains from the rest. If the
+An auditor guesses r of the m coins from scores, v of them rightly, and abstains from the others. If the
 mechanism were (ε, δ)-DP, v would seldom be large.
-Source: Steinke, Nasr, Jagielski, "Privacy auditing with one (1) training run", NeurIPS 2023.
+
+Reference:
+    Steinke, Nasr, Jagielski, "Privacy auditing with one (1) training run", NeurIPS 2023.
 """
 
 from __future__ import annotations
@@ -15,14 +17,25 @@ from scipy import special
 from fedpriv.tools.audit.epsilon_guesses import Guesses
 
 LARGEST = 200.0
-"""No bound is above it."""
-_PRECISION = 1e-4
+"""The largest bound that is ever returned."""
+_PRECISION = 1e-4  # of a bound, by bisection
 
 
 def p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
-    """At least the probability of so many right guesses if the mechanism is (ε, δ)-DP (theorem 5.2):
+    """Return an upper bound of the probability of so many right guesses if the mechanism is (ε, δ)-DP.
 
-    P[W ≥ v] + 2 m δ max_{1≤i≤v} P[v > W ≥ v - i] / i,    W ~ Binomial(r, e^ε/(1 + e^ε))
+    Theorem 5.2 of the paper, for m canaries, r guesses, v of them right:
+
+        P[W ≥ v] + 2 m δ max_{1≤i≤v} P[v > W ≥ v - i] / i,    W ~ Binomial(r, e^ε/(1 + e^ε))
+
+    Args:
+        guesses: The guesses.
+        epsilon: ε.
+        delta: δ.
+
+    Example:
+        >>> p_value(Guesses(canaries=10, made=10, right=10), epsilon=0.0, delta=0.0)
+        0.0009765625
     """
     m, r, v = guesses.canaries, guesses.made, guesses.right
     accuracy = float(special.expit(epsilon))
@@ -35,12 +48,22 @@ def p_value(guesses: Guesses, epsilon: float, delta: float) -> float:
 
 
 def lower_bound(guesses: Guesses, delta: float, significance: float) -> float:
-    """The ε that is refuted with this significance: with probability at most that, the true one is below."""
+    """Return the ε that is refuted: with probability at most ``significance`` the true ε is below.
+
+    Args:
+        guesses: The guesses.
+        delta: δ.
+        significance: Probability that the bound is wrong.
+    """
     return largest_refuted(lambda epsilon: p_value(guesses, epsilon, delta) <= significance)
 
 
 def largest_refuted(refuted: Callable[[float], bool]) -> float:
-    """sup{ε ≥ 0: refuted(ε)}, for a statement that is refuted up to there; 0 where none is."""
+    """Return sup{ε ≥ 0: refuted(ε)} by bisection; 0 if 0 is not refuted, and at most ``LARGEST``.
+
+    Args:
+        refuted: A function that is true up to some ε and false beyond.
+    """
     if not refuted(0.0):
         return 0.0
     low, high = 0.0, 1.0

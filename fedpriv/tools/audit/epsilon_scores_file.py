@@ -1,4 +1,4 @@
-"""Scores that another framework found: ``fedpriv audit epsilon --scores FILE``."""
+"""Scores that another framework computed: ``fedpriv audit epsilon --scores FILE``."""
 
 from __future__ import annotations
 
@@ -16,18 +16,27 @@ from fedpriv.tools.audit.epsilon_evaluate import AuditedEpsilon, AuditSetup, eva
 from fedpriv.tools.audit.epsilon_guesses import Scores
 
 COLUMNS = ("score", "included")
-_LARGEST = 1 << 28
-_SQUARED = 1e100  # larger scores have no variance in float64; no method depends on their unit
+_LARGEST = 1 << 28  # bytes
+_SQUARED = (
+    1e100  # larger scores have no variance in float64, so they are scaled: no method needs the unit
+)
 
 
 def read_scores(path: str | Path) -> Scores:
-    """Read a CSV with the columns ``score`` (higher: likelier included) and ``included`` (0 or 1), a row for
-    each canary.
+    """Read a CSV with the columns ``score`` and ``included``, a row for each canary.
 
-    The canaries are returned in an order that only the ranks of their scores and their coins decide, so that
-    no number depends on the order of the file, which may follow the coins.
+    A higher score means that the canary is likelier included; ``included`` is 0 or 1. The canaries are
+    returned in an order that only the ranks of their scores and their coins decide. So no number depends on
+    the order of the file, which may follow the coins.
 
-    Raises ConfigError that names the row.
+    Args:
+        path: The file.
+
+    Returns:
+        Scores and coins.
+
+    Raises:
+        ConfigError: The file is no such table; the message names the row.
     """
     path = Path(path)
     refuse_no_file(path, _LARGEST)
@@ -48,7 +57,8 @@ def read_scores(path: str | Path) -> Scores:
     if not 0 < included.sum() < len(included):
         raise ConfigError(f"{path} needs canaries that were included and others that were not")
     ascending = np.lexsort((included, values))
-    digest = zlib.crc32(included[ascending].tobytes())  # of ranks: no unit of the scores matters
+    # The seed follows from ranks alone: the unit of the scores must not matter.
+    digest = zlib.crc32(included[ascending].tobytes())
     order = ascending[numpy_stream(digest, "audit_scores_file").permutation(len(values))]
     values, included = values[order], included[order]
     largest = np.abs(values).max()
@@ -56,6 +66,7 @@ def read_scores(path: str | Path) -> Scores:
 
 
 def _refuse(path: Path, column: str, texts: pd.Series, good: np.ndarray, allowed: str) -> None:
+    """Raise ConfigError for the first row of a column that is not good."""
     if not good.all():
         first = int(np.flatnonzero(~good)[0])
         raise ConfigError(f"{path}, row {first + 2}: {column}", texts.iloc[first], allowed)
@@ -64,5 +75,13 @@ def _refuse(path: Path, column: str, texts: pd.Series, good: np.ndarray, allowed
 def evaluate_scores(
     scores: Scores, delta: float, confidence: float, independent: bool, seed: int
 ) -> list[AuditedEpsilon]:
-    """What they show; nothing is known of the mechanism."""
+    """Return the numbers that the scores of an unknown mechanism allow.
+
+    Args:
+        scores: Scores and coins.
+        delta: δ of the audited guarantee.
+        confidence: Confidence of each bound.
+        independent: Whether each canary was in a run of its own.
+        seed: Seed of everything that is drawn.
+    """
     return evaluate({"scores": scores}, AuditSetup(delta, confidence, independent, Counter(), seed))

@@ -1,4 +1,4 @@
-"""Trainings with canaries, and their scores."""
+"""Trainings with canaries, and the scores of the canaries."""
 
 from __future__ import annotations
 
@@ -31,13 +31,20 @@ from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.store.canary_file import RELEASES, SIZES
 from fedpriv.tools.audit.epsilon_guesses import Scores
 
-_STREAMS = "audit of epsilon"
+_STREAMS = "audit of epsilon"  # the name of the secret streams, part of what they are derived from
 
 
 @dataclass(frozen=True)
 class CanaryTrial:
-    """``scores``: by observer (:mod:`fedpriv.store.canary_file`); ``released``: what a canary was part of,
-    and how often; ``independent``: whether each canary was in a run of its own; ``canary``: of which kind."""
+    """The scores of canaries from one or several trainings.
+
+    Attributes:
+        scores: Scores by observer (:mod:`fedpriv.store.canary_file`).
+        released: Kinds of the releases that a canary was part of, each with its count.
+        rounds: Number of rounds of each training.
+        independent: Whether each canary was in a run of its own.
+        canary: Kind of the canaries.
+    """
 
     scores: dict[str, Scores]
     released: Counter[Kind]
@@ -54,9 +61,21 @@ def train_with_canaries(
     fewer: bool = False,
     canary: str = DIRECTION,
 ) -> CanaryTrial:
-    """Train what ``config`` says once more for so many rounds, with canaries of that kind in it and fresh
-    noise of ``seed``; ``fewer``: where there is no room for so many, as many as there is room for. The budget
-    is not asked: the rounds are those that it allowed."""
+    """Train the configured run again with canaries in it, and return their scores.
+
+    The privacy budget is not asked again: the rounds are those that it allowed the audited run.
+
+    Args:
+        config: Configuration of the audited run.
+        canaries: Number of canaries.
+        rounds: Number of rounds.
+        seed: Seed of canaries and noise.
+        fewer: Whether to plant as many canaries as there is room for, if there is no room for all.
+        canary: Kind of the canaries.
+
+    Raises:
+        ConfigError: There is no room for so many canaries.
+    """
     parts = build_parts(without_rule(config))
     context = context_of(parts, canaries, seed, fewer, canary)
     context.streams = _streams(parts, seed)
@@ -67,51 +86,68 @@ def train_with_canaries(
     loop.run([], Interrupts(None))
     scores = watched.scores_by_observer(before)
     coins = _planted(context).canaries.coins
-    found = {observer: Scores(values, coins) for observer, values in scores.items()}
-    return CanaryTrial(found, watched.released, loop.rounds_done, independent=False, canary=canary)
+    scored = {observer: Scores(values, coins) for observer, values in scores.items()}
+    return CanaryTrial(scored, watched.released, loop.rounds_done, independent=False, canary=canary)
 
 
 def _planted(context: RunContext) -> PlantedCanaries:
-    """Return the canaries of a run that has some."""
+    """Return the canaries of a context that has some."""
     return cast("PlantedCanaries", context.canaries)
 
 
 def must_be_apart(parts: Parts) -> bool:
-    """Whether a run of many canaries shows none of them: where each upload is seen and noised, but a run
-    draws only the noise of their sum. A cohort of one shows its upload."""
+    """Return whether canaries of one run cannot be told apart, so that each needs a run of its own.
+
+    This is so where each upload is seen and noised, but a run draws only the noise of their sum. A cohort of
+    one client shows its upload with its own noise.
+    """
     return parts.algorithm.unit == "client" and parts.algorithm.trust.sees_each_upload
 
 
 def train_apart(
     config: DictConfig, runs: int, rounds: int, seed: int, canary: str = DIRECTION
 ) -> CanaryTrial:
-    """So many runs with one canary each, and noise of their own: independent trials. Where the server sees
-    each upload, nobody else takes part; noise follows the schedule's plan, whatever it would observe."""
+    """Train runs with one canary each and noise of their own, and return their scores as independent trials.
+
+    Where the server sees each upload, no other client takes part. Noise follows the schedule's plan, whatever
+    the schedule would observe.
+
+    Args:
+        config: Configuration of the audited run.
+        runs: Number of runs.
+        rounds: Number of rounds of each run.
+        seed: Seed of canaries, coins and noise.
+        canary: Kind of the canaries.
+    """
     parts = build_parts(without_rule(config))
     context = context_of(parts, 1, seed, canary=canary)
     planted, weights = _planted(context), context.model.flat.clone()
     coins = numpy_stream(seed, "canary_coins_of_runs").random(runs) < 0.5
-    found: dict[str, list[float]] = {}
+    scores_by_observer: dict[str, list[float]] = {}
     for number, coin in enumerate(coins):
         planted.toss(np.array([coin]))
         context.model.set(weights)
         context.streams = _streams(parts, seed, number)
         watched = _one_run(parts, context, rounds)
         for observer, (score,) in watched.scores_by_observer(weights).items():
-            found.setdefault(observer, []).append(score)
+            scores_by_observer.setdefault(observer, []).append(score)
         if watched.size is not None:
-            found.setdefault(SIZES, []).append(watched.size)
-    scores = {observer: Scores(np.array(values), coins) for observer, values in found.items()}
-    return CanaryTrial(scores, watched.released, rounds, independent=True, canary=canary)
+            scores_by_observer.setdefault(SIZES, []).append(watched.size)
+    scored = {
+        observer: Scores(np.array(values), coins) for observer, values in scores_by_observer.items()
+    }
+    return CanaryTrial(scored, watched.released, rounds, independent=True, canary=canary)
 
 
 def _one_run(parts: Parts, context: RunContext, rounds: int) -> WatchedComputation:
+    """Train one run with the canary of the context, and return the computation that watched it."""
     mechanism, algorithm, planted = context.mechanism, parts.algorithm, _planted(context)
     seen = algorithm.trust.sees_each_upload
     trainer = algorithm.start(context)
     alone = seen and algorithm.unit == "client"
     watched = watched_computation(trainer.computation, context, alone)
-    trainer.computation = cast("ClientComputation", watched)  # it passes on what else it is asked
+    # The watched computation passes everything else on to the algorithm's own.
+    trainer.computation = cast("ClientComputation", watched)
     cohort, everyone = planted.canaries.homes, np.ones(context.data.client_count, dtype=bool)
     for t in range(rounds):
         if not seen:
@@ -122,8 +158,20 @@ def _one_run(parts: Parts, context: RunContext, rounds: int) -> WatchedComputati
 
 
 def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -> CanaryTrial:
-    """So many runs of one client on whole data, with or without a crafted record by a coin of each run; see
-    :mod:`fedpriv.attacks.crafted`. Raises ConfigError where lots are sampled."""
+    """Train runs of one client on whole data, with or without a crafted record by a coin of each run.
+
+    Args:
+        config: Configuration of the audited run.
+        runs: Number of runs.
+        rounds: Number of rounds of each run.
+        seed: Seed of coins and noise.
+
+    Returns:
+        The scores of :class:`fedpriv.attacks.crafted.NeighboursSeen`, as independent trials.
+
+    Raises:
+        ConfigError: Lots are sampled, or the server does not see each upload.
+    """
     parts = build_parts(without_rule(config))
     context = context_of(parts)
     mechanism, cohort = context.mechanism, np.array([HOME])
@@ -141,11 +189,11 @@ def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -
         context.model.set(weights)
         context.streams = _streams(parts, seed, number)
         trainer = parts.algorithm.start(context)
-        seen = NeighboursSeen(trainer.computation, context, record)
-        trainer.computation = cast("ClientComputation", seen)
+        watched = NeighboursSeen(trainer.computation, context, record)
+        trainer.computation = cast("ClientComputation", watched)
         for t in range(rounds):
             trainer.round(mechanism.open(mechanism.announce(t), cohort, context.streams))
-        scores.append(seen.score)
+        scores.append(watched.score)
     return CanaryTrial(
         {RELEASES: Scores(np.array(scores), coins)}, Counter(), rounds, independent=True
     )
@@ -154,6 +202,7 @@ def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -
 def context_of(
     parts: Parts, canaries: int = 0, seed: int = 0, fewer: bool = False, canary: str = DIRECTION
 ) -> RunContext:
+    """Return the context of a run to train, with canaries if asked for; see :func:`train_with_canaries`."""
     if parts.released_statistics is not None:
         raise ConfigError(NO_STATISTICS)
     runtime = parts.settings.runtime
@@ -163,21 +212,23 @@ def context_of(
 
 
 def _streams(parts: Parts, seed: int, run: int | None = None) -> SecretStreams:
+    """Return the simulated secret streams of a training, or of one of several runs."""
     name = _STREAMS if run is None else f"{_STREAMS}, run {run}"
     return SecretStreams.simulated(seed, parts.settings.noise_seed, name)
 
 
 def pooled(trials: Iterable[CanaryTrial]) -> CanaryTrial:
-    """Several trials as one: each canary is in one of them alone, so that together they are a run of all
-    canaries with the same guarantee for each."""
+    """Return several trials as one.
+
+    Each canary is in one of the trainings only, so together they are a run of all canaries with the same
+    guarantee for each.
+    """
     trials = list(trials)
-    first = trials[0]
-
-    def together(observer: str) -> Scores:
-        found = [trial.scores[observer] for trial in trials]
-        return Scores(
-            np.concatenate([s.values for s in found]), np.concatenate([s.included for s in found])
+    scores = {}
+    for observer in trials[0].scores:
+        parts = [trial.scores[observer] for trial in trials]
+        scores[observer] = Scores(
+            np.concatenate([part.values for part in parts]),
+            np.concatenate([part.included for part in parts]),
         )
-
-    scores = {observer: together(observer) for observer in first.scores}
-    return replace(first, scores=scores)
+    return replace(trials[0], scores=scores)

@@ -1,4 +1,4 @@
-"""``fedpriv audit`` and its flags; imports nothing heavy."""
+"""The flags of ``fedpriv audit``. Nothing heavy is imported here."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _shared = together(
     epilog=_EXAMPLES,
 )
 def audit() -> None:
-    """Attacks on a run: membership and property inference, and ε from below."""
+    """Attack a run: membership and property inference, and ε from below."""
 
 
 @audit.command(MEMBERSHIP, short_help="Which records were trained on?", epilog=_EXAMPLES)
@@ -82,9 +82,11 @@ def audit() -> None:
 @flag("--shadow-runs", "DIR", _RUNS, PathParam(), default=_of_members.shadow_runs)
 @_shared
 def membership(**flags: object) -> int:
-    """Which records were trained on? Attacks by the loss, by how far it fell, by the gradients at the
-    run's snapshots, and with --shadows by LiRA and RMIA. Writes <run>/audit/membership.json, .csv and
-    .png."""
+    """Find out which records were trained on.
+
+    The attacks use the loss, how far the loss fell, the gradients at the run's snapshots, and with --shadows
+    LiRA and RMIA. Writes <run>/audit/membership.json, .csv and .png.
+    """
     return _run(kind=MEMBERSHIP, **flags)
 
 
@@ -93,8 +95,10 @@ def membership(**flags: object) -> int:
 @_count("--clients", "at most so many, half of them to learn from", _of_clients.clients)
 @_shared
 def property_(**flags: object) -> int:
-    """Does what a client sends tell something about its data that the task does not ask? Needs a run
-    with runtime.snapshot_interval. Writes <run>/audit/property-<choice>.json and .csv."""
+    """Find out whether what a client sends tells something about its data that the task does not ask.
+
+    Needs a run with runtime.snapshot_interval. Writes <run>/audit/property-<choice>.json and .csv.
+    """
     return _run(kind=PROPERTY, **flags)
 
 
@@ -109,9 +113,11 @@ def property_(**flags: object) -> int:
 @switch("--independent", "each canary is in a run of its own; with --scores: was")
 @_of_every_audit
 def epsilon(**flags: object) -> int:
-    """How much does a run really leak, at least? Canaries are trained on and looked for: a run that was
-    made with audit=epsilon has its own, another one is trained again with them. Writes
-    <run>/audit/epsilon.json and .csv."""
+    """Find out how much a run really leaks, at least.
+
+    Canaries are trained on and looked for: a run that was made with audit=epsilon has its own, another one is
+    trained again with them. Writes <run>/audit/epsilon.json and .csv.
+    """
     if not flags["runs"] and flags["scores"] is None:
         raise click.UsageError("Missing argument 'RUN...' (or --scores FILE).")
     return _run(kind=EPSILON, **flags)

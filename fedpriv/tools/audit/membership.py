@@ -1,4 +1,4 @@
-"""Membership inference on one run: who was among the training records?"""
+"""Membership inference on one run: which records were trained on?"""
 
 from __future__ import annotations
 
@@ -27,12 +27,19 @@ from fedpriv.tools.audit.statistics import INTERVALS, Estimate, auc, roc, tpr_at
 from fedpriv.tools.audit.subject import AuditedRun
 
 RATES = {"tpr_at_1_percent": 0.01, "tpr_at_0.1_percent": 0.001}
+"""The false positive rates at which a TPR is reported, by the names of the columns."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one attack (or the blind classifier) found: ``rates`` as in ``RATES``, None where there are
-    too few non-members; ``curve``: (FPR, TPR)."""
+    """The result of one attack, or of the blind classifier.
+
+    Attributes:
+        attack: Name of the attack.
+        auc: AUC of the scores.
+        rates: TPR at each of ``RATES``; None if there are too few non-members.
+        curve: (FPR, TPR) at every threshold.
+    """
 
     attack: str
     auc: Estimate
@@ -40,7 +47,7 @@ class Outcome:
     curve: tuple[np.ndarray, np.ndarray] = field(repr=False)
 
     def row(self) -> dict[str, Any]:
-        """As one row of a table."""
+        """Return the result as a row of a table."""
         row = {"attack": self.attack, **_columns("auc", self.auc)}
         for name, rate in self.rates.items():
             row.update(_columns(name, rate))
@@ -49,7 +56,17 @@ class Outcome:
 
 @dataclass(frozen=True)
 class ShadowFacts:
-    """``records``: so many a shadow run trains on at least, and the audited run."""
+    """Facts about the shadow runs of an audit.
+
+    Attributes:
+        runs: Folders of the shadow runs.
+        records: Smallest number of records that a shadow run trains on.
+        records_of_run: Number of records that the audited run trains on.
+        own_variance: Whether LiRA fits a variance to each record.
+        population: Number of records z of RMIA's population.
+        gamma: γ of RMIA.
+        offline_a: a of offline RMIA.
+    """
 
     runs: list[str]
     records: int
@@ -62,7 +79,19 @@ class ShadowFacts:
 
 @dataclass(frozen=True)
 class MembershipAudit:
-    """The outcomes of the attacks on one run."""
+    """The results of all attacks on one run.
+
+    Attributes:
+        subject: Facts about the run, as in the first keys of membership.json.
+        options: Options of the audit.
+        each: Number of members, and of non-members.
+        weights_seen: Rounds after which the white-box attack sees the weights.
+        outcomes: Results of the attacks.
+        blind: Result of the classifier of the records alone.
+        warnings: What a reader must know.
+        shadows: Facts about the shadow runs, if there are any.
+        bound: The bound that the run's guarantee sets any attack; None without a guarantee.
+    """
 
     subject: dict[str, Any]
     options: MembershipOptions
@@ -73,7 +102,6 @@ class MembershipAudit:
     warnings: list[str]
     shadows: ShadowFacts | None = None
     bound: TprBound | None = None
-    """What the run's guarantee leaves any attack; None without one."""
 
     @property
     def strongest(self) -> Outcome:
@@ -81,7 +109,7 @@ class MembershipAudit:
         return max(self.outcomes, key=lambda outcome: outcome.auc.value)
 
     def summary(self) -> dict[str, Any]:
-        """What ``summary.json`` gets."""
+        """Return the entries for ``summary.json``."""
         best = self.strongest
         rates = {name: rate and rate.value for name, rate in best.rates.items()}
         return {"membership_auc": best.auc.value, "membership_attack": best.attack} | {
@@ -108,7 +136,19 @@ class MembershipAudit:
 def audit_membership(
     subject: AuditedRun, options: MembershipOptions, training: Training | None = None
 ) -> MembershipAudit:
-    """Run every attack. Raises ConfigError where there are too few records. ``training``: of shadow runs."""
+    """Run every membership attack on a run.
+
+    Args:
+        subject: The run.
+        options: Options of the audit.
+        training: Settings of shadow runs.
+
+    Returns:
+        The audit, not written yet.
+
+    Raises:
+        ConfigError: The run has too few members or non-members, or can have no shadow runs.
+    """
     runs: list[ShadowRun] = []
     pool = None
     if options.shadows:
@@ -132,29 +172,30 @@ def audit_membership(
         signals = signals_of(subject, candidates, runs, options)
         scores |= scores_of(signals)
         facts = ShadowFacts(
-            runs=[str(one.folder.path) for one in runs],
-            records=min(sum(map(len, one.clients)) for one in runs),
+            runs=[str(shadow.folder.path) for shadow in runs],
+            records=min(sum(map(len, shadow.clients)) for shadow in runs),
             records_of_run=int(context.data.records_per_client.sum()),
             own_variance=len(runs) >= OWN_VARIANCE,
             population=len(signals.target_z),
         )
-    found = {name: judge(name, scores[name], candidates, seed) for name in scores}
-    came = subject.took_part()
-    everyone = came is None or len(came) == context.data.client_count
-    outcomes = [found[name] for name in found if name != BLIND]
-    if subject.privacy().get("private"):
-        subject.run.damage_of(subject.run.files.ledger)  # what the statement was made from
-    bound = bound_of(subject.privacy(), everyone)
+    results = {name: judge(name, scores[name], candidates, seed) for name in scores}
+    outcomes = [result for name, result in results.items() if name != BLIND]
+    participants = subject.took_part()
+    everyone = participants is None or len(participants) == context.data.client_count
+    statement = subject.run.statement
+    if statement.get("private"):
+        subject.run.damage_of(subject.run.files.ledger)  # the statement follows from the ledger
+    bound = bound_of(statement, everyone)
     return MembershipAudit(
         subject=subject.facts(),
         options=options,
         each=candidates.each,
         weights_seen=[rounds for rounds, _ in trajectory],
         outcomes=outcomes,
-        blind=found[BLIND],
+        blind=results[BLIND],
         warnings=[
             *candidates.warnings,
-            *_warnings(found[BLIND], candidates, len(trajectory), facts),
+            *_warnings(results[BLIND], candidates, len(trajectory), facts),
             *(beyond(outcomes, bound) if bound else []),
         ],
         shadows=facts,
@@ -163,7 +204,14 @@ def audit_membership(
 
 
 def judge(name: str, scores: np.ndarray, candidates: Candidates, seed: int) -> Outcome:
-    """AUC, TPR at each of the ``RATES``, and the ROC curve of one attack's scores [n]."""
+    """Return AUC, TPR at each of ``RATES``, and ROC curve of one attack's scores.
+
+    Args:
+        name: Name of the attack.
+        scores: Score of each candidate [n].
+        candidates: Members and non-members.
+        seed: Seed of the bootstrap.
+    """
     members, others = candidates.split(scores)
     rates = {
         rate: tpr_at(members, others, fpr, numpy_stream(seed, f"audit_{rate}"))
@@ -175,58 +223,61 @@ def judge(name: str, scores: np.ndarray, candidates: Candidates, seed: int) -> O
 def _warnings(
     blind: Outcome, candidates: Candidates, weights: int, shadows: ShadowFacts | None
 ) -> list[str]:
-    found = []
-    alone = (
+    """Return a sentence for each reason to read the results with care."""
+    warnings = []
+    result = (
         f"a classifier of the records alone, without the model, has an AUC of {blind.auc.value:.3f}"
     )
     if blind.auc.low > 0.5:
-        found.append(
-            f"Members and non-members are not drawn from one distribution: {alone}, where chance has 0.5."
+        warnings.append(
+            f"Members and non-members are not drawn from one distribution: {result}, where chance has 0.5."
         )
     elif blind.auc.high < 0.5:
-        found.append(
-            f"Members and non-members were not split at random: {alone}, below chance (0.5), as happens "
+        warnings.append(
+            f"Members and non-members were not split at random: {result}, below chance (0.5), as happens "
             "where a rule dealt each kind of record out evenly."
         )
     for name, fpr in RATES.items():
         if blind.rates[name] is None:
-            found.append(
+            warnings.append(
                 f"{counted(candidates.each, 'non-member')} cannot show a false positive rate of {fpr:.1%}, "
                 f"for which at least {round(1 / fpr)} are needed: the TPR there is left out."
             )
     if weights == 2:
-        found.append(
+        warnings.append(
             "white_box sees the initial and the last weights only: the run has no snapshots between them "
             "(runtime.snapshot_interval)."
         )
     if shadows is not None and shadows.records < shadows.records_of_run:
-        found.append(
+        warnings.append(
             f"A shadow run trains on {shadows.records} records and the run on {shadows.records_of_run}, as "
             "there are not enough that no client has: lira and rmia may be weaker for it."
         )
-    return found
+    return warnings
 
 
 def beyond(outcomes: list[Outcome], bound: TprBound) -> list[str]:
-    """What is measured and cannot be, if the ledger is right."""
-    found = []
+    """Return a sentence for each measured TPR that is above what the ledger allows."""
+    sentences = []
     for outcome in outcomes:
         for name, fpr in RATES.items():
             rate, most = outcome.rates[name], float(bound.tpr(fpr))
             if rate is not None and rate.low > most:
-                found.append(
+                sentences.append(
                     f"{outcome.attack} has a TPR of at least {rate.low:.1%} at {fpr:.1%} FPR, where the "
                     f"ledger allows any attack {most:.1%}: the run leaks more than it is charged for, or "
                     "members and non-members differ in more than membership, or it is chance (one interval "
                     "in 40)."
                 )
-    return found
+    return sentences
 
 
 def _columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    """Return an estimate as three columns: its value and the ends of its interval."""
     values = (None,) * 3 if estimate is None else (estimate.value, estimate.low, estimate.high)
     return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
 
 
 def _without_name(outcome: Outcome) -> dict[str, Any]:
+    """Return the row of an outcome without the name of the attack."""
     return {key: value for key, value in outcome.row().items() if key != "attack"}

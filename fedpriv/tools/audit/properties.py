@@ -1,7 +1,7 @@
 """Properties of a client's data that have nothing to do with the task.
 
-A property is a number of each client; the clients above the median have it. ``writer`` and a file of zeros
-and ones say themselves who has it.
+A property is a number of each client. The clients above the median have the property. ``writer`` and a file
+of zeros and ones say directly which clients have it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,22 @@ from fedpriv.data.partitions import Natural
 from fedpriv.tools.audit.request import parse_property
 from fedpriv.tools.audit.subject import AuditedRun
 
-FEWEST = 10  # clients with, and without
-_ALIKE = 1e-6  # what rounding makes of equal numbers
+FEWEST = 10  # clients with the property, and without it
+_ALIKE = 1e-6  # relative difference that rounding makes of equal numbers
 STUDENTS = range(2100, 2600)
-"""Writers of NIST's partition hsf_4, high school students; the others are census employees."""
+"""Writers of NIST's partition hsf_4: high school students. The others are census employees."""
 
 
 @dataclass(frozen=True)
 class ClientProperty:
-    """``value`` [K]: the number, nan where it is not known; ``has`` [K]: 1, 0, or -1 where not known."""
+    """A property of the clients of a run.
+
+    Attributes:
+        choice: The choice, as in ``--property``.
+        meaning: The meaning of "has the property", in words.
+        value: The number of each client [K]; nan if it is not known.
+        has: 1 for a client with the property, 0 for one without, -1 if not known [K].
+    """
 
     choice: str
     meaning: str
@@ -38,24 +45,35 @@ class ClientProperty:
 
     @property
     def clients(self) -> np.ndarray:
-        """Those of which it is known, ascending."""
+        """Numbers of the clients whose property is known, ascending."""
         return np.flatnonzero(self.has >= 0)
 
 
 def read_property(subject: AuditedRun, choice: str) -> ClientProperty:
-    """The property of every honest client. Raises ConfigError for one that the data has not, or that too few
-    clients have, or lack."""
+    """Return a property of every honest client.
+
+    Args:
+        subject: The run.
+        choice: The choice, as in ``--property``.
+
+    Raises:
+        ConfigError: The data do not have the property, or too few clients have it or lack it.
+    """
     name, argument = parse_property(choice)
     meaning, value = _OF[name](subject, argument)
     if subject.context.attack is not None:
-        value[subject.context.attack.attackers] = math.nan  # they train on other records
+        value[subject.context.attack.attackers] = math.nan  # attackers train on other records
     known = np.isfinite(value)
     if not known.any():
         raise ConfigError(f"the property {choice} is known of no client")
     if np.ptp(value[known]) <= _ALIKE * (1.0 + np.abs(value[known]).max()):
-        whom = "every client" if known.all() else f"all of the {known.sum()} clients it is known of"
-        why = "; its records are standardised one by one" if name == "intensity" else ""
-        raise ConfigError(f"the property {choice} ({meaning}) is the same for {whom}{why}")
+        clients_alike = (
+            "every client" if known.all() else f"all of the {known.sum()} clients it is known of"
+        )
+        explanation = "; its records are standardised one by one" if name == "intensity" else ""
+        raise ConfigError(
+            f"the property {choice} ({meaning}) is the same for {clients_alike}{explanation}"
+        )
     if set(np.unique(value[known])) == {0.0, 1.0}:
         above = value > 0.5
     else:
@@ -106,16 +124,16 @@ def _writer(subject: AuditedRun, _: str) -> tuple[str, np.ndarray]:
             "the property writer needs to know who each client is: dataset=mnist partition=natural"
         )
     makers = dataset.load().client_ids
-    assert makers is not None  # a natural partition is of them
+    assert makers is not None  # a natural partition needs the writer of each record
     numbers = subject.context.data.numbers
     makers = makers if numbers is None else makers[numbers]
-    writers = np.array([makers[own[0]] for own in subject.context.data.clients])
+    writers = np.array([makers[records[0]] for records in subject.context.data.clients])
     student = (writers >= STUDENTS.start) & (writers < STUDENTS.stop)
     return "writer a student (NIST hsf_4), not a census employee", student.astype(float)
 
 
 def _file(subject: AuditedRun, argument: str) -> tuple[str, np.ndarray]:
-    """Rows ``client,value``; a header is passed over, clients that are not in it are not audited."""
+    """Read rows ``client,value``; a header is skipped, and clients that are missing are not audited."""
     clients = subject.context.data.client_count
     value = np.full(clients, math.nan)
     try:
@@ -141,8 +159,9 @@ def _file(subject: AuditedRun, argument: str) -> tuple[str, np.ndarray]:
 
 
 def _mean_of_records(subject: AuditedRun, of_record: torch.Tensor) -> np.ndarray:
+    """Return each client's mean [K] of a number of each training record."""
     values = of_record.double().cpu().numpy()
-    return np.array([values[own].mean() for own in subject.context.data.clients])
+    return np.array([values[records].mean() for records in subject.context.data.clients])
 
 
 _OF: dict[str, Callable[[AuditedRun, str], tuple[str, np.ndarray]]] = {

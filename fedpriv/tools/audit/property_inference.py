@@ -1,10 +1,12 @@
-"""Property inference on one run: does what a client sends say something of its data that the task does not
-ask?
+"""Property inference on one run: do uploads tell something about a client's data that the task does not ask?
 
-Melis, Song, De Cristofaro, Shmatikov, "Exploiting unintended feature leakage in collaborative learning"
-(S&P 2019). Of half of the clients, the auxiliary ones, the property is known; at every snapshot a random
-forest learns it from their contributions. The score of a target, one of the other half, is the mean over
-snapshots of what the forests say of its contributions.
+The property of half of the clients, the auxiliary ones, is known to the attacker. At every snapshot a random
+forest learns the property from their contributions. The score of a target, one of the other half, is the mean
+over snapshots of what the forests say of its contributions.
+
+Reference:
+    Melis, Song, De Cristofaro, Shmatikov, "Exploiting unintended feature leakage in collaborative learning",
+    S&P 2019.
 """
 
 from __future__ import annotations
@@ -30,9 +32,20 @@ INTERVAL = "95 % interval of AUC by DeLong's variance on the logit scale, over t
 
 @dataclass(frozen=True)
 class PropertyAudit:
-    """``baseline``: the AUC of the number of a client's records alone, which is public where a mean is
-    weighted by it and shows in its noise. ``clients``: a row for each audited client: its value, whether it
-    has the property, its role (``auxiliary``, ``target``) and its score (targets alone)."""
+    """The result of property inference on one run.
+
+    Attributes:
+        subject: Facts about the run, as in the first keys of the JSON file.
+        options: Options of the audit.
+        meaning: The meaning of "has the property", in words.
+        sees: What the observer sees of a client, in words.
+        snapshots: Rounds of the snapshots that were used.
+        auc: AUC of the target clients' scores.
+        baseline: AUC of the number of a client's records alone. That number is public where a mean is
+            weighted by it, and it shows in the client's noise.
+        clients: A row for each audited client: its value, whether it has the property, its role
+            (``auxiliary`` or ``target``) and its score (targets only).
+    """
 
     subject: dict[str, Any]
     options: PropertyOptions
@@ -44,7 +57,7 @@ class PropertyAudit:
     clients: pd.DataFrame
 
     def summary(self) -> dict[str, Any]:
-        """What ``summary.json`` gets."""
+        """Return the entries for ``summary.json``."""
         return {"property_auc": self.auc.value, "property": self.options.choice}
 
     def as_json(self) -> dict[str, Any]:
@@ -71,7 +84,7 @@ class PropertyAudit:
         }
 
     def warnings(self) -> list[str]:
-        """What a reader of the AUC must know."""
+        """Return a sentence for each reason to read the AUC with care."""
         if self.baseline.low <= 0.5:
             return []
         return [
@@ -81,20 +94,31 @@ class PropertyAudit:
 
 
 def audit_property(subject: AuditedRun, options: PropertyOptions) -> PropertyAudit:
-    """Attack the property. Raises ConfigError without snapshots, or with too few clients."""
-    found = read_property(subject, options.choice)
+    """Run property inference on a run.
+
+    Args:
+        subject: The run.
+        options: Options of the audit.
+
+    Returns:
+        The audit, not written yet.
+
+    Raises:
+        ConfigError: The run has no snapshots, or too few clients have the property or lack it.
+    """
+    client_property = read_property(subject, options.choice)
     rounds = subject.snapshot_rounds(options.snapshots)
     if not rounds:
         raise ConfigError(
             f"{subject.run.path} has no snapshots; run it with runtime.snapshot_interval=N"
         )
-    clients = _audited(found, options)
-    auxiliary = _halves(found.has[clients], options.seed)
-    scores = infer(subject, clients, found.has[clients], auxiliary, rounds, options.seed)
-    target, has = ~auxiliary, found.has[clients] == 1
+    clients = _audited(client_property, options)
+    auxiliary = _halves(client_property.has[clients], options.seed)
+    scores = infer(subject, clients, client_property.has[clients], auxiliary, rounds, options.seed)
+    target, has = ~auxiliary, client_property.has[clients] == 1
     sizes = subject.context.data.records_per_client[clients]
     if auc(sizes[auxiliary & has], sizes[auxiliary & ~has]).value < 0.5:
-        sizes = -sizes  # those with the property have fewer records
+        sizes = -sizes  # clients with the property have fewer records
     noised = "noised " * any(sigma > 0 for sigma in subject.noise_multipliers().values())
     sees = f"the {noised}aggregate of a cohort that has the client in it"
     if subject.parts.algorithm.trust.sees_each_upload:
@@ -102,7 +126,7 @@ def audit_property(subject: AuditedRun, options: PropertyOptions) -> PropertyAud
     return PropertyAudit(
         subject=subject.facts(),
         options=options,
-        meaning=found.meaning,
+        meaning=client_property.meaning,
         sees=sees,
         snapshots=rounds,
         auc=auc(scores[target & has], scores[target & ~has]),
@@ -110,7 +134,7 @@ def audit_property(subject: AuditedRun, options: PropertyOptions) -> PropertyAud
         clients=pd.DataFrame(
             {
                 "client": clients,
-                "value": found.value[clients],
+                "value": client_property.value[clients],
                 "has_property": has,
                 "role": np.where(auxiliary, "auxiliary", "target"),
                 "score": np.where(target, scores, np.nan),
@@ -127,8 +151,19 @@ def infer(
     rounds: list[int],
     seed: int,
 ) -> np.ndarray:
-    """Mean score over the snapshots of each of ``clients`` [c]; 0 for the ``auxiliary`` ones (bool [c]),
-    of which alone ``has`` [c] is read."""
+    """Return the mean score of each client over the snapshots.
+
+    Args:
+        subject: The run.
+        clients: Numbers of the audited clients [c].
+        has: Whether each client has the property [c]; read for auxiliary clients only.
+        auxiliary: Mask of the clients that the attacker learns from [c] (bool).
+        rounds: Rounds of the snapshots.
+        seed: Seed of contributions and forests.
+
+    Returns:
+        Scores [c], 0 for auxiliary clients.
+    """
     observer, target = ContributionObserver(subject, seed), ~auxiliary
     scores = np.zeros(len(clients))
     for number in rounds:
@@ -139,25 +174,29 @@ def infer(
     return scores
 
 
-def _audited(found: ClientProperty, options: PropertyOptions) -> np.ndarray:
-    """At most so many of the clients, with the share that has the property kept, and enough of each."""
-    clients = found.clients
+def _audited(client_property: ClientProperty, options: PropertyOptions) -> np.ndarray:
+    """Return the clients to audit, ascending.
+
+    If there are more than the options allow, the share with the property stays, but at least ``FEWEST`` of
+    each kind are chosen.
+    """
+    clients = client_property.clients
     if len(clients) <= options.clients:
         return clients
     stream = numpy_stream(options.seed, "audit_clients")
     chosen = []
     for has in (0, 1):
-        own = clients[found.has[clients] == has]
-        wanted = min(len(own), max(FEWEST, round(options.clients * len(own) / len(clients))))
-        chosen.append(stream.choice(own, wanted, replace=False))
+        members = clients[client_property.has[clients] == has]
+        count = min(len(members), max(FEWEST, round(options.clients * len(members) / len(clients))))
+        chosen.append(stream.choice(members, count, replace=False))
     return np.sort(np.concatenate(chosen))
 
 
 def _halves(has: np.ndarray, seed: int) -> np.ndarray:
-    """Which clients are auxiliary: half of those with the property and half of those without."""
+    """Return the mask of the auxiliary clients: half of those with the property and half of those without."""
     stream = numpy_stream(seed, "audit_auxiliary")
     auxiliary = np.zeros(len(has), dtype=bool)
     for kind in (0, 1):
-        own = stream.permutation(np.flatnonzero(has == kind))
-        auxiliary[own[: len(own) // 2]] = True
+        members = stream.permutation(np.flatnonzero(has == kind))
+        auxiliary[members[: len(members) // 2]] = True
     return auxiliary

@@ -22,16 +22,23 @@ from fedpriv.engine import FlatModel, cross_entropy
 from fedpriv.engine.interface import Engine
 from fedpriv.tools.audit.subject import AuditedRun
 
-FEWEST = 20  # of each: fewer say nothing
-_NUMBERS_AT_ONCE = 20_000_000  # of per-record gradients held at a time
+FEWEST = 20  # members and non-members each; results of fewer mean nothing
+_NUMBERS_AT_ONCE = 20_000_000  # numbers of per-record gradients in memory at a time
 _RECORDS_AT_ONCE = 250
 _LEAST_LOSS = 1e-12
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """As many members as non-members, members first in ``records``; ``numbers``: which of all records (see
-    ``data.shadow``) they are; ``warnings``: why an attack may find something other than membership."""
+    """Members and as many non-members of a run.
+
+    Attributes:
+        records: The records, members first.
+        is_member: Mask of the members [n] (bool).
+        numbers: Numbers of the records among all records (see :mod:`fedpriv.data.shadow`).
+        nonmembers: Where the non-members are from, as in ``--nonmembers``.
+        warnings: Reasons why an attack may find something other than membership.
+    """
 
     records: Records
     is_member: np.ndarray
@@ -41,26 +48,40 @@ class Candidates:
 
     @property
     def each(self) -> int:
+        """The number of members, and of non-members."""
         return len(self.is_member) // 2
 
     def split(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(scores of the members, of the non-members)."""
+        """Return the scores of the members and the scores of the non-members."""
         return scores[self.is_member], scores[~self.is_member]
 
 
 def choose(
     subject: AuditedRun, nonmembers: str, most: int, seed: int, pool: np.ndarray | None = None
 ) -> Candidates:
-    """Draw at most ``most`` of each: members from the records of honest clients that took part in a round (of
-    all where that is not known), non-members from ``pool`` where one is given. Raises ConfigError where there
-    are too few."""
+    """Draw members and non-members of a run.
+
+    Members come from the honest clients that took part in a round, or from all honest clients if the run did
+    not write down who took part.
+
+    Args:
+        subject: The run.
+        nonmembers: Where non-members come from, as in ``--nonmembers``.
+        most: Largest number of each.
+        seed: Seed of the draw.
+        pool: Numbers of the records to draw non-members from; None for all that ``nonmembers`` names.
+
+    Raises:
+        ConfigError: There are too few records, or the run is itself a shadow run.
+    """
     data = subject.context.data
     if subject.parts.settings.shadow is not None:
         raise ConfigError(
             f"{subject.run.path} is a shadow run, part of an audit of another run: audit that one"
         )
-    clients, came = data.clients, subject.took_part()
-    participants = np.arange(len(clients)) if came is None else came
+    clients, participants = data.clients, subject.took_part()
+    if participants is None:
+        participants = np.arange(len(clients))
     if subject.context.attack is not None:
         participants = np.setdiff1d(participants, subject.context.attack.attackers)
     none = np.empty(0, dtype=np.int64)
@@ -71,7 +92,7 @@ def choose(
         outside = np.intersect1d(outside, attack.untouched)
     each = min(most, len(inside), len(outside))
     if each < FEWEST:
-        few = f"{len(inside)} members and {len(outside)} non-members ({nonmembers})"
+        counts = f"{len(inside)} members and {len(outside)} non-members ({nonmembers})"
         hint = ""
         if nonmembers == HELD_OUT and not len(outside):
             hint = (
@@ -79,7 +100,7 @@ def choose(
                 "partition=fixed_size"
             )
         raise ConfigError(
-            f"{subject.run.path} has {few}, where an audit needs {FEWEST} of each", hint=hint
+            f"{subject.run.path} has {counts}, where an audit needs {FEWEST} of each", hint=hint
         )
 
     def drawn(indices: np.ndarray, name: str) -> np.ndarray:
@@ -87,26 +108,30 @@ def choose(
         return np.sort(stream.choice(indices, each, replace=False))
 
     numbers = np.concatenate([drawn(inside, "members"), drawn(outside, "nonmembers")])
-    chosen = Candidates(records_at(data, numbers), np.arange(2 * each) < each, numbers, nonmembers)
+    candidates = Candidates(
+        records_at(data, numbers), np.arange(2 * each) < each, numbers, nonmembers
+    )
     if isinstance(subject.parts.partition, Natural):
-        chosen.warnings.append(
+        candidates.warnings.append(
             "A client holds the records of one user, and others may have made the non-members: an attack "
             "may tell users apart where it seems to tell members."
         )
-    return chosen
+    return candidates
 
 
 @torch.inference_mode()
 def losses(model: FlatModel, weights: Tensor, records: Records) -> np.ndarray:
-    """ℓ of each record at ``weights`` [n]; the model's own weights are set to them."""
+    """Return ℓ of each record at ``weights`` [n]. The model keeps these weights afterwards."""
     model.set(weights)
     return _finite(model.losses(records.inputs, records.targets))
 
 
 @torch.inference_mode()
 def log_odds(model: FlatModel, weights: Tensor, records: Records) -> np.ndarray:
-    """φ = log p/(1 - p) of the probability p of each record's label at ``weights`` [n]; the model's own
-    weights are set to them. A model with a loss ℓ of its own has p = e^-ℓ."""
+    """Return φ = log p/(1 - p) of each record [n], for the probability p of its label at ``weights``.
+
+    A model with a loss ℓ of its own has p = e^-ℓ. The model keeps the weights afterwards.
+    """
     model.set(weights)
     return _finite(torch.cat([_log_odds(model, x, y) for x, y in _batches(records, 1000)]))
 
@@ -116,15 +141,19 @@ def _log_odds(model: FlatModel, inputs: Tensor, targets: Tensor) -> Tensor:
     if model.loss is not cross_entropy or outputs.ndim != 2 or outputs.shape[1] < 2:
         loss = model.loss(outputs, targets).clamp_min(_LEAST_LOSS)
         return -loss - torch.log(-torch.expm1(-loss))
-    own = targets[:, None]
-    others = outputs.scatter(1, own, -torch.inf).logsumexp(1)  # log(1 - p) would be -inf
-    return outputs.gather(1, own)[:, 0] - others
+    # From logits, because log(1 - p) would be -inf where p rounds to 1.
+    label = targets[:, None]
+    others = outputs.scatter(1, label, -torch.inf).logsumexp(1)
+    return outputs.gather(1, label)[:, 0] - others
 
 
 def gradients(
     model: FlatModel, engine: Engine, weights: Tensor, records: Records
 ) -> Iterator[Tensor]:
-    """Gradients [b, d] of batches of records: each is a client of its own to the engine."""
+    """Yield the gradients [b, d] of batches of records.
+
+    Each record is a client of its own to the engine, so the clipped sum of a client is the record's gradient.
+    """
     model.set(weights)
     at_once = max(1, min(_RECORDS_AT_ONCE, _NUMBERS_AT_ONCE // model.size))
     for inputs, targets in _batches(records, at_once):
@@ -140,5 +169,5 @@ def _batches(records: Records, size: int) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _finite(values: Tensor) -> np.ndarray:
-    """As float64; a loss that is not finite counts as very large."""
+    """Return values as float64; a loss that is not finite becomes ±1e30."""
     return np.nan_to_num(values.double().cpu().numpy(), nan=1e30, posinf=1e30, neginf=-1e30)

@@ -1,4 +1,4 @@
-"""What an audit leaves behind: tables on the terminal, JSON, CSV and a picture in ``<run>/audit``."""
+"""The results of an audit: tables on the terminal, and JSON, CSV and a picture in ``<run>/audit``."""
 
 from __future__ import annotations
 
@@ -23,12 +23,23 @@ from fedpriv.tools.audit.property_inference import PropertyAudit
 from fedpriv.tools.audit.statistics import Estimate
 
 _COLOURS = tuple(c for name, c in COLOURS.items() if name not in ("black", "grey"))
-"""Of attacks: black is the bound, grey chance."""
+"""Colours of the attacks' curves; the bound is black and chance grey."""
 Audit = MembershipAudit | PropertyAudit | EpsilonAudit
 
 
 def write(folder: RunFolder, audit: Audit) -> list[Path]:
-    """Write the files of one audit and return them. Raises WriteError if the folder cannot be written."""
+    """Write the files of one audit.
+
+    Args:
+        folder: The run folder.
+        audit: The audit.
+
+    Returns:
+        The files.
+
+    Raises:
+        WriteError: The folder cannot be written.
+    """
     stem = folder.audit / _stem(audit)
     files = [stem.with_name(f"{stem.name}.{ending}") for ending in ("json", "csv")]
     with saying_where(folder.audit):
@@ -44,7 +55,7 @@ def write(folder: RunFolder, audit: Audit) -> list[Path]:
 
 
 def _stem(audit: Audit) -> str:
-    """``property-label-3`` of ``label:3``; of a file its name alone."""
+    """Return the stem of the files: ``property-label-3`` for ``label:3``, the bare name of ``file:PATH``."""
     if not isinstance(audit, PropertyAudit):
         return "membership" if isinstance(audit, MembershipAudit) else "epsilon"
     name, _, argument = audit.options.choice.partition(":")
@@ -52,6 +63,7 @@ def _stem(audit: Audit) -> str:
 
 
 def _table(audit: Audit) -> pd.DataFrame:
+    """Return the table of the CSV file."""
     if isinstance(audit, EpsilonAudit):
         return epsilon_report.frame(audit)
     if isinstance(audit, PropertyAudit):
@@ -60,22 +72,22 @@ def _table(audit: Audit) -> pd.DataFrame:
 
 
 def row(audit: Audit) -> dict[str, object]:
-    """One audit as a row of the table of several runs."""
+    """Return one audit as a row of the table of several runs."""
     if isinstance(audit, EpsilonAudit):
         return epsilon_report.row(audit)
-    found = {key: value for key, value in audit.subject.items() if key != "finished"}
+    facts = {key: value for key, value in audit.subject.items() if key != "finished"}
     if isinstance(audit, PropertyAudit):
-        facts = audit.as_json()
+        results = audit.as_json()
         keys = ("auc", "auc_low", "auc_high", "auc_of_record_counts")
-        return {**found, "property": audit.options.choice, **{key: facts[key] for key in keys}}
+        return {**facts, "property": audit.options.choice, **{key: results[key] for key in keys}}
     for outcome in (*audit.outcomes, audit.blind):
-        own = outcome.row()
-        found |= {f"{outcome.attack}_{key}": own[key] for key in own if key != "attack"}
-    return found
+        cells = outcome.row()
+        facts |= {f"{outcome.attack}_{key}": cells[key] for key in cells if key != "attack"}
+    return facts
 
 
 def show(audits: Sequence[Audit]) -> None:
-    """Print one audit in full, or several with a row each."""
+    """Print one audit in full, or several audits with a row each."""
     out, many = console(), len(audits) > 1
     if epsilons := [audit for audit in audits if isinstance(audit, EpsilonAudit)]:
         if many:
@@ -90,16 +102,17 @@ def show(audits: Sequence[Audit]) -> None:
         out.print(_membership(audits[0]))
     elif isinstance(audits[0], PropertyAudit):
         out.print(_property(audits[0]))
-    said: dict[str, list[str]] = {}
+    runs_of_warning: dict[str, list[str]] = {}
     for audit in audits:
         warnings = audit.warnings if isinstance(audit, MembershipAudit) else audit.warnings()
         for warning in warnings:
-            said.setdefault(warning, []).append(_name(audit))
-    for warning, runs in said.items():
+            runs_of_warning.setdefault(warning, []).append(_name(audit))
+    for warning, runs in runs_of_warning.items():
         out.print((f"{', '.join(runs)}: " if many else "") + warning, style="yellow")
 
 
 def _membership(audit: MembershipAudit) -> Table:
+    """Return the table of one membership audit."""
     table = _titled(
         f"Membership inference on {_name(audit)}: {audit.each} members, {audit.each} non-members "
         f"({audit.options.nonmembers})",
@@ -117,6 +130,7 @@ def _membership(audit: MembershipAudit) -> Table:
 
 
 def _property(audit: PropertyAudit) -> Table:
+    """Return the table of one property audit."""
     counts = audit.clients.groupby("role").size()
     table = _titled(
         f"Property inference on {_name(audit)}: {audit.meaning}", "observer sees", "clients", "AUC"
@@ -128,18 +142,20 @@ def _property(audit: PropertyAudit) -> Table:
 
 
 def _several(audits: Sequence[Audit]) -> Table:
+    """Return a table with a row for each membership or property audit."""
     if properties := [audit for audit in audits if isinstance(audit, PropertyAudit)]:
         title = f"Property inference: {properties[0].options.choice}"
         table = _titled(title, "run", "ε sound", "AUC")
-        for own in properties:
-            table.add(_name(own), _epsilon(own), _shown(own.auc))
+        for property_audit in properties:
+            name = _name(property_audit)
+            table.add(name, _epsilon(property_audit), _shown(property_audit.auc))
         return table
     memberships = [audit for audit in audits if isinstance(audit, MembershipAudit)]
     first = memberships[0]
     names = [f"AUC {outcome.attack}" for outcome in (*first.outcomes, first.blind)]
     table = _titled("Membership inference", "run", "ε sound", *names, "largest TPR at 1 % FPR")
     for audit in memberships:
-        rates = [o.rates["tpr_at_1_percent"] for o in audit.outcomes]
+        rates = [outcome.rates["tpr_at_1_percent"] for outcome in audit.outcomes]
         best = max((rate for rate in rates if rate), key=lambda rate: rate.value, default=None)
         aucs = (_shown(outcome.auc) for outcome in (*audit.outcomes, audit.blind))
         table.add(_name(audit), _epsilon(audit), *aucs, _percent(best))
@@ -147,6 +163,7 @@ def _several(audits: Sequence[Audit]) -> Table:
 
 
 def _titled(title: str, *columns: str) -> Table:
+    """Return an empty table whose first column is coloured."""
     first, *others = columns
     return Table(title, (Column(first, style="cyan"), *others))
 
@@ -167,7 +184,7 @@ def _percent(rate: Estimate | None) -> str:
 
 
 def _name(audit: Audit) -> str:
-    """The folder's name; of a run of a sweep, which is called by its number, the sweep's as well."""
+    """Return the name of the run's folder; a numbered run of a sweep also has the name of the sweep."""
     path = Path(str(audit.subject["run"]))
     return f"{path.parent.name}/{path.name}" if path.name.isdigit() else path.name
 
@@ -178,19 +195,19 @@ def _epsilon(audit: Audit) -> str:
 
 
 def roc_panel(audit: MembershipAudit) -> Panel:
-    """ROC curves with both axes logarithmic, down to one false positive."""
+    """Return the plot of the ROC curves, with both axes logarithmic, down to one false positive."""
     lowest = 1.0 / audit.each
     diagonal = Line("chance", "grey", (lowest, 1.0), (lowest, 1.0), dashed=True, thin=True)
     lines = [diagonal]
     for outcome, colour in zip((*audit.outcomes, audit.blind), _COLOURS, strict=False):
         fpr, tpr = outcome.curve
-        seen = np.append(fpr[1:] > fpr[:-1], True) & (fpr > 0)  # the end of every step
+        ends = np.append(fpr[1:] > fpr[:-1], True) & (fpr > 0)  # the end of every step of the curve
         lines.append(
             Line(
                 f"{outcome.attack}, AUC {outcome.auc.value:.3f}",
                 colour,
-                fpr[seen],
-                tpr[seen],
+                fpr[ends],
+                tpr[ends],
                 thin=outcome is audit.blind,
                 dotted=outcome is audit.blind,
             )
@@ -212,6 +229,7 @@ def roc_panel(audit: MembershipAudit) -> Panel:
 
 
 def _caption(audit: MembershipAudit) -> str:
+    """Return the line below the plot."""
     epsilon = audit.subject["epsilon_sound"]
     sound = "no differential privacy" if epsilon is None else f"sound ε = {float(epsilon):.3g}"
     return (

@@ -1,4 +1,7 @@
-"""What may be audited, by name; imports nothing heavy, so a run is refused before it begins."""
+"""The audits that can be asked for, by name.
+
+Nothing heavy is imported, so a run with a wrong request is refused before it begins.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 MEMBERSHIP, PROPERTY, EPSILON = "membership", "property", "epsilon"
 KINDS = (MEMBERSHIP, PROPERTY, EPSILON)
 RESULTS = {MEMBERSHIP: "membership_auc", PROPERTY: "property_auc", EPSILON: "epsilon_audited"}
-"""What tells in a summary that a run has been audited."""
+"""The key of a run's summary that shows that an audit of each kind was made."""
 FEWEST_SHADOWS, MOST_SHADOWS = 4, 64
 PROPERTIES = ("intensity", "length", "writer", "label:K", "file:PATH")
 _ALLOWED = "one of " + ", ".join(PROPERTIES)
@@ -23,8 +26,16 @@ _ALLOWED = "one of " + ", ".join(PROPERTIES)
 
 @dataclass(frozen=True)
 class MembershipOptions:
-    """``records``: so many members and as many non-members, or as there are; ``snapshots``: at most so
-    many, spread evenly; ``shadows``: so many shadow runs, in ``shadow_runs``."""
+    """Options of membership inference.
+
+    Attributes:
+        nonmembers: Where non-members come from, ``test`` or ``held_out``.
+        records: Largest number of members, and of non-members.
+        snapshots: Largest number of snapshots, spread evenly over the run.
+        seed: Seed of every draw.
+        shadows: Number of shadow runs.
+        shadow_runs: Folder of the shadow runs.
+    """
 
     nonmembers: str = "test"
     records: int = 2000
@@ -36,7 +47,14 @@ class MembershipOptions:
 
 @dataclass(frozen=True)
 class PropertyOptions:
-    """``choice``: one of ``PROPERTIES``; ``clients``: at most so many are audited."""
+    """Options of property inference.
+
+    Attributes:
+        choice: One of ``PROPERTIES``.
+        clients: Largest number of clients to audit.
+        snapshots: Largest number of snapshots, spread evenly over the run.
+        seed: Seed of every draw.
+    """
 
     choice: str
     clients: int = 200
@@ -46,9 +64,16 @@ class PropertyOptions:
 
 @dataclass(frozen=True)
 class EpsilonOptions:
-    """``canaries``: how many in each of ``repetitions`` trainings; None: as many as fit, up to 1000;
-    ``canary``: of which kind; None: as those that the run planted, else of a direction; ``independent``: each
-    in a run of its own."""
+    """Options of an audit of ε.
+
+    Attributes:
+        canaries: Number of canaries in each training; None for as many as fit, up to 1000.
+        canary: Kind of the canaries; None for the kind that the run planted, or else ``direction``.
+        repetitions: Number of trainings.
+        independent: Whether each canary gets a run of its own.
+        confidence: Confidence of each bound.
+        seed: Seed of every draw.
+    """
 
     canaries: int | None = None
     canary: str | None = None
@@ -62,7 +87,15 @@ Options = MembershipOptions | PropertyOptions | EpsilonOptions
 
 
 def parse_property(text: str, key: str = "--property") -> tuple[str, str]:
-    """``label:3`` → (``label``, ``3``). Raises ConfigError naming ``key``."""
+    """Split a choice of a property: ``label:3`` → (``label``, ``3``).
+
+    Args:
+        text: The choice.
+        key: The key or flag of the choice, for messages.
+
+    Raises:
+        ConfigError: The choice is unknown.
+    """
     name, _, argument = text.partition(":")
     takes_argument = {known.partition(":")[0]: ":" in known for known in PROPERTIES}
     if name not in takes_argument or takes_argument[name] != bool(argument):
@@ -73,8 +106,18 @@ def parse_property(text: str, key: str = "--property") -> tuple[str, str]:
 
 
 def wanted(settings: Settings) -> dict[str, Options]:
-    """The audits that the key ``audit`` asks for, by kind; refuses those that could not be made."""
-    found: dict[str, Options] = {}
+    """Return the audits that the key ``audit`` asks for.
+
+    Args:
+        settings: Settings of the run.
+
+    Returns:
+        Options of each audit, by kind.
+
+    Raises:
+        ConfigError: An audit is unknown, or the run could not be audited.
+    """
+    options_of_kind: dict[str, Options] = {}
     for text in settings.audit:
         kind, _, choice = text.partition(":")
         nonmembers, _, shadows = choice.partition(":")
@@ -87,7 +130,7 @@ def wanted(settings: Settings) -> dict[str, Options]:
         elif kind == PROPERTY and choice:
             parse_property(choice, "audit=property:CHOICE, CHOICE")
             options = PropertyOptions(choice)
-        elif kind == EPSILON:  # of those that the run plants; the settings have read M and KIND
+        elif kind == EPSILON:  # with the canaries of the run: the settings have read M and KIND
             options = EpsilonOptions(seed=settings.seed)
         else:
             kinds = (
@@ -95,12 +138,12 @@ def wanted(settings: Settings) -> dict[str, Options]:
                 "epsilon:M or epsilon:M:mislabelled"
             )
             raise ConfigError("audit", text, kinds, f"CHOICE: {_ALLOWED}")
-        if kind in found:
+        if kind in options_of_kind:
             raise ConfigError(f"audit names two audits of the kind {kind}; one run records one")
-        found[kind] = options
+        options_of_kind[kind] = options
     runtime = settings.runtime
-    if not found:
-        return found
+    if not options_of_kind:
+        return options_of_kind
     if settings.publish:
         raise ConfigError(
             "audit", list(settings.audit), "null with publish=true: what an audit finds is private"
@@ -111,11 +154,11 @@ def wanted(settings: Settings) -> dict[str, Options]:
             False,
             "true with audit: what an audit finds is about private data",
         )
-    if PROPERTY in found and runtime.snapshot_interval is None:
+    if PROPERTY in options_of_kind and runtime.snapshot_interval is None:
         raise ConfigError(
             "runtime.snapshot_interval", None, "a whole number >= 1 with audit=property:CHOICE"
         )
-    return found
+    return options_of_kind
 
 
 def _shadows_of(text: str) -> int:
@@ -126,7 +169,7 @@ def _shadows_of(text: str) -> int:
 
 
 def check_shadows(name: str, value: object) -> int:
-    """How many shadow runs: two of each half at least. Raises ArgumentError."""
+    """Return a valid number of shadow runs; ArgumentError for anything but 0 or an allowed even number."""
     if value == 0:
         return 0
     if type(value) is not int or not FEWEST_SHADOWS <= value <= MOST_SHADOWS or value % 2:
@@ -136,7 +179,7 @@ def check_shadows(name: str, value: object) -> int:
 
 
 def missing(audit: str | Sequence[str] | None, summary: Mapping[str, object]) -> list[str]:
-    """The kinds of audit that the value of the key ``audit`` names and a run's summary has no result of."""
+    """Return the kinds of audit that the key ``audit`` names and that a run's summary has no result of."""
     texts = [audit] if isinstance(audit, str) else audit or ()
     kinds = [text.partition(":")[0] for text in texts]
     return [kind for kind in kinds if summary.get(RESULTS[kind]) is None]

@@ -1,8 +1,8 @@
-"""Shadow runs: the audited run's configuration, with other seeds, on halves of a pool of its records and
-others.
+"""Shadow runs: the audited run's configuration with other seeds, on halves of a pool of records.
 
-They are ordinary runs, found by their identity: a second audit reads those that are there, an interrupted one
-goes on. They train on the private data of the run's clients, so they are as private as these.
+The pool has the records of the run and others. Shadow runs are ordinary runs, found by their identity. A
+second audit reads those that exist, and an interrupted audit goes on. They train on the private data of the
+run's clients, so they are as private as these data.
 """
 
 from __future__ import annotations
@@ -40,9 +40,15 @@ _FEWEST_OF_POPULATION = 100
 
 @dataclass(frozen=True)
 class Training:
-    """How shadow runs are trained; nothing here changes a result. ``say`` is told which are done; ``jobs``:
-    so many at a time, each in a process; ``threads``, ``stop_file``: see ``runtime``; ``allowed``: modules
-    outside fedpriv that the configuration may name."""
+    """Settings of the training of shadow runs. Nothing here changes a result.
+
+    Attributes:
+        say: Function that is told about progress.
+        jobs: Number of runs at a time, each in a process of its own.
+        threads: Number of threads, as in ``runtime.threads``.
+        stop_file: A file that interrupts the runs, as in ``runtime.stop_file``.
+        allowed: Modules outside fedpriv that the configuration may name.
+    """
 
     say: Callable[[str], None] = lambda _: None
     jobs: int = 1
@@ -53,16 +59,21 @@ class Training:
 
 @dataclass(frozen=True)
 class ShadowRun:
-    """A finished one; ``clients``: which records each of its clients has."""
+    """A shadow run.
+
+    Attributes:
+        folder: Its run folder.
+        clients: Numbers of the records of each of its clients.
+    """
 
     folder: RunFolder
     clients: list[np.ndarray]
 
     def trained_on(self) -> np.ndarray:
-        """The numbers of the records that clients had which took part."""
-        came = StoredRun(self.folder).participants(len(self.clients))
-        chosen = range(len(self.clients)) if came is None else came
-        return np.concatenate([np.empty(0, dtype=np.int64), *(self.clients[k] for k in chosen)])
+        """Return the numbers of the records of the clients that took part."""
+        participants = StoredRun(self.folder).participants(len(self.clients))
+        clients = range(len(self.clients)) if participants is None else participants
+        return np.concatenate([np.empty(0, dtype=np.int64), *(self.clients[k] for k in clients)])
 
 
 def refuse_without_shadows(subject: AuditedRun) -> None:
@@ -79,9 +90,21 @@ def refuse_without_shadows(subject: AuditedRun) -> None:
 def shadow_runs(
     subject: AuditedRun, options: MembershipOptions, training: Training
 ) -> list[ShadowRun]:
-    """Find them, train those that are missing. Raises FedprivError where one cannot be trained, Interrupted
-    after Ctrl-C: its checkpoint is there."""
-    wanted, missing = [], []
+    """Return the shadow runs of a run; those that are missing are trained.
+
+    Args:
+        subject: The audited run.
+        options: Options of the audit.
+        training: Settings of the training.
+
+    Returns:
+        The shadow runs, all finished.
+
+    Raises:
+        FedprivError: A shadow run cannot be trained, or diverged.
+        Interrupted: Ctrl-C was pressed; the interrupted run has a checkpoint.
+    """
+    shadows, missing = [], []
     for half in range(options.shadows):
         shadow = Shadow(half, options.nonmembers, options.seed)
         config = shadow_configuration(subject, shadow)
@@ -97,26 +120,28 @@ def shadow_runs(
         config.runtime.threads, config.runtime.stop_file = training.threads, training.stop_file
         if not stored.finished:
             missing.append(config)
-        wanted.append(ShadowRun(folder, shadow_clients(subject.context.data, shadow)))
-    done = len(wanted) - len(missing)
-    training.say(f"{counted(len(wanted), 'shadow run')}, {done} done, in {options.shadow_runs}")
+        shadows.append(ShadowRun(folder, shadow_clients(subject.context.data, shadow)))
+    done = len(shadows) - len(missing)
+    training.say(f"{counted(len(shadows), 'shadow run')}, {done} done, in {options.shadow_runs}")
     for number, _ in enumerate(_trained(missing, options.shadow_runs, training.jobs), done + 1):
-        training.say(f"shadow run {number} of {len(wanted)} done")
-    for folder in (one.folder for one in wanted):
-        if StoredRun(folder).summary.get("stop_reason") == "diverged":
+        training.say(f"shadow run {number} of {len(shadows)} done")
+    for shadow_run in shadows:
+        if StoredRun(shadow_run.folder).summary.get("stop_reason") == "diverged":
             raise FedprivError(
-                f"the shadow run {folder.path} diverged: there is nothing to learn from it"
+                f"the shadow run {shadow_run.folder.path} diverged: there is nothing to learn from it"
             )
-    return wanted
+    return shadows
 
 
 def shadow_configuration(subject: AuditedRun, shadow: Shadow) -> DictConfig:
-    """The run's own, but for seeds, data, and where it goes; whose clients it has stays as it is."""
+    """Return the run's configuration with other seeds, data and folder; its partition stays the same."""
     config = subject.config.copy()
     with open_dict(config):
         config.shadow = asdict(shadow)
         config.audit = config.publish = config.publish_test_metrics = config.tracker = None
-        config.paired = None  # noise of their own, even where that of the run is shared
+        config.paired = (
+            None  # shadow runs have noise of their own, even if the run shares its noise
+        )
         config.seed = config.noise_seed = _FIRST_SEED + shadow.half
         if "seed" in config.model:
             config.model.seed = config.seed
@@ -125,7 +150,7 @@ def shadow_configuration(subject: AuditedRun, shadow: Shadow) -> DictConfig:
 
 
 def _trained(configs: list[DictConfig], place: str, jobs: int) -> Iterator[None]:
-    """Train them; gives something after each."""
+    """Train the runs, and yield after each."""
     if jobs == 1 or len(configs) < 2:
         yield from map(_train, configs)
         return
@@ -141,23 +166,25 @@ def _trained(configs: list[DictConfig], place: str, jobs: int) -> Iterator[None]
             if error is None:
                 yield
             elif not failures:
-                stop.path.touch()  # the others end with a checkpoint
+                stop.path.touch()  # the other runs stop with a checkpoint
                 failures.append(error)
     if failures:
         raise failures[0]
 
 
 def _in_worker(config: dict[str, Any]) -> FedprivError | None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that launched it makes the stop file
+    """Train a run in a worker process, and return the error if there was one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launching process makes the stop file
     try:
         with job_of_a_worker():
             _train(OmegaConf.create(config))
-    except FedprivError as error:  # one that is raised ends the other workers at once
+    except FedprivError as error:  # raising the error would end the other workers at once
         return error
     return None
 
 
 def _train(config: DictConfig) -> None:
+    """Train a run; Interrupted if it is stopped before its end."""
     stop_file, where = config.runtime.stop_file, config.runtime.run_dir
     stopped = stop_file is not None and Path(stop_file).exists()
     if stopped or run(config).stop_reason == "interrupted":
@@ -167,33 +194,45 @@ def _train(config: DictConfig) -> None:
 
 
 def pool_outside(subject: AuditedRun, options: MembershipOptions) -> np.ndarray:
-    """The numbers of the pool's records that no client has."""
+    """Return the numbers of the pool's records that no client has."""
     return outside_pool(subject.context.data, options.nonmembers, options.seed)
 
 
 def signals_of(
     subject: AuditedRun, candidates: Candidates, runs: list[ShadowRun], options: MembershipOptions
 ) -> Signals:
-    """What the audited model and the shadow models say of the candidates and of the population."""
+    """Return what the audited model and the shadow models say of the candidates and of the population.
+
+    Args:
+        subject: The audited run.
+        candidates: Members and non-members.
+        runs: The shadow runs.
+        options: Options of the audit.
+    """
     data, model = subject.context.data, subject.context.model
     z = _population(subject, candidates, options)
-    asked = records_at(data, np.concatenate([candidates.numbers, z]))
+    records = records_at(data, np.concatenate([candidates.numbers, z]))
     n = len(candidates.numbers)
-    target = log_odds(model, subject.final, asked)
-    seen, inside = [], []
-    own = {name: values.clone() for name, values in model.module.named_buffers()}
-    for one in runs:
-        seen.append(log_odds(model, weights_of(StoredRun(one.folder), subject.context), asked))
-        inside.append(np.isin(candidates.numbers, one.trained_on()))
-    model.module.load_state_dict(own, strict=False)  # statistics that the shadow runs released
-    shadows = np.stack(seen)
+    target = log_odds(model, subject.final, records)
+    phis, inside = [], []
+    buffers = {name: values.clone() for name, values in model.module.named_buffers()}
+    for shadow in runs:
+        weights = weights_of(StoredRun(shadow.folder), subject.context)
+        phis.append(log_odds(model, weights, records))
+        inside.append(np.isin(candidates.numbers, shadow.trained_on()))
+    # Loading a shadow run's weights also loaded the statistics that it released.
+    model.module.load_state_dict(buffers, strict=False)
+    shadows = np.stack(phis)
     return Signals(target[:n], shadows[:, :n], np.stack(inside), target[n:], shadows[:, n:])
 
 
 def _population(
     subject: AuditedRun, candidates: Candidates, options: MembershipOptions
 ) -> np.ndarray:
-    """The numbers of RMIA's z: as many as candidates from outside the pool; of too few, the candidates."""
+    """Return the numbers of RMIA's records z.
+
+    These are as many records as candidates from outside the pool, or the candidates if there are too few.
+    """
     data = subject.context.data
     pool = np.concatenate([*data.clients, pool_outside(subject, options)])
     rest = np.setdiff1d(np.arange(len(data.train) + len(data.test)), pool)

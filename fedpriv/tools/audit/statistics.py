@@ -1,11 +1,12 @@
-"""How well scores tell two groups apart, with 95 % intervals.
+"""Statistics of how well scores tell two groups apart, with 95 % intervals.
 
     AUC   P(score of a member > that of a non-member) + P(equal)/2
     TPR   share of members above the lowest threshold that at most a share α of non-members exceed
 
-Sources: E. DeLong et al. (Biometrics 1988) and X. Sun, W. Xu (IEEE SPL 2014) for the variance of AUC; on its
-logit, M. Pepe (2003). C. Clopper, E. Pearson (Biometrika 1934). TPR at a low FPR: Carlini et al., "Membership
-inference attacks from first principles" (S&P 2022).
+Reference:
+    E. DeLong et al. (Biometrics 1988) and X. Sun, W. Xu (IEEE SPL 2014) for the variance of AUC; M. Pepe
+    (2003) for its logit. C. Clopper, E. Pearson (Biometrika 1934). TPR at a low FPR: Carlini et al.,
+    "Membership inference attacks from first principles" (S&P 2022).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _TAIL = (1.0 - LEVEL) / 2.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and its 95 % interval."""
+    """A value and the ends of its 95 % interval."""
 
     value: float
     low: float
@@ -36,9 +37,17 @@ class Estimate:
 
 
 def auc(members: np.ndarray, others: np.ndarray) -> Estimate:
-    """AUC of the scores of members [m] and of others [n], each of at least two.
+    """Return the AUC of scores, with its interval.
 
-    Where all pairs are in order (or none), the interval is that of min(m, n) disjoint pairs.
+    If all pairs are in order (or none), the interval is that of min(m, n) disjoint pairs.
+
+    Args:
+        members: Scores of members [m], at least two.
+        others: Scores of non-members [n], at least two.
+
+    Example:
+        >>> auc(np.array([2.0, 3.0, 4.0]), np.array([0.0, 1.0, 2.5])).value.__round__(3)
+        0.889
     """
     m, n = len(members), len(others)
     among_all = rankdata(np.concatenate([members, others]))
@@ -56,8 +65,18 @@ def auc(members: np.ndarray, others: np.ndarray) -> Estimate:
 def tpr_at(
     members: np.ndarray, others: np.ndarray, fpr: float, stream: np.random.Generator
 ) -> Estimate | None:
-    """TPR at a false positive rate of at most ``fpr``; None with fewer than 1/fpr others, for then it
-    would say only how many members exceed all of these."""
+    """Return the TPR at a false positive rate of at most ``fpr``, with its interval.
+
+    Args:
+        members: Scores of members [m].
+        others: Scores of non-members [n].
+        fpr: The false positive rate.
+        stream: Random stream of the bootstrap.
+
+    Returns:
+        The TPR, or None with fewer than 1/fpr non-members: it would then say only how many members exceed all
+        of these.
+    """
     if len(others) * fpr < 1 - 1e-9:
         return None
     value = float(_tpr(members[None], others[None], fpr)[0])
@@ -66,7 +85,7 @@ def tpr_at(
         float(beta.ppf(_TAIL, above, m - above + 1)) if above else 0.0,
         float(beta.ppf(1 - _TAIL, above + 1, m - above)) if above < m else 1.0,
     )
-    piece = max(1, 4_000_000 // (len(members) + len(others)))  # of some millions of numbers
+    piece = max(1, 4_000_000 // (len(members) + len(others)))  # resamples in memory at a time
     resampled = [
         _tpr(_resample(members, count, stream), _resample(others, count, stream), fpr)
         for count in (min(piece, RESAMPLES - done) for done in range(0, RESAMPLES, piece))
@@ -76,19 +95,19 @@ def tpr_at(
 
 
 def roc(members: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(FPR, TPR) at every threshold, from (0, 0) to (1, 1)."""
+    """Return (FPR, TPR) at every threshold, from (0, 0) to (1, 1)."""
     is_member = np.arange(len(members) + len(others)) < len(members)
     scores = np.concatenate([members, others])
     return roc_curve(is_member, scores, drop_intermediate=False)[:2]
 
 
 def _tpr(members: np.ndarray, others: np.ndarray, fpr: float) -> np.ndarray:
-    """Of each resample: members [r, m], others [r, n] → [r]."""
+    """Return the TPR of each resample [r], from scores of members [r, m] and others [r, n]."""
     allowed = math.floor(others.shape[1] * fpr + 1e-9)
     if allowed >= others.shape[1]:
         return np.ones(len(members))
-    place = others.shape[1] - 1 - allowed
-    threshold = np.partition(others, place, axis=1)[:, place]
+    index = others.shape[1] - 1 - allowed
+    threshold = np.partition(others, index, axis=1)[:, index]
     return (members > threshold[:, None]).mean(1)
 
 

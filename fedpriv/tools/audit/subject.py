@@ -1,4 +1,4 @@
-"""The run that is audited: its data and model rebuilt from its own configuration, and its weights."""
+"""The run that is audited: data and model rebuilt from its own configuration, and its weights."""
 
 from __future__ import annotations
 
@@ -24,12 +24,22 @@ from fedpriv.experiment.machine import choose_threads, resolve_device
 from fedpriv.experiment.parts import Parts
 from fedpriv.store.stored_run import StoredRun
 
-_RECORDS_AT_ONCE = 256  # about what a pass of an audit reads
+_RECORDS_AT_ONCE = 256  # about the number of records in a pass of an audit
 
 
 @dataclass
 class AuditedRun:
-    """``initial``, ``final`` [d]: the weights before the first and after the last of ``rounds`` rounds."""
+    """A run whose data, model and weights are in memory.
+
+    Attributes:
+        run: The stored run.
+        parts: The parts that its configuration names.
+        context: Data, model and engine of the run.
+        initial: Weights before the first round [d].
+        final: Weights after the last round [d].
+        rounds: Number of rounds so far.
+        config: The configuration, with defaults for keys that it was written without.
+    """
 
     run: StoredRun
     parts: Parts
@@ -39,12 +49,8 @@ class AuditedRun:
     rounds: int
     config: DictConfig
 
-    @property
-    def name(self) -> str:
-        return self.run.path.name
-
     def facts(self) -> dict[str, Any]:
-        """What stands beside its results."""
+        """Return the facts about the run that stand beside the results of an audit."""
         return {
             "run": str(self.run.path),
             "algorithm": self.parts.algorithm.name,
@@ -56,32 +62,28 @@ class AuditedRun:
             "test_accuracy": self.run.summary.get("test_accuracy"),
         }
 
-    def privacy(self) -> dict[str, Any]:
-        """What the run states about its privacy; empty before it does."""
-        return self.run.statement
-
     def snapshot_rounds(self, most: int) -> list[int]:
-        """At most ``most`` of the rounds with snapshots, spread evenly."""
-        there = [r for r in snapshots.rounds_of(self.run.files) if r <= self.rounds]
+        """Return at most ``most`` of the rounds with snapshots, spread evenly."""
+        available = [r for r in snapshots.rounds_of(self.run.files) if r <= self.rounds]
         chosen = np.unique(
-            np.linspace(0, len(there) - 1, min(most, len(there))).round().astype(int)
+            np.linspace(0, len(available) - 1, min(most, len(available))).round().astype(int)
         )
-        return [there[i] for i in chosen]
+        return [available[i] for i in chosen]
 
     def trajectory(self, most: int) -> list[tuple[int, Tensor]]:
-        """(rounds, weights [d]), from the initial ones over ``most`` snapshots to the last."""
+        """Return (rounds, weights [d]) from the initial over ``most`` snapshots to the last weights."""
         between = [r for r in self.snapshot_rounds(most) if 0 < r < self.rounds]
         device = self.final.device
         passed = [(r, snapshots.load(self.run.files, r).weights.to(device)) for r in between]
         return [(0, self.initial), *passed, (self.rounds, self.final)]
 
     def took_part(self) -> np.ndarray | None:
-        """Which clients did in any round, ascending; None where the run did not write it down."""
+        """Return the clients that took part in any round, ascending; None if they were not recorded."""
         clients = self.run.participants(self.context.data.client_count)
         return None if clients is None else np.array(clients, dtype=np.int64)
 
     def noise_multipliers(self) -> dict[int, float]:
-        """That of every round so far, from 1; empty for a run without noise."""
+        """Return σ of every round so far, from round 1; empty for a run without noise."""
         metrics = self.run.metrics
         if "noise_multiplier" not in metrics:
             return {}
@@ -96,18 +98,25 @@ def open_run(
     threads: int | None = None,
     allowed: Collection[str] = (),
 ) -> AuditedRun:
-    """Read a run folder. ``allowed``: modules outside fedpriv that its configuration may name.
+    """Read a run folder, and rebuild its data and model.
 
-    Raises FedprivError (in one sentence) where it cannot be audited.
+    Args:
+        path: The run folder.
+        device: Device to compute on, such as ``auto`` or ``cpu``.
+        threads: Number of threads; None chooses by the size of the model.
+        allowed: Modules outside fedpriv that the run's configuration may name.
+
+    Raises:
+        FedprivError: The run cannot be audited; one sentence says why.
     """
     run = StoredRun(path)
     config = stored_configuration(run, allowed)
     run.files.refuse_links()
     config.runtime.device = device
     parts = build_parts(without_rule(config))
-    place = resolve_device(device)
-    stored, rounds = _weights(run, place)
-    context = make_context(parts, place)
+    resolved_device = resolve_device(device)
+    stored, rounds = _weights(run, resolved_device)
+    context = make_context(parts, resolved_device)
     choose_threads(threads, context.model.size * _RECORDS_AT_ONCE)
     context.model.module.eval()
     initial = context.model.flat.clone()
@@ -116,29 +125,33 @@ def open_run(
 
 
 def weights_of(run: StoredRun, context: RunContext) -> Tensor:
-    """The last weights of another run of the same model [d]. Raises FedprivError."""
+    """Return the last weights [d] of another run of the same model; FedprivError if they do not fit."""
     stored, _ = _weights(run, context.model.device)
     return _fitted(run, context, stored)
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """What a checkpoint holds of a model: ``weights`` [d], and ``statistics``, by name, that its first layer
-    normalizes with where they were released."""
+    """The model in a checkpoint of an unfinished run.
+
+    Attributes:
+        weights: The weights [d].
+        statistics: Released statistics by which the first layer normalizes inputs, by name.
+    """
 
     weights: Tensor
     statistics: dict[str, Tensor]
 
 
 def _fitted(run: StoredRun, context: RunContext, stored: Any) -> Tensor:
-    """What the model's weights are once they are those ``stored`` [d]; released statistics become its own."""
+    """Return stored weights as the model has them [d]; released statistics become those of the model."""
     try:
         if isinstance(stored, Unfinished):
             context.model.set(stored.weights)
             context.model.module.load_state_dict(stored.statistics, strict=False)
         else:
             context.model.module.load_state_dict(stored)
-    except Exception as error:  # what stands in the file can be anything
+    except Exception as error:  # the file can contain anything
         raise FedprivError(
             f"the weights in {run.path} do not fit the model of its config.yaml: {first_line(error)}"
         ) from None
@@ -151,7 +164,17 @@ def _fitted(run: StoredRun, context: RunContext, stored: Any) -> Tensor:
 
 
 def stored_configuration(run: StoredRun, allowed: Collection[str]) -> DictConfig:
-    """That of the run; keys it was written without have their defaults, and where it ran is left out."""
+    """Return the configuration of a stored run, to be built here.
+
+    Keys that it was written without get their defaults. The keys that say where it ran are left out.
+
+    Args:
+        run: The stored run.
+        allowed: Modules outside fedpriv that the configuration may name.
+
+    Raises:
+        ConfigError: The folder holds no run, or its configuration cannot be used.
+    """
     path = run.files.config
     if not path.exists():
         inside = sorted(p.parent.name for p in run.path.glob("*/config.yaml"))
@@ -166,9 +189,8 @@ def stored_configuration(run: StoredRun, allowed: Collection[str]) -> DictConfig
             if key not in config:
                 config[key] = known[key]
         config.runtime, config.resume = known.runtime, None
-        if (
-            "download" in config.dataset
-        ):  # what is fetched, and to where, is not for the folder to say
+        # A folder may come from anybody: it must not decide what is downloaded, and to where.
+        if "download" in config.dataset:
             config.dataset.download = False
     if config.seed is None:
         raise ConfigError(
@@ -181,7 +203,7 @@ def stored_configuration(run: StoredRun, allowed: Collection[str]) -> DictConfig
 
 
 def _weights(run: StoredRun, device: Any) -> tuple[Any, int]:
-    """(the last weights, of a checkpoint or by name; after how many rounds)."""
+    """Return the last weights, of a checkpoint or by name, and the number of rounds before them."""
     folder = run.files
     if not run.finished and checkpoint.exists(folder):
         state: Any

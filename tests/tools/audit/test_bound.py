@@ -97,4 +97,4 @@ def test_an_audit_warns_of_it(by_heart, monkeypatch):
 
 
 def test_a_run_without_privacy_has_no_such_curve(by_heart):
-    assert bound_of(open_run(by_heart).privacy()) is None
+    assert bound_of(open_run(by_heart).run.statement) is None
