@@ -139,24 +139,24 @@ class Backdoor(Saved):
     attacker_fraction: float | None = field(
         when(_by_share, number(above=0, below=1)),
         default=None,
-        help="share of the clients that attack, at least one, with attackers=null",
+        help="share of the clients that attack, at least one client, with attackers=null",
     )
     participation: str = field(
         one_of(PARTICIPATIONS),
         default=SAMPLED,
-        help="sampled: when the algorithm draws them; fixed: in every attacked round, beside those",
+        help="sampled: when the algorithm samples them; fixed: all attackers join every attacked round",
     )
-    first_round: int = field(whole(at_least=1), default=1, help="first round they attack in")
+    first_round: int = field(whole(at_least=1), default=1, help="first round of the attack")
     every: int | None = field(
         or_null(whole(at_least=1)),
         default=1,
         unit="rounds",
-        help="interval of attacks; null: a single shot",
+        help="rounds from one attack to the next; null: a single attack",
     )
     poisoned_fraction: float = field(
         number(above=0, at_most=1),
         default=0.5,
-        help="share of their records, and of each batch, that carries the trigger",
+        help="share of the attackers' records, and of each batch, that carries the trigger",
     )
     dp_steps: str = field(
         one_of(DP_STEPS),
@@ -167,25 +167,29 @@ class Backdoor(Saved):
         own_check(_boost, "number > 0 or replacement"),
         default=1.0,
         unit="γ",
-        help="factor of their upload; replacement: so that the model becomes theirs",
+        help="factor of the attackers' upload; replacement: the factor that replaces the global model",
     )
     boosted: str = field(
         one_of(BOOSTED),
         default=UPDATE,
-        help="what is multiplied: the whole update, or only what the poisoned records add",
+        help="the part that boost multiplies: the whole update, or what the poisoned records add to it",
     )
     norm_bound: float | None = field(
         or_null(number(above=0)),
         default=None,
         unit="M",
-        help="radius of the ball that their upload is projected onto; null: none",
+        help="radius of the ball that the attackers' upload is projected onto; null: no projection",
     )
-    local_epochs: int = field(whole(at_least=1), default=5, help="of plain SGD (skip)")
+    local_epochs: int = field(
+        whole(at_least=1), default=5, help="epochs of plain SGD (dp_steps=skip)"
+    )
     batch_size: int = field(
-        whole(at_least=1), default=20, unit="records", help="of plain SGD (skip)"
+        whole(at_least=1), default=20, unit="records", help="batch of plain SGD (dp_steps=skip)"
     )
-    learning_rate: float = field(number(above=0), default=0.1, help="of plain SGD (skip)")
-    seed: int = field(random_seed, default=0, help="draws who attacks")
+    learning_rate: float = field(
+        number(above=0), default=0.1, help="learning rate of plain SGD (dp_steps=skip)"
+    )
+    seed: int = field(random_seed, default=0, help="seed that draws the attackers")
 
     def __attrs_post_init__(self) -> None:
         if (self.attackers is None) == (self.attacker_fraction is None):

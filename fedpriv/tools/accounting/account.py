@@ -50,7 +50,7 @@ _FEWER = {"pld": 10, "prv": 4}
 _FEWER_SUMS = 20
 _MARKED = 15  # a curve with fewer points than this shows each of them by a marker
 _PRV_TAKES_LONG = (
-    "prv takes long where the noise took many values, and pld is as tight (or: --accountant prv)"
+    "prv takes long with many noise multipliers, and pld is as tight (or: --accountant prv)"
 )
 
 
@@ -74,7 +74,17 @@ class Answer:
 
 
 def run(options: SimpleNamespace) -> int:
-    """Price the releases, print the answers, and return the exit status."""
+    """Price the releases, print the answers, and return the exit status.
+
+    By default every accountant is asked, except prv where it would take long. With ``--run`` the ledger's ε
+    is compared with the run's own statement; a difference is entered as damage of the run.
+
+    Args:
+        options: The values of the flags, None for a flag that is absent.
+
+    Raises:
+        ConfigError: The flags contradict one another, or no accountant can account for the releases.
+    """
     if options.shuffle is not None:
         return shuffle.run(options)
     arguments.refuse(options, ("report_epsilon",), "without --shuffle")
@@ -122,7 +132,14 @@ def _compare_with_statement(
 
 
 def read_releases(options: SimpleNamespace) -> Releases:
-    """Return the releases that ``--run``, ``--history``, ``--schedule`` or the flags describe."""
+    """Return the releases that ``--run``, ``--history``, ``--schedule`` or the flags describe.
+
+    Args:
+        options: The values of the flags, None for a flag that is absent.
+
+    Raises:
+        ConfigError: Flags contradict one another, or a file cannot be read.
+    """
     if options.run_folder is not None:
         arguments.refuse(options, ("history",), "with --run")
         return from_run(options)
@@ -237,7 +254,7 @@ def _words(answer: Answer, releases: Releases, deltas: list[float]) -> str:
         releases.is_bound(answer.accountant, delta, epsilon)
         for delta, epsilon in zip(deltas, answer.epsilons, strict=True)
     ):
-        settings += "; RDP's epsilon, which is lower or at once"
+        settings += "; RDP's epsilon, which is lower or quicker to find"
     return settings
 
 
@@ -309,7 +326,13 @@ def best_attack(releases: Releases, answers: list[Answer]) -> TradeOff | None:
 
 
 def as_json(releases: Releases, deltas: list[float], answers: list[Answer]) -> dict[str, Any]:
-    """Return everything that the table says as plain values; an infinite ε is the text ``inf``."""
+    """Return everything that the table says as plain values; an infinite ε is the text ``inf``.
+
+    Args:
+        releases: The releases.
+        deltas: δ of the answers.
+        answers: Answers of all accountants.
+    """
 
     def keyed(values: list[float]) -> dict[str, Any]:
         return {f"{d:g}": arguments.plain(value) for d, value in zip(deltas, values, strict=True)}
@@ -404,9 +427,14 @@ def _points_words(releases: Releases, answers: list[Answer]) -> str:
     ]
     if not slow or len(releases.events()) <= FEW:
         return ""
-    return f" ({' and '.join(slow)} evenly spread points, as it takes long where the noise moves)"
+    return f" ({' and '.join(slow)} evenly spread points: many noise multipliers take long)"
 
 
 def points(steps: int, parts: int = _POINTS) -> list[int]:
-    """Return the numbers of steps, from 1 to ``steps``, at which a curve is drawn."""
+    """Return the numbers of steps, from 1 to ``steps``, at which a curve is drawn.
+
+    Example:
+        >>> points(1000, parts=4)
+        [1, 250, 500, 750, 1000]
+    """
     return sorted({max(1, round(steps * i / parts)) for i in range(parts + 1)})

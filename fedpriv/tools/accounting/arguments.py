@@ -35,7 +35,12 @@ _MADE: dict[str, Callable[[], Accountant]] = {
 
 
 def flag(name: str) -> str:
-    """Return the flag of an argument: ``noise_multiplier`` → ``--noise-multiplier``."""
+    """Return the flag of an argument.
+
+    Example:
+        >>> flag("noise_multiplier")
+        '--noise-multiplier'
+    """
     return "--" + name.replace("_", "-")
 
 
@@ -57,6 +62,11 @@ def number(name: str, text: str, **bounds: float) -> float:
     """Return the number that a flag was given, within its bounds.
 
     Accountants square the number, so it may be neither tiny nor huge.
+
+    Args:
+        name: Name of the argument.
+        text: Value of the flag.
+        **bounds: Bounds as of :func:`fedpriv.common.checks.number`.
 
     Raises:
         ConfigError: The text is no number within the bounds.
@@ -114,6 +124,10 @@ def rounded_up(epsilon: float, digits: int) -> str:
     Args:
         epsilon: The value.
         digits: Significant digits of an ε below 0.1; larger ones have three decimals.
+
+    Example:
+        >>> rounded_up(0.0123401, digits=4)
+        '0.01235'
     """
     if epsilon == 0 or epsilon >= 0.1:
         return round_up(epsilon)
@@ -127,21 +141,41 @@ def plain(value: float | None) -> float | str | None:
 
 
 def require(options: SimpleNamespace, names: tuple[str, ...], why: str) -> None:
-    """Raise ConfigError if one of the flags is absent."""
+    """Raise ConfigError if one of the flags is absent.
+
+    Args:
+        options: The values of the flags, None for a flag that is absent.
+        names: The required arguments.
+        why: The end of the sentence "... must be given".
+    """
     missing = [flag(name) for name in names if getattr(options, name) is None]
     if missing:
         raise ConfigError(f"{' and '.join(missing)} must be given {why}")
 
 
 def refuse(options: SimpleNamespace, names: tuple[str, ...], why: str) -> None:
-    """Raise ConfigError if one of the flags is given."""
+    """Raise ConfigError if one of the flags is given.
+
+    Args:
+        options: The values of the flags, None for a flag that is absent.
+        names: The forbidden arguments.
+        why: The end of the sentence "... cannot be given".
+    """
     given = [flag(name) for name in names if getattr(options, name) is not None]
     if given:
         raise ConfigError(f"{' and '.join(given)} cannot be given {why}")
 
 
 def accountant(name: str, options: SimpleNamespace) -> Accountant:
-    """Return the accountant of this name, rdp with ``--orders`` and ``--conversion``."""
+    """Return the accountant of a name.
+
+    Args:
+        name: One of ``ACCOUNTANTS``.
+        options: The values of the flags; ``--orders`` and ``--conversion`` belong to rdp.
+
+    Raises:
+        ConfigError: The name is unknown, or the orders cannot be used.
+    """
     if name == "published":
         raise ConfigError(
             "--accountant published needs --run FOLDER --view published: the theorem of a run's work"

@@ -1,4 +1,7 @@
-"""``fedpriv calibrate``: the noise multiplier, sample rate, steps or ε that follows from the other three."""
+"""``fedpriv calibrate``: noise multiplier, sample rate, steps or ε, from the other three.
+
+The search rounds towards more privacy, so the ε of the answer never exceeds the target.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,14 @@ UNKNOWNS = ("epsilon", *arguments.MECHANISM)
 
 
 def run(options: SimpleNamespace) -> int:
-    """Solve for the value that is left out, print it, and return the exit status."""
+    """Solve for the value that is left out, print it, and return the exit status.
+
+    Args:
+        options: The values of the flags, None for a flag that is absent.
+
+    Raises:
+        ConfigError: Not exactly one value is left out, or no accountant can account for such releases.
+    """
     release = arguments.release(options)
     given, unknown = _given(options, release)
     if options.delta is None:

@@ -89,6 +89,12 @@ def releases_of(value: object, neighbours: str) -> Iterator[tuple[dp_event.DpEve
 
     Raises:
         NotAnEvent: The value is no event that this module knows.
+
+    Example:
+        >>> gaussian = {"class_name": "GaussianDpEvent", "noise_multiplier": 2.0}
+        >>> both = {"class_name": "SelfComposedDpEvent", "count": 5, "event": gaussian}
+        >>> list(releases_of(both, REPLACE_ONE))
+        [(GaussianDpEvent(noise_multiplier=1.0), 5)]
     """
     yield from _flat(value, 1, neighbours, "event", 0)
 

@@ -39,15 +39,20 @@ _DRAWN = "draw epsilon against steps: .png, .pdf, .svg"
 _released = together(
     flag("--noise-multiplier", "Z", "noise std / clip norm (whatever the neighbours)"),
     flag("--sample-rate", "Q", "each record joins a lot with chance Q"),
-    flag("--steps", "T", "how many lots"),
+    flag("--steps", "T", "number of lots"),
     flag("--sampling", "KIND", _SAMPLINGS, OneOf(RELEASE_SAMPLINGS)),
     flag("--neighbours", "RELATION", _NEIGHBOURS, OneOf(RELATIONS)),
     flag("--records", "N", "n, for lots without replacement or with a cap"),
     flag("--max-lot-size", "L", "Poisson lots are cut to L records"),
 )
 _settings = together(
-    flag("--orders", "A..B", "of rdp: wide (default), 2..64, 4,8,16"),
-    flag("--conversion", "NAME", "of rdp: improved (default), classical", OneOf(CONVERSIONS)),
+    flag("--orders", "A..B", "Rényi orders of rdp: wide (default), 2..64, 4,8,16"),
+    flag(
+        "--conversion",
+        "NAME",
+        "from RDP to epsilon: improved (default), classical",
+        OneOf(CONVERSIONS),
+    ),
     switch("--json", "print JSON instead of a table"),
 )
 
@@ -61,10 +66,10 @@ _settings = together(
 @flag("--schedule", "FILE", "CSV: noise_multiplier[,sample_rate][,steps]", PathParam())
 @flag("--history", "FILE", _HISTORY, PathParam())
 @flag("--run run_folder", "FOLDER", "a run folder", PathParam())
-@flag("--view", "VIEW", "of the run: sound (default), published", OneOf(BUDGET_VIEWS))
-@flag("--shuffle", "N[,N...]", "of the shuffle model: n reports, shuffled")
-@flag("--report-epsilon", "E[,E...]", "of a pure report, with --shuffle")
-@flag("--delta", "D[,D...]", "several give the privacy profile")
+@flag("--view", "VIEW", "ledger of the run: sound (default), published", OneOf(BUDGET_VIEWS))
+@flag("--shuffle", "N[,N...]", "price N shuffled reports in the shuffle model")
+@flag("--report-epsilon", "E[,E...]", "with --shuffle: epsilon of one pure report")
+@flag("--delta", "D[,D...]", "delta; several give the privacy profile")
 @flag("--accountant", "NAME[,...]", _ALL, Names(ACCOUNTANTS))
 @_settings
 @flag("--plot", "FILE", _DRAWN, NewFile(".png", ".pdf", ".svg", mark=rb"fedpriv account"))

@@ -88,6 +88,10 @@ class ReleaseHistory:
 def from_history(options: SimpleNamespace) -> Releases:
     """Return the releases in the file of ``--history``.
 
+    Args:
+        options: The values of the flags, None for a flag that is absent. Flags may add what the file does not
+            say.
+
     Raises:
         ConfigError: The file is no history, or a flag contradicts it.
     """
@@ -163,7 +167,13 @@ def _histories(path: Path, stretches: Sequence[Stretch]) -> tuple[Stages, ...]:
 
 
 class _Rows:
-    """Stretches from rows of plain values; flags supply what the rows do not say."""
+    """Stretches from rows of plain values; flags supply what the rows do not say.
+
+    Args:
+        path: The file, for messages.
+        options: The values of the flags.
+        told_by: The beginning of a message about a value that both the file and a flag give.
+    """
 
     def __init__(self, path: Path, options: SimpleNamespace, told_by: str):
         self.path, self.options, self.told_by = path, options, told_by
@@ -208,7 +218,10 @@ class _Rows:
         self.stretches.append(Stretch(event, steps, client))
 
     def _release(self, row: Mapping[str, object]) -> tuple[RepeatedRelease, dp_event.DpEvent]:
-        """Return the kind of release of a row, and its event."""
+        """Return the kind of release of a row, and its event.
+
+        What a row does not say is taken from a flag. The source of each value is noted for the table.
+        """
         values: dict[str, Any] = {name: row[name] for name in _DEFAULTS if name in row}
         for name in _DEFAULTS:
             flag = getattr(self.options, name)

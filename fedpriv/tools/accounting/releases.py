@@ -78,18 +78,34 @@ class Releases:
         }
 
     def epsilon(self, accountant: Accountant, delta: float) -> float:
-        """Return ε(δ) of the worst client by an accountant."""
+        """Return ε(δ) of the worst client.
+
+        Args:
+            accountant: The accountant to ask.
+            delta: δ.
+        """
         compositions = self.largest.values()
         return max(accountant.epsilon_of(c, delta, self.neighbours) for c in compositions)
 
     def deltas(self, accountant: Accountant, epsilons: np.ndarray) -> np.ndarray:
-        """Return δ of the worst client at each of ``epsilons`` [e] → [e]."""
+        """Return δ(ε) of the worst client [e].
+
+        Args:
+            accountant: The accountant to ask.
+            epsilons: Values of ε [e].
+        """
         compositions = self.largest.values()
         by_history = [accountant.deltas_of(c, epsilons, self.neighbours) for c in compositions]
         return np.max(by_history, axis=0)
 
     def curve(self, accountant: Accountant, delta: float, steps: list[int]) -> list[float]:
-        """Return ε of the worst client after each number of draws in ``steps``, which ascends."""
+        """Return ε(δ) of the worst client after each number of draws.
+
+        Args:
+            accountant: The accountant to ask.
+            delta: δ.
+            steps: Numbers of draws, ascending.
+        """
         curves = [
             accountant.epsilons_after(between(stages, steps), delta, self.neighbours)
             for stages in self.largest
@@ -108,7 +124,13 @@ class Releases:
 
 
 def composed(stages: Stages) -> dict[dp_event.DpEvent, int]:
-    """Return how often each event occurs."""
+    """Return how often each event occurs.
+
+    Example:
+        >>> event = dp_event.GaussianDpEvent(1.0)
+        >>> composed(((event, 2), (event, 3)))
+        {GaussianDpEvent(noise_multiplier=1.0): 5}
+    """
     composition: dict[dp_event.DpEvent, int] = {}
     for event, count in stages:
         composition[event] = composition.get(event, 0) + count
@@ -116,7 +138,13 @@ def composed(stages: Stages) -> dict[dp_event.DpEvent, int]:
 
 
 def between(stages: Stages, steps: Iterable[int]) -> Iterator[dict[dp_event.DpEvent, int]]:
-    """Yield, for each of ``steps`` (ascending), the events after the previous number up to this one."""
+    """Yield, for each of ``steps`` (ascending), the events after the previous number up to this one.
+
+    Example:
+        >>> low, high = dp_event.GaussianDpEvent(1.0), dp_event.GaussianDpEvent(2.0)
+        >>> [list(part.values()) for part in between(((low, 3), (high, 3)), [2, 4])]
+        [[2], [1, 1]]
+    """
     remaining, previous = list(reversed(stages)), 0
     for step in steps:
         part: dict[dp_event.DpEvent, int] = {}
@@ -132,7 +160,14 @@ def between(stages: Stages, steps: Iterable[int]) -> Iterator[dict[dp_event.DpEv
 
 
 def from_flags(options: SimpleNamespace) -> Releases:
-    """Return one kind of release, ``--steps`` times."""
+    """Return one kind of release, ``--steps`` times.
+
+    Args:
+        options: The values of the flags, None for a flag that is absent.
+
+    Raises:
+        ConfigError: A flag is missing or out of range.
+    """
     release = arguments.release(options)
     sampled = release.sampling != "none"
     names = arguments.MECHANISM if sampled else ("noise_multiplier", "steps")
@@ -169,6 +204,12 @@ def from_schedule(options: SimpleNamespace) -> Releases:
     A row has ``noise_multiplier`` and, optionally, ``sample_rate`` and ``steps``. Other columns are ignored,
     so the metrics.csv of a run with one query per lot is such a file. The ledger of the run (``--run``) holds
     its other queries too.
+
+    Args:
+        options: The values of the flags, None for a flag that is absent.
+
+    Raises:
+        ConfigError: The file cannot be read, or a flag contradicts it.
     """
     arguments.refuse(options, ("noise_multiplier", "steps"), "with --schedule, which holds them")
     release = arguments.release(options)
@@ -273,7 +314,16 @@ def _field(
 
 
 def from_run(options: SimpleNamespace) -> Releases:
-    """Return the releases of the clients of a finished or interrupted run, from its ledger."""
+    """Return the releases of the clients of a finished or interrupted run, from its ledger.
+
+    In the published view, the releases are counted as the work's own theorem counts them.
+
+    Args:
+        options: The values of the flags, None for a flag that is absent.
+
+    Raises:
+        ConfigError: The folder holds no run, or a flag contradicts its ledger.
+    """
     arguments.refuse(
         options,
         (*arguments.MECHANISM, *arguments.RELEASE, "schedule"),

@@ -47,7 +47,14 @@ class ShuffleCost:
 
 
 def run(options: SimpleNamespace) -> int:
-    """Compute the costs, print them, and return the exit status."""
+    """Compute the costs, print them, and return the exit status.
+
+    Args:
+        options: The values of the flags, None for a flag that is absent.
+
+    Raises:
+        ConfigError: The flags contradict one another, or a report is too noisy or too exact to be priced.
+    """
     arguments.refuse(options, _OTHERS, "with --shuffle")
     if (options.report_epsilon is None) == (options.noise_multiplier is None):
         raise ConfigError(

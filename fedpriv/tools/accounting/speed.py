@@ -27,7 +27,11 @@ def composition() -> dict[dp_event.DpEvent, int]:
 
 
 def run(repeats: int) -> int:
-    """Print the median time of ``repeats`` answers by each accountant, and return the exit status."""
+    """Print the median time of each accountant, and return the exit status.
+
+    Args:
+        repeats: Number of answers by each accountant.
+    """
     title = f"Accounting: {ROUNDS:,} rounds, {DISTINCT:,} noise multipliers"
     numbers = (Column(name, right=True) for name in ("epsilon", "seconds", "bar"))
     table = Table(title, ("accountant", *numbers))

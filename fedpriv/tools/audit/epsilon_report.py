@@ -97,8 +97,8 @@ def note_on_ties(scores: Scores) -> list[str]:
         return []
     return [
         f"{counted(scores.tied, 'canary')} of {len(scores)} share their score with another: a group of "
-        "equal scores across a cut counts as wrong guesses. Finer scores, or a random number added to "
-        "each that is smaller than their steps and independent of the coins, find more."
+        "equal scores across a cut counts as wrong guesses. Scores with finer steps find more. So does a "
+        "random number added to each score that is smaller than the steps and independent of the coins."
     ]
 
 
@@ -110,24 +110,26 @@ def notes(audit: EpsilonAudit) -> list[tuple[str, str]]:
         lines.append((f"The ledger says at most {float(sound):.4g}.", ""))
     lines.append(
         (
-            "ideal: what the method finds on average where exactly the ledger's ε leaks. A small number is "
-            "no proof of privacy.",
+            "ideal: the average result of the method if exactly the ledger's ε leaks. A small number is no "
+            "proof of privacy.",
             "dim",
         )
     )
     if audit.canary == MISLABELLED:
-        lines.append(("ideal is of canaries of one direction; wrong labels show less.", "dim"))
+        lines.append(
+            ("ideal is for canaries of one direction; canaries with wrong labels show less.", "dim")
+        )
     return lines
 
 
 def several(audits: list[EpsilonAudit], names: list[str]) -> Table:
     """Return a table with a row for each run."""
     columns = ("run", "ε sound", "ε published", "bound", "method", "within a family")
-    table = Table("ε from below", columns)
+    summary = Table("ε from below", columns)
     for audit, name in zip(audits, names, strict=True):
         best = max((number.epsilon for number in audit.found if number.kind == FAMILY), default=0.0)
         head = audit.headline
         claims = [audit.subject.get(f"epsilon_{view}") for view in ("sound", "published")]
         shown = ["none" if epsilon is None else f"{float(epsilon):.4g}" for epsilon in claims]
-        table.add(name, *shown, f"{head.epsilon:.3g}", head.method, f"{best:.3g}")
-    return table
+        summary.add(name, *shown, f"{head.epsilon:.3g}", head.method, f"{best:.3g}")
+    return summary

@@ -33,13 +33,13 @@ examples:
 """
 _QUESTION = "Does what a client sends tell something about its data that the task does not ask?"
 _WHO = "test (default), or held_out: training records that no client has"
-_SHADOWS = "for lira and rmia: train so many shadow runs, an even number, at most 64; default 0"
+_SHADOWS = "shadow runs to train for lira and rmia, an even number, at most 64; default 0"
 _KINDS = (
-    "direction: gradients of one direction; mislabelled: copies of training inputs with wrong labels, looked "
-    "for by queries of the final model; default: as those planted, else direction"
+    "direction: gradients of one direction; mislabelled: copies of training inputs with wrong labels, found "
+    "by queries of the final model; default: the kind that the run planted, else direction"
 )
 _TABLE = rb"\A(run,[^\n]*(auc|canaries)|[^\n]*,assumes\r?\n)"  # the header of what --csv writes
-_RUNS = f"where shadow runs are, or go; default {request.MembershipOptions().shadow_runs}"
+_RUNS = f"folder of the shadow runs; default {request.MembershipOptions().shadow_runs}"
 _ALLOWED = "code outside fedpriv that the run's configuration may name; may be given again"
 _CHOICES = ", ".join(PROPERTIES) + " (CSV: client,value); default intensity"
 _of_members, _of_clients = request.MembershipOptions(), request.PropertyOptions("intensity")
@@ -50,14 +50,14 @@ def _count(name: str, words: str, default: int) -> Any:
 
 
 _of_every_audit = together(
-    flag("--seed", "S", "of every draw, default 0", default="0"),
+    flag("--seed", "S", "seed of every draw; default 0", default="0"),
     flag("--csv", "FILE", "a row for each run", NewFile(".csv", mark=_TABLE)),
     flag("--allow", "MODULE", _ALLOWED, multiple=True),
     flag("--device", "DEVICE", "auto (default), cpu, cuda", default="auto"),
 )
 _shared = together(
     click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=PathParam()),
-    _count("--snapshots", "at most so many, spread evenly", _of_members.snapshots),
+    _count("--snapshots", "largest number of snapshots, spread evenly", _of_members.snapshots),
     _of_every_audit,
 )
 
@@ -74,11 +74,9 @@ def audit() -> None:
 
 @audit.command(MEMBERSHIP, short_help="Which records were trained on?", epilog=_EXAMPLES)
 @flag("--nonmembers", "SET", _WHO, OneOf(NONMEMBERS), default=_of_members.nonmembers)
-@_count("--records", "so many members and as many non-members", _of_members.records)
+@_count("--records", "largest number of members, and of non-members", _of_members.records)
 @flag("--shadows", "N", _SHADOWS, default=str(_of_members.shadows))
-@flag(
-    "--jobs", "N", "so many shadow runs at a time, each in a process; default 1", Whole(), default=1
-)
+@flag("--jobs", "N", "shadow runs at a time, each in a process; default 1", Whole(), default=1)
 @flag("--shadow-runs", "DIR", _RUNS, PathParam(), default=_of_members.shadow_runs)
 @_shared
 def membership(**flags: object) -> int:
@@ -92,7 +90,7 @@ def membership(**flags: object) -> int:
 
 @audit.command(PROPERTY, short_help=_QUESTION, epilog=_EXAMPLES)
 @flag("--property choice", "CHOICE", _CHOICES, Names(PROPERTIES), default=_of_clients.choice)
-@_count("--clients", "at most so many, half of them to learn from", _of_clients.clients)
+@_count("--clients", "largest number of clients, half of them to learn from", _of_clients.clients)
 @_shared
 def property_(**flags: object) -> int:
     """Find out whether what a client sends tells something about its data that the task does not ask.
@@ -104,13 +102,13 @@ def property_(**flags: object) -> int:
 
 @audit.command(EPSILON, short_help="How much does it really leak, at least?", epilog=_EXAMPLES)
 @click.argument("runs", nargs=-1, metavar="RUN...", type=PathParam())
-@flag("--canaries", "M", "in each training; default: those planted, else 1000 (500 apart)")
+@flag("--canaries", "M", "canaries of each training; default: those planted, else 1000 (500 apart)")
 @flag("--canary", "KIND", _KINDS, OneOf(CANARIES))
 @flag("--repetitions", "R", "trainings with canaries of their own; default 1", default="1")
-@flag("--confidence", "P", "of each bound; default 0.95", default="0.95")
+@flag("--confidence", "P", "confidence of each bound; default 0.95", default="0.95")
 @flag("--scores", "FILE", "scores of another framework: CSV, score and included", PathParam())
-@flag("--delta", "D", "with --scores: of the guarantee that is audited")
-@switch("--independent", "each canary is in a run of its own; with --scores: was")
+@flag("--delta", "D", "with --scores: δ of the guarantee that is audited")
+@switch("--independent", "train each canary in a run of its own; with --scores: they were")
 @_of_every_audit
 def epsilon(**flags: object) -> int:
     """Find out how much a run really leaks, at least.

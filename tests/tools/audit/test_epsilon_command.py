@@ -114,7 +114,7 @@ def test_a_run_is_trained_again_with_wrong_labels(command, tmp_path):
     words = " ".join(outcome.out.split())
     assert "120 mislabelled canary records in 2 trainings like it" in words
     assert "queries of the final model" in words
-    assert "wrong labels show less" in words
+    assert "canaries with wrong labels show less" in words
     assert command("audit", "epsilon", "run", "--canary", "mislabelled").status == 0
     assert read(tmp_path, "audit/epsilon.json")["canaries"] == 1000
 
