@@ -79,8 +79,8 @@ class Aggregation(ABC):
                 "aggregation",
                 option_of("aggregation", self),
                 f"mean with algorithm={algorithm.name} ({algorithm.trust.name} trust)",
-                "only the noised sum of the uploads is released there, and what a rule makes of uploads that "
-                "nobody noised has no bounded sensitivity",
+                "only the noised sum of the uploads is released there; the result of a rule on uploads "
+                "without noise has no bounded sensitivity",
             )
 
     @abstractmethod

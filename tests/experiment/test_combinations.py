@@ -185,7 +185,7 @@ def test_an_accountant_that_cannot_price_the_sampler_is_refused(tmp_path, train,
         "        return 'it knows no lots'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    words = "picky does not fit what algorithm=adap_dpfl releases: it knows no lots; accountant=rdp"
+    words = r"picky .*adap_dpfl.*: it knows no lots; .*accountant=rdp"
     with pytest.raises(ConfigError, match=words):
         train("accountant._target_=picky_accountant.Picky")
 
@@ -275,4 +275,4 @@ def test_an_accountant_that_cannot_price_what_a_theorem_charges_is_one_sentence(
         f"accountant={accountant} does not fit what algorithm={algorithm} is charged for"
         in said.sentence
     )
-    assert said.sentence.endswith("accountant=published does")
+    assert said.sentence.endswith("accountant=published")

@@ -200,10 +200,10 @@ class Accountant(ABC):
             event, neighbours = claim.event(release.upload.joint), claim.neighbours
             subject = "is charged for in the published view"
         if obstacle := self.supports(event, neighbours):
-            no_remedy = "no accountant does while the noise adapts"
+            no_remedy = "no accountant can account for it while the noise adapts"
             yield ConfigError(
                 f"accountant={self.name} does not fit what algorithm={algorithm.name} {subject}: {obstacle}; "
-                + (f"accountant={able_accountants[0]} does" if able_accountants else no_remedy)
+                + (f"use accountant={able_accountants[0]}" if able_accountants else no_remedy)
             )
         if guarded and not self.has_filter:
             yield ConfigError(

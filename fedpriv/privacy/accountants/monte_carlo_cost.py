@@ -14,23 +14,16 @@ multipliers are therefore rounded down to a grid, and β is shared out among all
 from __future__ import annotations
 
 import functools
-import hashlib
 import math
 import sys
-import zipfile
-from contextlib import suppress
-from io import BytesIO
-from typing import Any
 
 import numpy as np
 
-from fedpriv.common.errors import WriteError
-from fedpriv.common.files import write_atomically
-from fedpriv.data.storage import cache_folder
 from fedpriv.privacy.accountants.gaussian import GdpAccountant
 from fedpriv.privacy.accountants.monte_carlo_bound import LARGEST, ROUNDING, Losses
 from fedpriv.privacy.accountants.monte_carlo_losses import losses_with, losses_without
 from fedpriv.privacy.accountants.monte_carlo_patterns import MinSepSampling, best_patterns
+from fedpriv.privacy.core.array_cache import cached_file, read_arrays, write_arrays
 from fedpriv.privacy.core.min_sep_events import BMinSepDpEvent
 
 VERSION = 1
@@ -141,10 +134,9 @@ def _sampled(sampling: MinSepSampling, multiplier: float, samples: int) -> tuple
 
     They are kept in the user's cache, whose numbers are taken as they are.
     """
-    words = f"{VERSION} {sampling!r} {multiplier!r} {samples}".encode()
-    name = hashlib.blake2b(words, digest_size=12).hexdigest()
-    path = cache_folder() / "strategies" / f"b-min-sep-{sampling.rounds}-{name}.npz"
-    known = _read(path.read_bytes()) if path.is_file() else None
+    key = f"{VERSION} {sampling!r} {multiplier!r} {samples}"
+    path = cached_file(f"b-min-sep-{sampling.rounds}", key, digest_size=12)
+    known = _from_arrays(read_arrays(path))
     if known is not None:
         return known
     if samples * sampling.rounds > _SILENT:
@@ -155,34 +147,25 @@ def _sampled(sampling: MinSepSampling, multiplier: float, samples: int) -> tuple
         losses_with(patterns, multiplier, tilted),
         losses_without(sampling, multiplier, samples),
     )
-    plain: dict[str, Any] = _plain(sampled)
-    with suppress(WriteError, OSError):  # a cache that cannot be written is not used
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda file: np.savez_compressed(file, **plain), "wb")
+    arrays: dict[str, np.ndarray] = {}
+    for i, losses in enumerate(sampled):
+        whole = (losses.samples, losses.order, losses.beyond)
+        arrays[f"whole{i}"] = np.array(whole, dtype=np.int64)
+        arrays[f"log_total{i}"] = np.array([losses.log_total])
+        arrays[f"cells{i}"], arrays[f"counts{i}"] = losses.cells, losses.counts
+    write_arrays(path, arrays)
     return sampled
 
 
-def _plain(pair: tuple[Losses, Losses]) -> dict[str, np.ndarray]:
-    """Return the arrays that a cache file holds."""
-    plain: dict[str, np.ndarray] = {}
-    for i, losses in enumerate(pair):
-        whole = (losses.samples, losses.order, losses.beyond)
-        plain[f"whole{i}"] = np.array(whole, dtype=np.int64)
-        plain[f"log_total{i}"] = np.array([losses.log_total])
-        plain[f"cells{i}"], plain[f"counts{i}"] = losses.cells, losses.counts
-    return plain
-
-
-def _read(stored: bytes) -> tuple[Losses, Losses] | None:
-    """Return the losses that a cache file holds, or None for a damaged file."""
+def _from_arrays(arrays: dict[str, np.ndarray]) -> tuple[Losses, Losses] | None:
+    """Return the losses that a cache file holds, or None where arrays are missing or damaged."""
+    pair = []
     try:
-        with np.load(BytesIO(stored), allow_pickle=False) as plain:
-            pair = []
-            for i in range(2):
-                samples, order, beyond = map(int, plain[f"whole{i}"])
-                (log_total,) = map(float, plain[f"log_total{i}"])
-                cells, counts = plain[f"cells{i}"], plain[f"counts{i}"]
-                pair.append(Losses(samples, order, log_total, cells, counts, beyond))
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
+        for i in range(2):
+            samples, order, beyond = map(int, arrays[f"whole{i}"])
+            (log_total,) = map(float, arrays[f"log_total{i}"])
+            cells, counts = arrays[f"cells{i}"], arrays[f"counts{i}"]
+            pair.append(Losses(samples, order, log_total, cells, counts, beyond))
+    except (ValueError, KeyError, TypeError):
         return None
     return pair[0], pair[1]

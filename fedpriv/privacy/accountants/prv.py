@@ -37,7 +37,7 @@ _RDP = RdpAccountant()
 _DELTA_ERRORS = rounding.SHARE  # Opacus' error in δ is one part in this many
 _MOST_POINTS = 4e6  # more points take a minute and gigabytes
 _FIFTIETH = 0.02  # share of δ by which double precision may err on the safe side, about .005 in ε
-_OTHERS = "; pld and rdp have no such limit, nor has prv at a larger delta"
+_OTHERS = "; pld and rdp have no such limit, and prv has none at a larger delta"
 
 
 @declared
@@ -69,8 +69,8 @@ class PrvAccountant(CompositionAccountant):
         if isinstance(event, dp_event.NonPrivateDpEvent):
             return None
         if neighbours == REPLACE_ONE:
-            words = RELATION_WORDS
-            return f"prv knows {words[ADD_OR_REMOVE]} only, not {words[neighbours]}"
+            supported, requested = RELATION_WORDS[ADD_OR_REMOVE], RELATION_WORDS[neighbours]
+            return f"prv supports {supported} only, not {requested}"
         lot = event.event if isinstance(event, dp_event.PoissonSampledDpEvent) else event
         if not isinstance(lot, dp_event.GaussianDpEvent):
             return f"prv cannot account for {event_words(event)}: Poisson-sampled Gaussians only"
@@ -80,8 +80,8 @@ class PrvAccountant(CompositionAccountant):
         points = self._points(composition, delta)
         if points > _MOST_POINTS:
             raise CannotAccount(
-                f"prv would need {points:.1g} points at this noise, delta and number of releases "
-                f"(at most {_MOST_POINTS:g}); pld has no such limit"
+                f"prv would need {points:.1g} points at this noise, delta and number of releases, and may "
+                f"use at most {_MOST_POINTS:g}; pld has no such limit"
             )
         library = _library()
         for event, count in composition.items():

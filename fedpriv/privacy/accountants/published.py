@@ -19,8 +19,8 @@ class PublishedAccountant:
         algorithm, view = parts.algorithm, parts.settings.budget_view
         if algorithm.claim is None:
             yield ConfigError(
-                f"accountant=published needs an algorithm with a published claim, which {algorithm.name} "
-                "has not"
+                "accountant=published needs an algorithm with a published claim; "
+                f"algorithm={algorithm.name} has none"
             )
         if parts.settings.sound:
             yield ConfigError("budget_view", view, "published with accountant=published")

@@ -5,5 +5,5 @@ public grid). ``integer_noise``, ``modular`` and ``masks`` serve sums of whole n
 and ``min_sep_events`` define the privacy events that dp_accounting does not have; ``events`` writes events as
 text. ``rdp``, ``sampled_gaussian``, ``trade_off`` and ``grid`` compute what events cost. ``trust`` says who
 sees an upload, ``columns`` what a checkpoint holds of counted events, ``names`` lists names of configuration
-and ledger.
+and ledger, ``array_cache`` keeps results that take minutes.
 """

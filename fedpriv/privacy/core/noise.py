@@ -90,7 +90,7 @@ class Noise:
         """
         if len(values) != self._rows:
             raise ValueError(
-                f"noise for {self._rows} rows, not for {len(values)} (None: used already)"
+                f"noise for {self._rows} rows, not for {len(values)}; None means that it was used already"
             )
         self._rows, first = None, 0
         for noise in self._next():

@@ -141,7 +141,7 @@ def test_noise_serves_once_and_for_all_its_rows():
     with pytest.raises(ValueError, match="noise for 2 rows, not for 3"):
         noise.add_to(torch.zeros(3, 3), torch.ones(3))
     noise.add_to(torch.zeros(2, 3), torch.ones(2))
-    with pytest.raises(ValueError, match="used already"):
+    with pytest.raises(ValueError, match="was used already"):
         noise.add_to(torch.zeros(2, 3), torch.ones(2))
 
 
