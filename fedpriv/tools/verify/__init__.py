@@ -1,8 +1,8 @@
-"""``fedpriv verify``: tests that the mechanism which a configuration names does what its ledger says.
+"""The command ``fedpriv verify``, which tests that a run does what its privacy ledger says.
 
-Begin with ``checks`` (all of them, in order). ``subject`` starts the run of the configuration in variations,
-``probes`` records what the run reads and releases, ``ledger_claims`` reads the ledger. Each check is a
-module: ``noise``, ``repeat_runs``, ``draws``, ``directions``, ``sensitivity``, ``sampling``, ``lots``,
-``units``, ``shares``, ``charge``, ``outgoing`` (noise and sensitivity of what leaves), ``side_channels``,
-``files``. ``statistics`` has the exact p-values, ``table`` the verdict.
+Begin with ``checks``, which makes all checks in order. ``subject`` starts the run of a configuration in
+variations, ``probes`` records what the run reads and releases, and ``ledger_claims`` reads the ledger. Each
+kind of check is a module: ``noise``, ``repeat_runs``, ``draws``, ``directions``, ``discreteness``,
+``chance``, ``sensitivity``, ``units``, ``sampling``, ``lots``, ``shares``, ``correlated``, ``charge``,
+``outgoing``, ``side_channels`` and ``files``. ``statistics`` has the exact p-values, ``table`` the verdicts.
 """

@@ -1,4 +1,4 @@
-"""The origin of the noise: of the run's streams alone, of this run alone, and not of the data."""
+"""Tests that noise follows from the streams of its run alone, not from other runs and not from data."""
 
 from __future__ import annotations
 
@@ -21,44 +21,49 @@ from fedpriv.tools.verify.table import Check
 from fedpriv.tools.verify.variations import ABSENT, empty
 
 _RUNS = 2000
-"""Identities of runs whose keys are compared."""
+"""Number of identities of runs whose keys are compared."""
 
 
 def repeated(context: Context) -> Check:
-    """Run again under the same streams: all that follows holds chance equal by them."""
-    kept, found = context.releases(context.subject.streams(context.subject.sampling_name, "A"))
-    apart = max((_apart(kept.get(p), values) for p, values in context.own.items()), default=0.0)
+    """Test that a run with the same streams releases the same values, as all other checks assume."""
+    releases, recording = context.releases(
+        context.subject.streams(context.subject.sampling_name, "A")
+    )
+    own = context.own_releases.items()
+    distance = max((_distance(releases.get(p), values) for p, values in own), default=0.0)
     return Check(
         "noise",
         "the same run again",
-        f"apart by {apart:g}",
+        f"apart by {distance:g}",
         "0",
-        passed=apart == 0 and found.broke is None,
-        note="with the same keys a run releases something else: its chance is not of its streams",
+        passed=distance == 0 and recording.failure is None,
+        note="with the same keys a run releases other values: it draws random numbers outside its streams",
     )
 
 
-def _apart(one: Tensor | None, other: Tensor) -> float:
+def _distance(one: Tensor | None, other: Tensor) -> float:
     if one is None or one.shape != other.shape:
         return math.inf
-    apart = (one.double() - other.double()).abs()
-    return float(apart.masked_fill(one.isnan() & other.isnan(), 0.0).max()) if one.numel() else 0.0
+    distances = (one.double() - other.double()).abs()
+    return (
+        float(distances.masked_fill(one.isnan() & other.isnan(), 0.0).max()) if one.numel() else 0.0
+    )
 
 
 def two_runs(context: Context) -> Iterator[Check]:
-    """Compare runs of other identities, with the streams that ``fedpriv train`` would give them."""
+    """Test that runs of other identities get independent streams from ``fedpriv train``."""
     if not context.gaussian:
         return
     subject = context.subject
     rounds = subject.parts.settings.rounds
     neighbour = subject.loop(context.variations[0]).context
-    own = subject.run_streams(rounds)
-    others = (
+    own_streams = subject.run_streams(rounds)
+    other_streams = (
         ("another T", subject.run_streams((rounds or 0) + 1)),
         (f"one {subject.unit_words} changed", subject.run_streams(rounds, neighbour)),
     )
-    first = _noise_under(context, own, context.own)
-    for words, streams in others:
+    first = _noise_under(context, own_streams, context.own_releases)
+    for words, streams in other_streams:
         second = _noise_under(context, streams, context.other_key)
         size = float(np.linalg.norm(second))
         z = float(first @ second) / size if size else math.nan
@@ -68,12 +73,12 @@ def two_runs(context: Context) -> Iterator[Check]:
             f"{z:+.2f} std",
             "normal",
             float(statistics.normal_p(z)),
-            note=f"two runs that differ in {words} have noise in common",
+            note=f"the noise of two runs that differ by {words} is not independent",
         )
-    of_runs = [own, *(streams for _, streams in others)]
-    with tempfile.TemporaryDirectory(prefix="fedpriv-verify-") as place:
+    of_runs = [own_streams, *(streams for _, streams in other_streams)]
+    with tempfile.TemporaryDirectory(prefix="fedpriv-verify-") as temporary:
         for name in ("0", "1"):  # the same run, published twice
-            folder = RunFolder(Path(place) / name).create()
+            folder = RunFolder(Path(temporary) / name).create()
             create_key(folder)
             of_runs.append(subject.run_streams(rounds, folder=folder))
     keys = [key for streams in of_runs for key in (streams.sampling_key, streams.noise_key)]
@@ -83,7 +88,7 @@ def two_runs(context: Context) -> Iterator[Check]:
         f"{len(set(keys))} keys",
         f"{len(keys)} keys",
         passed=len(set(keys)) == len(keys),
-        note="runs of other identities have keys of lots or noise in common",
+        note="two runs of different identities have the same key of lots or noise",
     )
     settings = replace(subject.parts.settings, publish=False)
     many = [streams_of_run(settings, f"verify, run {i}", None)[0].noise_key for i in range(_RUNS)]
@@ -91,18 +96,18 @@ def two_runs(context: Context) -> Iterator[Check]:
 
 
 def _noise_under(context: Context, streams: SecretStreams, against: Releases) -> np.ndarray:
-    """Return standardised noise of the reference's lots under these streams, against that of another key."""
-    own = context.subject.streams(context.subject.sampling_name, "")
-    kept, _ = context.releases(own.with_noise(streams.noise_key))
-    return context.differences(kept, against) / math.sqrt(2.0)
+    """Return the noise of the reference's lots under other streams, as a standardised difference."""
+    lots = context.subject.streams(context.subject.sampling_name, "")
+    releases, _ = context.releases(lots.with_noise(streams.noise_key))
+    return context.differences(releases, against) / math.sqrt(2.0)
 
 
 def same_noise(context: Context) -> Iterator[Check]:
-    """Test that noise under two keys is the same number for number with other data and other lots."""
+    """Test that the noise of two keys is equal, number by number, with other data and with other lots."""
     if not context.gaussian:
         return
     subject, tolerance = context.subject, sensitivity.ROUNDING + context.rounding()
-    reference = context.differences(context.own, context.other_key)
+    reference = context.differences(context.own_releases, context.other_key)
     pairs = [
         (f"a {subject.unit_words} {variation.name}", variation, subject.sampling_name)
         for variation in context.variations

@@ -1,9 +1,10 @@
-"""The test that the ledger has everything that left: names, how often, whose, and by which event."""
+"""Tests that the ledger has everything that left: each query, how often, for whom, and by which event."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 from dp_accounting import dp_event
@@ -25,14 +26,13 @@ _SAMPLED = (
 
 
 def checks(reference: Recording, secret_cohort: bool) -> Iterator[Check]:
-    """Hold what was seen to leave against what the ledger counts for each client."""
-    ledger = reference.ledger
-    assert ledger is not None
+    """Compare the releases that were seen with the ledger's entries for each client."""
+    ledger = cast("Ledger", reference.ledger)
     everyone = np.arange(ledger.clients)
     for name in reference.names:
         left = np.zeros(ledger.clients, dtype=int)
-        for place in reference.places(name):
-            left[everyone if secret_cohort else reference.cohorts[place.round_index]] += 1
+        for position in reference.positions(name):
+            left[everyone if secret_cohort else reference.cohorts[position.round_index]] += 1
         entered = ledger.samples_of(name)
         short = int((entered < left).sum())
         yield Check(
@@ -43,8 +43,21 @@ def checks(reference: Recording, secret_cohort: bool) -> Iterator[Check]:
             passed=short == 0,
             note=f"{name} left more often than the ledger has it, for {short} of {ledger.clients} clients",
         )
-    yield _one_sample(reference)
-    worst, where = _events(ledger)
+    # All queries of a step are about one sample, so they have to be charged as one event.
+    apart = 0
+    for t, charged in enumerate(reference.charged):
+        for step in {position.step for position in reference.seen if position.round_index == t}:
+            names = {p.name for p in reference.seen if (p.round_index, p.step) == (t, step)}
+            apart += not any(names <= set(release.joint.names) for release in charged)
+    yield Check(
+        "charge",
+        "queries on one sample are one event",
+        f"{apart} steps apart",
+        "0",
+        passed=apart == 0,
+        note="answers on one sample are charged as if each had a sample of its own",
+    )
+    worst, where = _worst_event(ledger)
     yield Check(
         "charge",
         "event ÷ its queries",
@@ -55,25 +68,8 @@ def checks(reference: Recording, secret_cohort: bool) -> Iterator[Check]:
     )
 
 
-def _one_sample(reference: Recording) -> Check:
-    """Test that one step is one release and one event: all that leaves in it is about one sample."""
-    apart = 0
-    for t, charged in enumerate(reference.charged):
-        for step in {place.step for place in reference.seen if place.round_index == t}:
-            names = {p.name for p in reference.seen if (p.round_index, p.step) == (t, step)}
-            apart += not any(names <= set(release.joint.names) for release in charged)
-    return Check(
-        "charge",
-        "queries on one sample are one event",
-        f"{apart} steps apart",
-        "0",
-        passed=apart == 0,
-        note="what was answered on one sample is charged as if on several, each drawn anew",
-    )
-
-
-def _events(ledger: Ledger) -> tuple[float, str]:
-    """Return (the largest multiplier of an event, in parts of what its queries have together; of which)."""
+def _worst_event(ledger: Ledger) -> tuple[float, str]:
+    """Return the largest ratio of an event's noise multiplier to that of its queries, and the queries."""
     worst, where = 0.0, ""
     for joint, _ in ledger:
         charged, due = _charged(joint.event()), _due(joint)
@@ -86,7 +82,7 @@ def _events(ledger: Ledger) -> tuple[float, str]:
 
 
 def _charged(event: dp_event.DpEvent) -> float | None:
-    """Return the noise multiplier inside an event; None where there is none to compare with."""
+    """Return the noise multiplier inside an event; None where the event has no Gaussian noise."""
     truncated = dp_event.TruncatedSubsampledGaussianDpEvent
     if isinstance(event, (dp_event.GaussianDpEvent, truncated)):
         return float(event.noise_multiplier)
@@ -94,14 +90,14 @@ def _charged(event: dp_event.DpEvent) -> float | None:
         return _charged(event.event)
     if isinstance(event, dp_event.ComposedDpEvent):
         if len(event.events) > 1 and any(isinstance(part, _SAMPLED) for part in event.events):
-            return math.inf  # each with a sample of its own
+            return math.inf  # each part has a sample of its own
         inside = [m for m in map(_charged, event.events) if m is not None]
         return joint_noise_multiplier(inside) if inside else None
     return 0.0 if isinstance(event, dp_event.NonPrivateDpEvent) else None
 
 
 def _due(joint: JointQuery) -> float | None:
-    """Return (Σ z_j^-2)^(-1/2) of noise std ÷ what a neighbour moves."""
+    """Return (Σ_j z_j^-2)^(-1/2), where z_j is the noise std of query j ÷ the distance a neighbour moves."""
     gaussian = [query for query in joint.queries if family_of(query) == GAUSSIAN]
     if not gaussian:
         return None

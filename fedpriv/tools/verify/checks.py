@@ -1,4 +1,4 @@
-"""All checks of one configuration, in order."""
+"""All checks of one configuration, in their order."""
 
 from __future__ import annotations
 
@@ -26,29 +26,30 @@ from fedpriv.tools.verify.interventions import uploaders
 from fedpriv.tools.verify.ledger_claims import NONE
 from fedpriv.tools.verify.probes import Recording
 from fedpriv.tools.verify.shares import counts, silenced
-from fedpriv.tools.verify.subject import Subject, chance_kept
+from fedpriv.tools.verify.subject import Subject, keep_global_generators
 from fedpriv.tools.verify.table import Check
 from fedpriv.tools.verify.variations import ABSENT, empty, everything
 
-_KEYS_AT_MOST = 600
-_MORE = 1 + 1e-6
-_LESS_WHERE_CORRELATED = 100
+_MOST_KEYS = 600
+_MORE = 1 + 1e-6  # ratio of noted to charged noise from which on the noted noise counts as larger
+_FEWER_WHERE_CORRELATED = 100
 
 
 def all_checks(subject: Subject, samples: int = SAMPLES, units_too: bool = True) -> list[Check]:
-    """Return every check that applies.
+    """Return the results of every check that applies.
 
     Args:
-        samples: Numbers of noise for each query.
-        units_too: Whether other units than one are changed as well, which takes half of the time.
+        subject: The configuration.
+        samples: Numbers of noise of each query.
+        units_too: Also change units other than the chosen one, which takes half of the time.
 
     Raises:
         ConfigError: The configuration runs no round.
     """
-    with chance_kept():
+    with keep_global_generators():
         context = Context(subject, samples)
-        if context.reference.broke is not None:
-            note = f"the run stops by itself: {context.reference.broke}"
+        if context.reference.failure is not None:
+            note = f"the run stops by itself: {context.reference.failure}"
             return [Check("charge", "the run", "stopped", "runs", passed=False, note=note)]
         if not context.reference.rounds:
             raise ConfigError("the configuration runs no round, so there is nothing to verify")
@@ -58,7 +59,13 @@ def all_checks(subject: Subject, samples: int = SAMPLES, units_too: bool = True)
 
 
 class Verification:
-    """The runs that are held against the reference, each made once."""
+    """The checks of one context, and the runs that several checks need.
+
+    Attributes:
+        context: The reference run and its claims.
+        subject: The configuration.
+        reference: The reference run.
+    """
 
     def __init__(self, context: Context):
         self.context, self.subject, self.reference = context, context.subject, context.reference
@@ -66,6 +73,7 @@ class Verification:
         self._of_records: list[tuple[str, Recording]] = []
 
     def run(self, units_too: bool) -> Iterator[Check]:
+        """Yield all checks in the order of the table."""
         subject, reference, begin = self.subject, self.reference, self.subject.steps.begin
         begin("the same run again, and resumed")
         yield chance.repeated(self.context)
@@ -79,8 +87,8 @@ class Verification:
         begin("a unit replaced")
         if subject.whole_numbers:
             yield from self.context.shares.checks(subject.seed)
-            values, said = self.context.repeats.values, self.context.said
-            yield from counts(values, reference, said, subject.seed)
+            values, claims = self.context.repeats.values, self.context.claims
+            yield from counts(values, reference, claims, subject.seed)
             with silenced():
                 yield from units.checks(self.context)
         else:
@@ -104,7 +112,9 @@ class Verification:
     # ---- noise
 
     def _noise(self) -> Iterator[Check]:
-        said, repeats, reference = self.context.said, self.context.repeats, self.reference
+        """Yield the checks of the noise of each query."""
+        claims, repeats, reference = self.context.claims, self.context.repeats, self.reference
+        correlated = self.context.correlated
         contrasts = noise.Contrasts(reference, self.context.gaussian)
         for key in range(1, self._keys() + 1):
             other = self.context.pinned(noise=f"B{key}", see=contrasts.see, keep=key == 1)
@@ -112,8 +122,8 @@ class Verification:
                 self._other_noise = other
         layers = self.subject.layers()
         for name in reference.names:
-            places = [p for p in reference.places(name) if p in said]
-            if not places:
+            positions = [p for p in reference.positions(name) if p in claims]
+            if not positions:
                 yield Check(
                     "noise",
                     f"of {name}",
@@ -123,71 +133,76 @@ class Verification:
                     note=f"{name} leaves and the ledger has no release of it",
                 )
                 continue
-            if said[places[0]].family == NONE:
+            if claims[positions[0]].family == NONE:
                 yield Check("noise", f"of {name}", "none is claimed", "-")
                 continue
-            samples, direct = repeats.noise(name, reference, said)
+            samples, direct = repeats.noise(name, reference, claims)
             if not samples:
-                samples = [s for s in contrasts.samples if s.place.name == name]
+                samples = [s for s in contrasts.samples if s.position.name == name]
                 direct = np.concatenate(contrasts.direct[name]) if samples else direct
-            if self.context.correlated is not None:
-                samples = self.context.correlated.white_samples(samples)
-                direct = np.concatenate(self.context.correlated.white_list(contrasts.direct[name]))
+            if correlated is not None:
+                samples = correlated.white_samples(samples)
+                direct = np.concatenate(correlated.white_list(contrasts.direct[name]))
             if samples:
-                extra = max(float((said[p].noted / said[p].std).max()) for p in places)
+                extra = max(float((claims[p].noted / claims[p].std).max()) for p in positions)
                 extra = extra if extra > _MORE else 1.0
                 yield from noise.checks(name, samples, direct, extra, layers)
                 yield from noise.independence(name, samples)
-            # in every direction, and as a computer draws it
-            yield from discreteness.on_grid(reference, said, name)
-            white, draws = self.context.correlated is not None, self.context.draws
+            yield from discreteness.on_grid(reference, claims, name)
+            white, draws = correlated is not None, self.context.draws
             drawn = draws.of_samples(samples) if white else draws.of(name, self.context.gaussian)
-            random, units = np.random.default_rng(self.subject.seed), self.subject.told_apart()
-            yield from directions.checks(name, draws, drawn, reference, units, random)
+            random, clients = (
+                np.random.default_rng(self.subject.seed),
+                self.subject.clients_to_try(),
+            )
+            yield from directions.checks(name, draws, drawn, reference, clients, random)
             yield from discreteness.of_draws(name, drawn, white)
-            yield from repeats.of_bits(name, reference, said)
-            yield from repeats.between(name, said)
+            yield from repeats.of_bits(name, reference, claims)
+            yield from repeats.between(name, claims)
         yield from noise.repeated_numbers(reference, self.context.gaussian)
 
     def _keys(self) -> int:
-        """Return how many more noise keys make enough numbers of the gradient's noise."""
+        """Return the number of further noise keys that give enough numbers of the gradient's noise."""
         width = self.subject.context.model.size
         seen = self.reference.seen.values()
         numbers = sum(s.values.numel() for s in seen if s.values.shape[1] == width)
-        wanted = self.context.samples
-        if self.context.correlated is not None:  # whose rounds cannot be opened again by themselves
-            wanted *= wanted // _LESS_WHERE_CORRELATED
-        return min(_KEYS_AT_MOST, max(1, math.ceil(wanted / max(1, numbers))))
+        samples = self.context.samples
+        if self.context.correlated is not None:  # its rounds cannot be drawn again by themselves
+            samples *= samples // _FEWER_WHERE_CORRELATED
+        return min(_MOST_KEYS, max(1, math.ceil(samples / max(1, numbers))))
 
     def _where_it_leaves(self) -> Iterator[Check]:
-        places = [p for p in self.reference.seen if p.round_index == 0]
-        if len(places) != 1 or places[0] not in self.context.gaussian:
+        """Yield the check of noise and sensitivity of what an observer receives."""
+        positions = [p for p in self.reference.seen if p.round_index == 0]
+        if len(positions) != 1 or positions[0] not in self.context.gaussian:
             return
         if outgoing.affine(self.subject, self.reference):
-            said = self.context.said[places[0]]
-            yield from outgoing.checks(self.subject, said, self.context.variations)
+            claim = self.context.claims[positions[0]]
+            yield from outgoing.checks(self.subject, claim, self.context.variations)
 
     # ---- one unit
 
     def _sensitivity(self) -> Iterator[Check]:
+        """Yield the checks of the distance by which the chosen unit moves releases."""
         context, subject = self.context, self.subject
-        found = sensitivity.Displacements(self.reference, context.said, subject.unit_client)
+        displacements = sensitivity.Displacements(
+            self.reference, context.claims, subject.unit_client
+        )
         for variation in context.variations:
-            moves = found.begin(variation.name)
-            made = context.pinned(variation=variation, see=found.see)
-            moves.broke = made.broke
+            moves = displacements.begin(variation.name)
+            recording = context.pinned(variation=variation, see=displacements.see)
+            moves.failure = recording.failure
             words = f"a {subject.unit_words} {variation.name}"
-            self._of_units.append((words, made))
+            self._of_units.append((words, recording))
             if variation.name != ABSENT:
-                self._of_records.append((words, made))
-            # a sampler of the user's own may find the record that should be absent
-            if (
-                subject.per_record
-                and variation.name == ABSENT
-                and any(subject.unit_record in own for reads in made.reads for own in reads)
+                self._of_records.append((words, recording))
+            elif subject.per_record and any(
+                subject.unit_record in indices for reads in recording.reads for indices in reads
             ):
-                found.moves.remove(moves)  # it was not what it should be
-        yield from found.checks(context.adds_or_removes)
+                # A sampler of the user's own read the record that should be absent, so this run says
+                # nothing about its absence.
+                displacements.moves.remove(moves)
+        yield from displacements.checks(context.adds_or_removes)
         if subject.secret_cohort and not uploaders(subject.loop()):
             yield Check(
                 "sensitivity",
@@ -195,32 +210,34 @@ class Verification:
                 "no upload could be replaced",
                 "replaced",
                 passed=False,
-                note="nothing shows that the trusted server clips what a malicious client sends: the work "
-                "has no object with of(round_index, clients) that computes uploads",
+                note="nothing shows that the trusted server clips what a malicious client sends: the client "
+                "computation has no object with of(round_index, clients) that computes uploads",
             )
 
     # ---- everything else
 
     def _outside(self) -> Iterator[Check]:
+        """Yield the checks that nothing but the releases depends on private data."""
         context, reference, subject = self.context, self.reference, self.subject
         yield side_channels.check(reference, self._other_noise, "other noise")
         other = context.pinned(lots.OTHER_LOTS, "C")
         yield side_channels.check(reference, other, "other lots, cohorts and noise")
         if self._of_units:
             yield side_channels.check_all(reference, self._of_units, subject.unit_words)
-        made = context.pinned(variation=everything(subject))
-        self._of_records.append(("other records everywhere", made))
-        yield side_channels.check(reference, made, "other records everywhere")
+        recording = context.pinned(variation=everything(subject))
+        self._of_records.append(("other records everywhere", recording))
+        yield side_channels.check(reference, recording, "other records everywhere")
         if (nobody := empty(subject, context.adds_or_removes)) is not None:
-            made = context.pinned(variation=nobody)
-            yield side_channels.check(reference, made, nobody.name)
+            recording = context.pinned(variation=nobody)
+            yield side_channels.check(reference, recording, nobody.name)
 
     def _files(self) -> Iterator[Check]:
+        """Yield the checks of the files of a published run."""
         subject = self.subject
-        config, why_not = files.publishable(subject.config)
+        config, reason = files.publishable(subject.config)
         if config is None:
             yield Check(
-                "files", "files of a published run", "cannot be published", "-", note=why_not
+                "files", "files of a published run", "cannot be published", "-", note=reason
             )
             return
         one = files.published(subject, config)

@@ -1,4 +1,4 @@
-"""``fedpriv verify``: composes the configuration, runs the checks, prints and writes the table."""
+"""The command ``fedpriv verify``, which runs all checks of a configuration and shows their table."""
 
 from __future__ import annotations
 
@@ -21,33 +21,41 @@ from fedpriv.tools.verify.table import FALSE_ALARM, failed, judged, show
 
 
 def run(given: SimpleNamespace) -> int:
-    """Verify one configuration; returns the exit status."""
-    seed = _seed(given.seed)
+    """Verify one configuration and return the exit status, which is 1 if a check failed.
+
+    Args:
+        given: The arguments of the command: overrides, seed, rounds, synthetic, config_dir and json.
+
+    Raises:
+        ConfigError: An argument or the configuration is not allowed.
+    """
+    try:
+        seed = arguments.seed("--seed", int(given.seed) if given.seed.isdigit() else given.seed)
+    except ArgumentError as error:
+        raise error.within("") from None
     if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # so that a _target_ may name a module of the user's own
+        sys.path.append(os.getcwd())  # a _target_ may name a module in the working folder
     folder = None if given.config_dir is None else Path(given.config_dir)
     config = configuration.compose(list(given.overrides), folder)
     stamp = stamp_of(config)
     subject = Subject(config, seed, given.rounds, given.synthetic, later=True)
     if subject.parts.settings.runtime.progress != "none":
         subject.steps.say = partial(complain, command="verify")
-    found = judged(all_checks(subject))
+    checks = judged(all_checks(subject))
     parts = subject.parts
     title = f"{parts.algorithm.name} on {parts.dataset.name}: {subject.rounds} rounds, seed {seed}"
-    show(title, found)
-    wrong = failed(found)
-    words = (
-        f"{len(wrong)} of {len(found)} checks failed"
-        if wrong
-        else f"{len(found)} checks, none failed"
-    )
-    console().print(f"{words}.")
-    if stamp is not None and not wrong and lacks_isolation(config):
+    show(title, checks)
+    failures = failed(checks)
+    if failures:
+        console().print(f"{len(failures)} of {len(checks)} checks failed.")
+    else:
+        console().print(f"{len(checks)} checks, none failed.")
+    if stamp is not None and not failures and lacks_isolation(config):
         console().print(
             "no stamp for publish=true: a run with a model of your own is published only with "
             "isolate_records=true; verify it with that key"
         )
-    elif stamp is not None and not wrong:
+    elif stamp is not None and not failures:
         facts = {"overrides": list(given.overrides), "seed": seed, "rounds": subject.rounds}
         write_stamp(stamp, {**facts, "synthetic": given.synthetic})
         console().print(f"stamp for publish=true with this code: {stamp}")
@@ -60,16 +68,9 @@ def run(given: SimpleNamespace) -> int:
             "synthetic": given.synthetic,
             "rounds": subject.rounds,
             "false_alarm": FALSE_ALARM,
-            "passed": not wrong,
-            "checks": [check.as_json() for check in found],
+            "passed": not failures,
+            "checks": [check.as_json() for check in checks],
         }
         write_json(given.json, facts)
         console().print(f"written: {given.json}")
-    return 1 if wrong else 0
-
-
-def _seed(text: str) -> int:
-    try:
-        return arguments.seed("--seed", int(text) if text.isdigit() else text)
-    except ArgumentError as error:
-        raise error.within("") from None
+    return 1 if failures else 0

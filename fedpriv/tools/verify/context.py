@@ -1,4 +1,4 @@
-"""The reference run of a verification, and how others are held against it."""
+"""The reference run of a verification, and the comparison of other runs with it."""
 
 from __future__ import annotations
 
@@ -22,59 +22,71 @@ from fedpriv.tools.verify.subject import Subject
 from fedpriv.tools.verify.variations import adversarial
 
 SAMPLES = 10_400
-"""Numbers of noise for each query: at the level that a table with 40 checks leaves it, noise 5 % too low is
-found with probability .999."""
-_COMPARED = 20_000
-_TRIES = 20
-"""Runs that are looked at for one in which anybody is sampled."""
+"""Numbers of noise of each query.
+
+At the level of a check in a table of 40 checks, they find noise that is 5 % too low with probability .999.
+"""
+_COMPARED = 20_000  # most numbers of a release that are compared
+_TRIES = 20  # runs that are tried to find one in which a client is sampled
 
 
 Releases = dict[ReleasePosition, Tensor]
 
 
 class Context:
-    """The reference run, what its ledger states, and the ways in which the unit is replaced."""
+    """The reference run, the claims of its ledger, and the variations of the unit.
+
+    Attributes:
+        subject: The configuration.
+        samples: Numbers of noise of each query.
+        reference: The reference run.
+        repeats: Repeated releases of small answers.
+        draws: Draws of normal noise.
+        shares: Sums of shares of whole numbers.
+        correlated: The noise that is correlated over rounds; None where rounds are independent.
+        claims: The claim of the ledger about each release.
+        variations: The replacements of the unit.
+    """
 
     def __init__(self, subject: Subject, samples: int = SAMPLES):
         self.subject, self.samples = subject, samples
         subject.steps.begin("the run that others are held against")
-        for tried in range(_TRIES):
-            subject.sampling_name = f"lots {tried}"
+        for attempt in range(_TRIES):
+            subject.sampling_name = f"lots {attempt}"
             streams = subject.streams(subject.sampling_name, "again")
             width = subject.context.model.size
-            # each repetition draws whole vectors of whole numbers, which takes long
+            # Each repetition draws whole vectors of whole numbers, which takes long.
             repeated = samples // 50 if subject.whole_numbers else samples
             self.repeats = RepeatedReleases(streams, repeated, subject.rounds, width)
             self.draws = Draws(streams, samples, subject.rounds_drawn(), subject.layers())
             repeats: list[Repeat] = [self.repeats]
             self.shares = Shares(streams, samples, subject.rounds_drawn())
-            # a round whose noise follows from earlier rounds cannot be opened again
+            # A round whose noise follows from earlier rounds cannot be opened again.
             if subject.parts.mechanism.charged_at_once is None:
                 repeats += [self.draws, self.shares]
             self.reference = subject.run(repeats=repeats)
-            if subject.choose_unit(self.reference) or self.reference.broke is not None:
+            if subject.choose_unit(self.reference) or self.reference.failure is not None:
                 break
         self.correlated = Correlated.of(subject, self.reference)
-        self.said: dict[ReleasePosition, LedgerClaim] = statements(
-            subject, self.reference, self.correlated
-        )
+        self.claims = claims_of(subject, self.reference, self.correlated)
         self.variations = adversarial(subject, self.neighbours)
 
     @property
     def neighbours(self) -> str:
-        """The ledger's adjacency; the strongest where there are several."""
-        charged = (release for of in self.reference.charged for release in of)
-        found = {release.joint.sampling.neighbours for release in charged}
-        return next((name for name in (REPLACE_ONE, ADD_OR_REMOVE) if name in found), ZERO_OUT)
+        """The adjacency of the ledger, or the strongest adjacency where there are several."""
+        charged = (release for releases in self.reference.charged for release in releases)
+        names = {release.joint.sampling.neighbours for release in charged}
+        return next((name for name in (REPLACE_ONE, ADD_OR_REMOVE) if name in names), ZERO_OUT)
 
     @property
     def adds_or_removes(self) -> bool:
-        """Return whether neighbours have a unit more or less, or zeros in its place."""
+        """True if a neighbour has a unit more or less, or zeros in its place."""
         return self.neighbours != REPLACE_ONE
 
     @property
     def gaussian(self) -> dict[ReleasePosition, LedgerClaim]:
-        return {place: said for place, said in self.said.items() if said.family == GAUSSIAN}
+        """The claims about releases with Gaussian noise."""
+        return {p: claim for p, claim in self.claims.items() if claim.family == GAUSSIAN}
 
     def pinned(
         self,
@@ -83,70 +95,79 @@ class Context:
         variation: Variation = AS_IT_IS,
         **probe: Any,
     ) -> Recording:
-        """Run with the reference's releases in place of its own. Where who takes part is public, they are the
-        same clients whatever the lots."""
+        """Run again and replace each release by the reference's.
+
+        Where cohorts are public, they are those of the reference.
+
+        Args:
+            lots: Name of the streams of lots and cohorts; None: those of the reference.
+            noise: Name of the streams of the noise.
+            variation: Change of the unit.
+            **probe: Arguments of :class:`~fedpriv.tools.verify.probes.Probe`.
+        """
         streams = self.subject.streams(lots or self.subject.sampling_name, noise)
         return self.under(streams, variation, **probe)
 
     def under(
         self, streams: SecretStreams, variation: Variation = AS_IT_IS, **probe: Any
     ) -> Recording:
-        """Do the same with streams of another origin."""
+        """Run again as in :meth:`pinned`, with given streams."""
         cohorts = None if self.subject.secret_cohort else self.reference.cohorts
         return self.subject.run(streams, variation, cohorts=cohorts, pinned=self.reference, **probe)
 
     @cached_property
-    def own(self) -> Releases:
-        """The reference's releases."""
-        return {place: seen.values for place, seen in self.reference.seen.items()}
+    def own_releases(self) -> Releases:
+        """The releases of the reference."""
+        return {position: seen.values for position, seen in self.reference.seen.items()}
 
     @cached_property
     def other_key(self) -> Releases:
-        """The reference's releases under another noise key."""
+        """The releases of the reference under another noise key."""
         return self.releases(self.subject.streams(self.subject.sampling_name, "B1"))[0]
 
     def releases(
         self, streams: SecretStreams, variation: Variation = AS_IT_IS
     ) -> tuple[Releases, Recording]:
-        """Return what a pinned run would have released, and its recording."""
-        kept: Releases = {}
+        """Return the releases of a pinned run before they were replaced, and its recording."""
+        releases: Releases = {}
 
-        def see(place: ReleasePosition, values: Tensor) -> None:
-            kept[place] = values.clone()
+        def see(position: ReleasePosition, values: Tensor) -> None:
+            releases[position] = values.clone()
 
-        return kept, self.under(streams, variation, see=see, keep=False)
+        return releases, self.under(streams, variation, see=see, keep=False)
 
     def differences(self, one: Releases, other: Releases) -> np.ndarray:
-        """Return differences of all Gaussian releases in one vector, in the ledger's standard deviations."""
-        found = []
-        for place, said in self.gaussian.items():
-            a, b = one.get(place), other.get(place)
+        """Return the differences of all Gaussian releases in one vector.
+
+        They are in units of the ledger's standard deviations, and NaN where a release is missing.
+        """
+        parts = []
+        for position, claim in self.gaussian.items():
+            a, b = one.get(position), other.get(position)
             if a is None or b is None or a.shape != b.shape:
-                found.append(np.array([math.nan]))
+                parts.append(np.array([math.nan]))
                 continue
-            apart = (a.double() - b.double()).cpu().numpy() / said.std[:, None]
-            found.append(apart.reshape(-1)[:: max(1, apart.size // _COMPARED)])
+            difference = (a.double() - b.double()).cpu().numpy() / claim.std[:, None]
+            parts.append(difference.reshape(-1)[:: max(1, difference.size // _COMPARED)])
         if self.correlated is not None:
-            found = self.correlated.white_list(found)
-        return np.concatenate(found) if found else np.zeros(0)
+            parts = self.correlated.white_list(parts)
+        return np.concatenate(parts) if parts else np.zeros(0)
 
     def rounding(self) -> float:
-        """Return what single precision leaves undecided of a release, in units of its noise."""
-        found = [
-            float(self.reference.seen[place].values.abs().max())
-            * 2.0**-22
-            / float(np.min(said.std))
-            for place, said in self.gaussian.items()
-        ]
-        return max(found, default=0.0)
+        """Return the largest rounding error of single precision, in units of the noise of a release."""
+        errors = []
+        for position, claim in self.gaussian.items():
+            largest = float(self.reference.seen[position].values.abs().max())
+            errors.append(largest * 2.0**-22 / float(np.min(claim.std)))
+        return max(errors, default=0.0)
 
 
-def statements(
+def claims_of(
     subject: Subject, reference: Recording, correlated: Correlated | None = None
 ) -> dict[ReleasePosition, LedgerClaim]:
-    """Return what the ledger of a run says of each of its releases."""
+    """Return the claim of a run's ledger about each release that is charged."""
     correlated = correlated or Correlated.of(subject, reference)
     if correlated is not None:
         return correlated.claims()
-    found = {place: claim_of(reference, place, subject.trust) for place in reference.seen}
-    return {place: said for place, said in found.items() if said is not None}
+    claims = {position: claim_of(reference, position, subject.trust) for position in reference.seen}
+    return {position: claim for position, claim in claims.items() if claim is not None}

@@ -1,14 +1,14 @@
-"""Noise that is correlated over rounds, against the strategy that the ledger charges.
+"""Tests of noise that is correlated over rounds, against the strategy that the ledger charges.
 
-A matrix mechanism releases rows of X + σ C_0 N Z, where N follows from the strategy C alone. Its covariance
-is computed here from the matrix C that the settings give once more, not from the stream that made the noise;
-C must be the one whose digest the ledger has. With L L' = N N' (L lower triangular; L^-1 = C where C is
-square), L^-1 times the noise of the first T rounds has independent rows of the standard deviation σ C_0
-that the ledger states; whatever is tested of independent noise is then tested of these. The sensitivity that
-is charged is held against the worst of many patterns in which clients may take part, and who took part
-against the patterns.
+A matrix mechanism releases the rows of X + σ C_0 N Z, where N follows from the strategy matrix C alone. The
+covariance of the noise is computed here from C, which the settings give once more, and not from the stream
+that made the noise. C must have the digest that is in the ledger. Let L L' = N N', with L lower triangular
+(L^-1 = C where C is square). Then L^-1 times the noise of the first T rounds has independent rows with the
+standard deviation σ C_0 that the ledger states. These rows undergo all tests of independent noise. The
+charged sensitivity is compared with the worst of many patterns of participation, and the cohorts are compared
+with the allowed patterns.
 
-Sources: Denisov et al. 2022 (arXiv 2202.08312); trees: Honaker 2015, the estimate from below.
+Sources: Denisov et al. 2022 (arXiv 2202.08312); for trees, Honaker 2015, the estimate from below.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dp_accounting import dp_event
 from scipy.stats import binom
 
 from fedpriv.algorithms.dp_ftrl import DpFtrl
+from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.matrix.participation import NEVER, Cyclic, Participation
 from fedpriv.privacy.matrix.strategy import Strategy
 from fedpriv.privacy.mechanisms.matrix import CorrelatedQuery
@@ -32,12 +33,16 @@ from fedpriv.tools.verify.probes import Recording, ReleasePosition
 from fedpriv.tools.verify.subject import Subject
 from fedpriv.tools.verify.table import Check
 
-_PATTERNS, _TURNS = 400, 100
+_PATTERNS, _TURNS = 400, 100  # random patterns of participation; turns in which cohorts are drawn
 _ROUNDING = 1e-6
 
 
 class Correlated:
-    """What one release of all rounds says of each of them. ``query``: what the ledger charges."""
+    """A release of all rounds together, and its claims about each round.
+
+    Attributes:
+        query: The query that the ledger charges.
+    """
 
     def __init__(self, subject: Subject, reference: Recording, query: CorrelatedQuery):
         self._algorithm = algorithm = cast("DpFtrl", subject.parts.algorithm)
@@ -49,26 +54,26 @@ class Correlated:
 
     @classmethod
     def of(cls, subject: Subject, reference: Recording) -> Correlated | None:
-        """Return None where no round was charged with others together."""
-        charged = (release for of in reference.charged for release in of)
+        """Return the correlated release of a run; None where each round is charged by itself."""
+        charged = (release for releases in reference.charged for release in releases)
         queries = (query for release in charged for query in release.joint.queries)
         query = next((q for q in queries if isinstance(q, CorrelatedQuery)), None)
-        return (
-            None if query is None or reference.broke is not None else cls(subject, reference, query)
-        )
+        if query is None or reference.failure is not None:
+            return None
+        return cls(subject, reference, query)
 
     def claims(self) -> dict[ReleasePosition, LedgerClaim]:
-        """Return the claim of each round: the deviation of its row of Z, and the bound of its sum."""
+        """Return the claim about each round: the standard deviation of Z and the bound of the round's sum."""
         (release, *_) = self._reference.charged[0]
         sensitivity = np.asarray(release.sensitivity[self.query.name], dtype=float).max()
-        found = {}
-        for place, seen in self._reference.seen.items():
+        claims = {}
+        for position, seen in self._reference.seen.items():
             bound = np.full(len(seen.values), sensitivity / seen.divided_by)
             std = bound * self.query.noise_multiplier
-            own = float(np.linalg.norm(self._root[place.round_index]))
-            multiplier = self.query.noise_multiplier * own
-            found[place] = LedgerClaim(self.query, GAUSSIAN, std, std, bound, multiplier)
-        return found
+            row_norm = float(np.linalg.norm(self._root[position.round_index]))
+            multiplier = self.query.noise_multiplier * row_norm
+            claims[position] = LedgerClaim(self.query, GAUSSIAN, std, std, bound, multiplier)
+        return claims
 
     # ---- noise
 
@@ -78,40 +83,40 @@ class Correlated:
         return flat.reshape(rows.shape)
 
     def white_samples(self, samples: list[NoiseSample]) -> list[NoiseSample]:
-        """Return L^-1 times the noise under each key."""
-        found = []
+        """Return L^-1 times the noise of all rounds, for each key that has all rounds."""
+        whitened = []
         for key in dict.fromkeys(sample.key for sample in samples):
-            own = [sample for sample in samples if sample.key == key]
-            if len(own) == len(self._root):
-                values = self.white(np.stack([sample.values for sample in own]))
-                found += [
+            rounds = [sample for sample in samples if sample.key == key]
+            if len(rounds) == len(self._root):
+                values = self.white(np.stack([sample.values for sample in rounds]))
+                whitened += [
                     replace(sample, values=row.astype(np.float32))
-                    for sample, row in zip(own, values, strict=True)
+                    for sample, row in zip(rounds, values, strict=True)
                 ]
-        return found
+        return whitened
 
     def white_list(self, rows: list[np.ndarray]) -> list[np.ndarray]:
-        """Return L^-1 times vectors that are those of T rounds, again and again."""
-        rounds, found = len(self._root), []
+        """Return L^-1 times vectors, of which each T in a row are the noise of T rounds."""
+        rounds, whitened = len(self._root), []
         for first in range(0, len(rows) - rounds + 1, rounds):
-            own = rows[first : first + rounds]
-            if len({row.shape for row in own}) > 1:
-                return rows  # a round without a release, or of another shape: its own check fails
-            found += list(self.white(np.stack(own)))
-        return found
+            block = rows[first : first + rounds]
+            if len({row.shape for row in block}) > 1:
+                return rows  # a round has no release or another shape, and fails a check of its own
+            whitened += list(self.white(np.stack(block)))
+        return whitened
 
     # ---- what is charged
 
     def checks(self) -> Iterator[Check]:
-        """Check the strategy, its sensitivity, who took part, and the one entry in the ledger."""
+        """Check the strategy, its sensitivity, the charged event, and the entry in the ledger."""
         query = self.query
-        own = self._strategy.digest()
+        digest = self._strategy.digest()
         yield Check(
             "charge",
             "the strategy",
-            own,
+            digest,
             query.digest,
-            passed=own == query.digest,
+            passed=digest == query.digest,
             note="the strategy of the settings is not the one whose digest the ledger has",
         )
         worst = worst_sensitivity(self._strategy, self._participation, query.sample_rate)
@@ -138,47 +143,53 @@ class Correlated:
             note=f"the event that is charged has noise multiplier {charged:.6g}; the noise and the "
             f"sensitivity make {due:.6g}",
         )
-        ledger = self._reference.ledger
-        assert ledger is not None
+        ledger = cast("Ledger", self._reference.ledger)
         needed = self._participation.times(query.answers) if query.sample_rate < 1 else 1
         entered = ledger.samples_of(query.name)
-        rounds = max(place.round_index for place in self._reference.seen) + 1
+        rounds = max(position.round_index for position in self._reference.seen) + 1
         yield Check(
             "charge",
             f"{query.name} in the ledger",
             f"{int(entered.min())} entered for each client, {query.answers} rounds",
             f"{needed}, >= {rounds} rounds",
             passed=bool((entered >= needed).all()) and query.answers >= rounds,
-            note=f"the run left {rounds} rounds, and the ledger does not have all of them for everyone",
+            note=f"the run released {rounds} rounds; the ledger does not have all of them for all clients",
         )
 
     def attendance(self, seen: Recording, what: str) -> Check:
-        """Test that nobody took part more often, or sooner again, than the sensitivity allows for."""
+        """Test that no client took part more often, or sooner again, than the sensitivity allows.
+
+        Args:
+            seen: A run.
+            what: Name of the run.
+        """
         total = max(self.query.answers, len(seen.cohorts))
         together, most = self._participation.together(total), self._participation.times(total)
         rounds_of: dict[int, list[int]] = {}
-        wrong: dict[int, list[int]] = {}
+        violations: dict[int, list[int]] = {}
         for t, cohort in enumerate(seen.cohorts):
             for client in map(int, cohort):
-                own = rounds_of.setdefault(client, [])
-                if len(own) >= most or not all(together[i, t] for i in own):
-                    wrong.setdefault(client, [*own, t])
-                own.append(t)
-        client, rounds = next(iter(wrong.items()), (0, []))
-        said = ", ".join(str(t + 1) for t in rounds)
+                earlier = rounds_of.setdefault(client, [])
+                if len(earlier) >= most or not all(together[i, t] for i in earlier):
+                    violations.setdefault(client, [*earlier, t])
+                earlier.append(t)
+        client, rounds = next(iter(violations.items()), (0, []))
+        numbers = ", ".join(str(t + 1) for t in rounds)
         return Check(
             "sampling",
             f"rounds of a client, {what}",
-            f"{len(wrong)} clients out of turn",
+            f"{len(violations)} clients out of turn",
             "0",
-            passed=not wrong,
-            note=f"client {client} took part in rounds {said}, against what is charged "
-            f"({self.query.participation})",
+            passed=not violations,
+            note=f"client {client} took part in rounds {numbers}, which the charged participation "
+            f"({self.query.participation}) does not allow",
         )
 
     def rates(self) -> Iterator[Check]:
-        """Where clients are sampled in their turns: how often each joins, and how many do in a round, against
-        the rate that is charged."""
+        """Test the charged sampling rate where clients are sampled in their turns.
+
+        Tested are the number of turns that each client joins, and the sizes of cohorts.
+        """
         rate, turns = self.query.sample_rate, self._participation.separation
         if rate == 1.0:
             return
@@ -188,27 +199,30 @@ class Correlated:
         joined = np.zeros((turns * _TURNS, subject.clients), dtype=int)
         for t, row in enumerate(joined):
             row[choose(streams, t, everyone)] = 1
-        own = joined.reshape(_TURNS, turns, subject.clients).sum(0)
-        groups = np.bincount(own.argmax(0), minlength=turns)
+        by_turn = joined.reshape(_TURNS, turns, subject.clients).sum(0)
+        groups = np.bincount(by_turn.argmax(0), minlength=turns)
         uniforms = np.random.default_rng(subject.seed)
-        for what, counts, of in (
-            ("joins of a client", own.max(0), np.full(subject.clients, _TURNS)),
+        for what, counts, trials in (
+            ("joins of a client", by_turn.max(0), np.full(subject.clients, _TURNS)),
             ("sizes of cohorts", joined.sum(1), np.tile(groups, _TURNS)),
         ):
-            below, exactly = binom.cdf(counts - 1, of, rate), binom.pmf(counts, of, rate)
+            below, exactly = binom.cdf(counts - 1, trials, rate), binom.pmf(counts, trials, rate)
             normals = statistics.as_normals(below, exactly, uniforms.random(len(counts)))
             yield Check(
                 "sampling",
                 f"{what} in {_TURNS} turns",
-                f"rate {counts.sum() / of.sum():.4f}",
+                f"rate {counts.sum() / trials.sum():.4f}",
                 f"{rate:g}",
                 statistics.mean_and_spread_p(normals),
-                note=f"{what} are not those of the rate that is charged",
+                note=f"{what} do not have the rate that is charged",
             )
 
 
 def noising(strategy: Strategy) -> np.ndarray:
-    """Return N [n, draws] from the matrix C alone: its inverse, or of a tree the estimates from below."""
+    """Return N [T, draws], computed from the matrix C alone.
+
+    N is the inverse of a square matrix C. For a tree, N makes the estimates from below.
+    """
     matrix = strategy.matrix()
     if matrix.shape[0] == matrix.shape[1]:
         return np.linalg.inv(matrix)
@@ -217,8 +231,11 @@ def noising(strategy: Strategy) -> np.ndarray:
 
 
 def _prefix(nodes: np.ndarray, last: int) -> np.ndarray:
-    """Return the weights of the nodes' noise in the sum over rounds 0 … ``last``: of the fewest nodes, each
-    the estimate of least variance from all nodes below it."""
+    """Return the weight of each node's noise in the estimate of the sum of the rounds 0, …, ``last``.
+
+    The sum is that of the fewest nodes that cover the rounds. Each is estimated from all nodes below it, with
+    the least variance (Honaker 2015).
+    """
     starts, sizes = nodes.argmax(1), nodes.sum(1)
     weights, end = np.zeros(len(nodes)), last + 1
     while end > 0:
@@ -233,8 +250,16 @@ def _prefix(nodes: np.ndarray, last: int) -> np.ndarray:
 def worst_sensitivity(
     strategy: Strategy, participation: Participation, sample_rate: float = 1.0
 ) -> float:
-    """Return the largest ‖Σ_{i∈π} ± C[:, i]‖ that was found over patterns π: contributions of a client in one
-    direction. Where clients are sampled a turn is charged by itself, so of single rounds."""
+    """Return the largest ‖Σ_{i∈π} ± C[:, i]‖ over the tried patterns π of participation.
+
+    The signs stand for contributions of a client along one direction. Where clients are sampled, each turn is
+    charged by itself, so single rounds are the patterns.
+
+    Args:
+        strategy: The strategy C.
+        participation: The allowed participation.
+        sample_rate: Rate at which clients are sampled in their turns.
+    """
     matrix = strategy.matrix()
     if sample_rate < 1.0:
         return float(np.linalg.norm(matrix, axis=0).max())
@@ -242,27 +267,29 @@ def worst_sensitivity(
 
 
 def patterns(participation: Participation, rounds: int) -> Iterator[np.ndarray]:
-    """Yield rounds in which a client may take part: begun in each round and always as soon as allowed, and
-    at random."""
+    """Yield patterns: arrays of rounds in which one client may take part.
+
+    A client begins in each round and takes part as soon as it may. Further patterns are random.
+    """
     stream = np.random.default_rng(0)
     firsts = [(first, 1.0) for first in range(min(rounds, participation.separation))]
-    several = (
-        []
-        if isinstance(participation, Cyclic)
-        else [(0, stream.random()) for _ in range(_PATTERNS)]
-    )
-    for first, chance in (*firsts, *several):
-        last, count, own = np.array([NEVER]), np.array([0]), []
+    tries = 0 if isinstance(participation, Cyclic) else _PATTERNS  # cycles leave no choice
+    at_random = [(0, stream.random()) for _ in range(tries)]
+    for first, chance in (*firsts, *at_random):
+        last, count, pattern = np.array([NEVER]), np.array([0]), []
         for t in range(first, rounds):
             if stream.random() <= chance and bool(participation.may(t, last, count)[0]):
-                own.append(t)
+                pattern.append(t)
                 last, count = np.array([t]), count + 1
-        if own:
-            yield np.array(own)
+        if pattern:
+            yield np.array(pattern)
 
 
 def _moved(columns: np.ndarray) -> float:
-    """Return ‖Σ ± columns‖ for signs that agree with their own sum."""
+    """Return the largest ‖Σ ± columns‖ that a local search over the signs finds.
+
+    Each step gives every column the sign of its product with the present sum.
+    """
     gram = columns.T @ columns
     best = 0.0
     for signs in (np.ones(len(gram)), *np.eye(len(gram))):

@@ -1,8 +1,9 @@
-"""Noise in every direction: along given vectors, in the covariance of its numbers, and of clients and rounds.
+"""Tests of the noise in every direction of a vector, and across clients and rounds.
 
-Noise of the right size that is missing in one direction protects nothing there: noise minus its mean leaves
-the mean of what it hides exact. Projections on unit vectors are standard normals, and the covariance of
-more vectors than they have numbers shows every direction at once (:func:`statistics.spectrum_p`).
+Noise that is missing in one direction protects nothing there, even if its total size is right. Noise minus
+its mean, for example, releases the exact mean of the answer. Projections on unit vectors are standard
+normals. The covariance of more vectors than a vector has numbers shows all directions at once
+(:func:`statistics.spectrum_p`).
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from fedpriv.tools.verify.table import Check
 
 _WEIGHT = 0.5
 _BLOCKS = 6
-_MARGIN = 8.0  # √n - √d at least: noise that is missing in a direction then has p <= e^(-32)
-_STACKED = 1000  # clients × rounds that are held against each other
+_MARGIN = 8.0  # least √n - √d: noise that is missing in a direction then has p <= e^(-32)
+_STACKED = 1000  # most clients × rounds that are compared with each other
 _STACKED_NUMBERS = 12_000_000
 
 
@@ -33,24 +34,27 @@ def checks(
     units: Sequence[int],
     random: np.random.Generator,
 ) -> Iterator[Check]:
-    """Yield the checks of one query's noise.
+    """Yield the checks of the noise of one query.
 
     Args:
-        draws: What knows the directions.
+        name: Name of the query.
+        draws: The collector, which knows the directions of the projections.
         drawn: The draws of this query, in units of the standard deviation that they should have.
-        units: Clients who are looked at one by one.
+        reference: The run, for the clients of rows.
+        units: Clients that are tested one by one.
+        random: Generator that chooses blocks of coordinates.
     """
     if not drawn:
         return
     yield _along(name, draws, drawn, reference)
-    kept = {place: own.kept for place, own in drawn.items()}
+    kept = {position: draw.kept for position, draw in drawn.items()}
     width = next(iter(drawn.values())).width
-    if width > 1 and len({own.width for own in drawn.values()}) == 1:
+    if width > 1 and len({draw.width for draw in drawn.values()}) == 1:
         together = np.concatenate([k.reshape(-1, k.shape[2]) for k in kept.values()])
         yield from _spectrum(f"{name}: directions", [together], width, random)
         of_clients: dict[int, list[np.ndarray]] = {}
-        for place, values in kept.items():
-            clients = reference.clients_of_rows(place, values.shape[1])
+        for position, values in kept.items():
+            clients = reference.clients_of_rows(position, values.shape[1])
             for client in units if len(clients) > 1 else ():
                 for row in np.flatnonzero(clients == client):
                     of_clients.setdefault(client, []).append(values[:, row])
@@ -65,38 +69,38 @@ def _along(
     drawn: Mapping[ReleasePosition, Drawn],
     reference: Recording,
 ) -> Check:
-    """Test sums of squares along each direction: of all draws, and of each client and round by itself."""
+    """Test sums of squares along each direction, of all draws, of each client and of each round."""
     squares: dict[tuple[str, str], list[float]] = {}
-    enter = partial(statistics.add_squares, squares)
-    for place, own in drawn.items():
-        names, _ = draws.directions(own.width)
-        along = own.projected
-        enter(("all numbers", ""), own.kept)
-        for i, direction in enumerate(names):
-            enter((direction, ""), along[:, :, i])
+    add = partial(statistics.add_squares, squares)
+    for position, draw in drawn.items():
+        directions, _ = draws.directions(draw.width)
+        projected = draw.projected
+        add(("all numbers", ""), draw.kept)
+        for i, direction in enumerate(directions):
+            add((direction, ""), projected[:, :, i])
             if not direction.startswith("the mean"):
                 continue
-            enter((direction, f" in round {place.number}"), along[:, :, i])
-            for row, client in enumerate(reference.clients_of_rows(place, along.shape[1])):
+            add((direction, f" in round {position.number}"), projected[:, :, i])
+            for row, client in enumerate(reference.clients_of_rows(position, projected.shape[1])):
                 if client >= 0:
-                    enter((direction, f" of client {client}"), along[:, row, i])
-    (where, whose), ratio, p = statistics.worst_spread(squares)
+                    add((direction, f" of client {client}"), projected[:, row, i])
+    (direction, part), ratio, p = statistics.worst_spread(squares)
     return Check(
         "noise",
         f"{name}: worst of {len(squares):,} directions",
-        f"{ratio:.3f} ({where}{whose})",
+        f"{ratio:.3f} ({direction}{part})",
         "1",
         p,
         weight=_WEIGHT,
-        note=f"along {where}{whose} the noise has {ratio:.4g} times its standard deviation",
+        note=f"along {direction}{part} the noise has {ratio:.4g} times its standard deviation",
     )
 
 
 def _spectrum(
     what: str, groups: Sequence[np.ndarray], width: int, random: np.random.Generator
 ) -> Iterator[Check]:
-    """Test the covariance of the numbers of a vector: of all of them, or of random blocks."""
-    found = []  # (a p-value, smallest spread ÷ the smallest to be expected, numbers) of each block
+    """Test the covariance of the numbers of a vector, of all numbers or of random blocks."""
+    tests = []  # (p-value, smallest spread ÷ the smallest that is expected, numbers) of each block
     for values in groups:
         rows, columns = values.shape
         block, count = columns, 1
@@ -108,17 +112,17 @@ def _spectrum(
         for _ in range(count):
             chosen = np.sort(random.permutation(columns)[:block])
             p, ratio = statistics.spectrum_p(values[:, chosen])
-            found.append((p, ratio / max(1e-9, 1.0 - math.sqrt(block / rows)), block))
-    if not found:
+            tests.append((p, ratio / max(1e-9, 1.0 - math.sqrt(block / rows)), block))
+    if not tests:
         return
-    _, least, size = min(found, key=lambda entry: entry[0])
+    _, least, size = min(tests, key=lambda entry: entry[0])
     blocks = f"{size} of {width:,} numbers" if size < width else f"{width:,} numbers"
     yield Check(
         "noise",
         what,
         f"smallest {least:.3f} ({blocks})",
         "1",
-        statistics.smallest([p for p, *_ in found]),
+        statistics.smallest([p for p, *_ in tests]),
         weight=_WEIGHT,
         note=f"among {blocks} there is a direction in which the noise has about {least:.2g} times the "
         "smallest standard deviation that chance leaves",
@@ -128,18 +132,18 @@ def _spectrum(
 def _stacked(
     name: str, kept: Mapping[ReleasePosition, np.ndarray], random: np.random.Generator
 ) -> Iterator[Check]:
-    """Test the covariance of clients and rounds: noise of one that is made of others'."""
+    """Test the covariance across clients and rounds, to find noise that is a mixture of other noise."""
     keys = min(len(values) for values in kept.values())
     rows = [values[:keys, row] for values in kept.values() for row in range(values.shape[1])]
-    if len(rows) > _STACKED:  # the first, the last, and others between them
+    if len(rows) > _STACKED:  # keep the first, the last, and random rows between them
         between = random.permutation(len(rows) - 2)[: _STACKED - 2] + 1
         rows = [rows[i] for i in sorted({0, len(rows) - 1, *between.tolist()})]
-    count, numbers = len(rows), min(own.shape[1] for own in rows)
+    count, numbers = len(rows), min(row.shape[1] for row in rows)
     if count < 2:
         return
     most = max(1, min(_STACKED_NUMBERS // count, int(4 * (math.sqrt(count) + 2 * _MARGIN) ** 2)))
     each = max(1, -(-most // numbers))
-    columns = np.stack([own[:each, :numbers].reshape(-1)[:most] for own in rows], axis=1)
+    columns = np.stack([row[:each, :numbers].reshape(-1)[:most] for row in rows], axis=1)
     if math.sqrt(len(columns)) < math.sqrt(count) + _MARGIN:
         return
     p, smallest = statistics.spectrum_p(columns)
@@ -151,5 +155,5 @@ def _stacked(
         "1",
         p,
         weight=_WEIGHT,
-        note=f"the noise of {name} of one client or round is made of that of others",
+        note=f"the noise of {name} of one client or round is a mixture of the noise of others",
     )

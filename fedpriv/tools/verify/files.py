@@ -1,10 +1,10 @@
-"""A published run in a folder of its own, pinned to the reference: what it leaves on disk."""
+"""Tests of the files of a published run, which is pinned to the reference and writes into a folder."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -27,7 +27,7 @@ from fedpriv.tools.verify.subject import Subject
 from fedpriv.tools.verify.table import Check
 
 ROUNDS = 2
-"""So many are published."""
+"""Number of rounds of the published run."""
 _NOT_COMPARED = (
     "checkpoint.pt",
     "checkpoint_before.pt",
@@ -35,20 +35,26 @@ _NOT_COMPARED = (
     "environment.json",
     "secret_key",
 )
-"""What holds exact statistics or chance, and says so."""
+"""Files that are documented to hold exact statistics or random keys."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """``public``: what may be given away; ``beside``: what else holds no exact statistic; by name."""
+    """The files of a published run, by their names.
 
-    public: dict[str, bytes] = field(default_factory=dict)
-    beside: dict[str, bytes] = field(default_factory=dict)
-    recording: Recording | None = None
+    Attributes:
+        public: Files below ``public/``, which may be given away.
+        beside: Other files that hold no exact statistics.
+        recording: What was seen of the run.
+    """
+
+    public: dict[str, bytes]
+    beside: dict[str, bytes]
+    recording: Recording
 
 
 class _Ends(Quiet):
-    """Ends a run after so many rounds, by its stop file, and shows nothing of it."""
+    """An observer that ends a run after some rounds by its stop file, and shows nothing."""
 
     def __init__(self, stop_file: Path, rounds: int):
         self._file, self._rounds = stop_file, rounds
@@ -69,12 +75,21 @@ def published(
     noise: str = "A",
     variation: Variation = AS_IT_IS,
 ) -> Published:
-    """Return what a run of this configuration leaves, with the subject's data changed by ``variation``."""
-    with tempfile.TemporaryDirectory(prefix="fedpriv-verify-") as place:
+    """Run a configuration in a temporary folder and return its files.
+
+    Args:
+        subject: The subject, whose data are used.
+        config: Configuration of the published run.
+        pinned: Recording whose releases replace those of the run; None: releases stay.
+        sampling: Name of the streams of lots and cohorts; None: those of the subject.
+        noise: Name of the streams of the noise.
+        variation: Change of the data.
+    """
+    with tempfile.TemporaryDirectory(prefix="fedpriv-verify-") as temporary:
         chosen = config.copy()
-        chosen.runtime.stop_file = str(Path(place) / "stop")
-        chosen.runtime.run_dir = str(Path(place) / "run")
-        parts = build_parts(chosen)  # its data are the subject's
+        chosen.runtime.stop_file = str(Path(temporary) / "stop")
+        chosen.runtime.run_dir = str(Path(temporary) / "run")
+        parts = build_parts(chosen)
         loop = subject.loop(variation, parts)
         loop.context.streams = subject.streams(sampling or subject.sampling_name, noise)
         probe = Probe(loop, pinned=pinned)
@@ -89,19 +104,16 @@ def published(
         ends = _Ends(Path(chosen.runtime.stop_file), ROUNDS)
         run.go(ends, probe, ends)
         write_report(run, "rounds")
-        return Published(
-            read(folder.public),
-            {
-                n: d
-                for n, d in read(folder.path).items()
-                if not n.startswith(("public/", *_NOT_COMPARED))
-            },
-            probe.recording,
-        )
+        beside = {
+            name: content
+            for name, content in read(folder.path).items()
+            if not name.startswith(("public/", *_NOT_COMPARED))
+        }
+        return Published(read(folder.public), beside, probe.recording)
 
 
 def publishable(config: DictConfig) -> tuple[DictConfig | None, str]:
-    """Return the same run with ``publish=true`` and its metrics, or None and why it cannot be published."""
+    """Return the configuration with ``publish=true`` and its metrics, or None and the reason why not."""
     if lacks_isolation(config):
         return None, "isolate_records must be true with publish=true and a model of your own"
     chosen = config.copy()
@@ -117,7 +129,7 @@ def publishable(config: DictConfig) -> tuple[DictConfig | None, str]:
 
 
 def check(one: Published, other: Published) -> Iterator[Check]:
-    """Test that the files of a published run are the same."""
+    """Test that two published runs left equal files."""
     for what, a, b in (
         ("files in public/", one.public, other.public),
         ("tables and statements of the run", one.beside, other.beside),
@@ -131,12 +143,12 @@ def check(one: Published, other: Published) -> Iterator[Check]:
             f"{len(differing)} of {len(a)} differ",
             "0 differ",
             passed=not differing,
-            note=f"{', '.join(differing)} changes with the records, though every release is the same",
+            note=f"{', '.join(differing)} depends on the records, although every release is the same",
         )
 
 
 def read(folder: Path) -> dict[str, bytes]:
-    """Return every file below a folder, by its name."""
+    """Return the content of every file below a folder, by its relative path."""
     if not folder.is_dir():
         return {}
     return {

@@ -1,4 +1,4 @@
-"""What is made other than in the reference run: the data or the upload of one unit, or who takes part."""
+"""Changes of a run: other data or another upload of one unit, or other participants."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from fedpriv.experiment.loop import Loop
 from fedpriv.privacy.budget import Budget
 
 Craft = Callable[[Tensor, int], Tensor]
-"""(the uploads of some clients [c, d], the row of one of them) → what that one sends instead [d]."""
+"""Function (uploads of some clients [c, d], row of one client) -> the upload [d] that it sends instead."""
 
 
 @dataclass(frozen=True)
 class Variation:
-    """What is other than in the reference run.
+    """The difference between a run and the reference run.
 
     Attributes:
-        name: In words.
-        data: The training data, of the same clients; None: the same.
-        within: The same, written into the data for a while instead of into a copy of them.
-        absent: A client that is never sampled; None: nobody.
-        upload: (client, what it sends instead).
-        silent: A client that takes part and contributes zeros to every answer; None: nobody.
-        nobody: Whether no client takes part in any round.
+        name: Name of the variation.
+        data: Function that returns changed training data of the same clients; None: data stay.
+        within: Context manager that makes the same change in place, and undoes it at the end.
+        absent: Client that is never sampled; None: no client.
+        upload: Client and the function that makes its upload; None: uploads stay.
+        silent: Client that takes part and contributes zeros to every answer; None: no client.
+        nobody: No client takes part in any round.
     """
 
     name: str
@@ -48,36 +48,36 @@ AS_IT_IS = Variation("as it is")
 
 
 def follow(loop: Loop, round_numbers: Sequence[int]) -> None:
-    """Let a loop run these rounds, t = 0 first, each at the state that those before it left."""
-    announce, left = loop._announce, iter(round_numbers)
+    """Make a loop run the rounds ``round_numbers``, each at the state that the one before it left."""
+    announce, remaining = loop._announce, iter(round_numbers)
 
     def announced() -> Any:
-        loop.rounds_done = next(left, loop.rounds_done)
+        loop.rounds_done = next(remaining, loop.rounds_done)
         return announce()
 
     loop._announce = announced  # type: ignore[method-assign]
 
 
 def leave_out(budget: Budget, client: int) -> None:
-    """Let a client never be sampled, as if it were not there; the places of the others stay."""
+    """Make a client ineligible in every round. The numbers of the other clients stay."""
     eligible = budget.eligible
 
     def others(announcement: Any) -> np.ndarray:
-        found = eligible(announcement).copy()
-        found[client] = False
-        return found
+        mask = eligible(announcement).copy()
+        mask[client] = False
+        return mask
 
     budget.eligible = others  # type: ignore[method-assign]
 
 
 def uploaders(loop: Loop) -> list[Any]:
-    """Return the objects of a loop that compute uploads before the server has them, by ``of``."""
-    computation = vars(loop.trainer.computation).values()
-    return [computes for computes in computation if callable(getattr(computes, "of", None))]
+    """Return the objects of a loop whose method ``of`` computes uploads."""
+    members = vars(loop.trainer.computation).values()
+    return [member for member in members if callable(getattr(member, "of", None))]
 
 
 def replace_upload(loop: Loop, client: int, craft: Craft) -> None:
-    """Let one client send something else than what it computed: what a malicious one can do."""
+    """Replace the upload of one client by what ``craft`` makes, as a malicious client can do."""
 
     def sends(compute: Callable[..., Any], round_index: int, clients: np.ndarray) -> Any:
         batch = compute(round_index, clients)
@@ -88,41 +88,44 @@ def replace_upload(loop: Loop, client: int, craft: Craft) -> None:
         uploads[rows[0]] = craft(batch.uploads, int(rows[0])).to(uploads)
         return replace(batch, uploads=uploads)
 
-    for computes in uploaders(loop):
-        computes.of = partial(sends, computes.of)
+    for uploader in uploaders(loop):
+        uploader.of = partial(sends, uploader.of)
 
 
 def silence(loop: Loop, client: int) -> None:
-    """Let a client that is seen to take part contribute nothing: zeros clipped, shifted, scaled or compared
-    with a clip norm would be something."""
+    """Make a client that takes part contribute zeros to every answer.
+
+    An upload of zeros is not enough: after it is clipped, shifted, scaled or compared with a clip norm, it
+    would contribute something. So the cohort is computed without the client, and the denominator stays.
+    """
     computation: Any = loop.trainer.computation
     clipped = computation.compute_cohort
     in_rows = loop.parts.algorithm.discrete is not None
 
     def without(local_step: Any, *more: Any) -> Any:
-        of_all = computation.denominator(local_step.cohort)
-        computation.denominator = lambda cohort: of_all
+        denominator = computation.denominator(local_step.cohort)
+        computation.denominator = lambda cohort: denominator
         others = local_step.cohort != client
         try:
-            found = clipped(replace(local_step, cohort=local_step.cohort[others]), *more)
+            result = clipped(replace(local_step, cohort=local_step.cohort[others]), *more)
         finally:
             del computation.denominator
-        if in_rows and not others.all():  # the client still adds a share of noise, to zeros
-            values = found.answer.values.new_zeros(len(others), found.answer.values.shape[1])
-            values[torch.from_numpy(others)] = found.answer.values
-            found.answer.values = values
-        return found
+        if in_rows and not others.all():  # the client still adds its share of noise, to zeros
+            values = result.answer.values.new_zeros(len(others), result.answer.values.shape[1])
+            values[torch.from_numpy(others)] = result.answer.values
+            result.answer.values = values
+        return result
 
     computation.compute_cohort = without
 
 
 def unequal_clients(data: FederatedData, seed: int) -> FederatedData:
-    """Return data whose clients keep between a quarter and all of their records, in random order."""
+    """Return data whose clients have between a quarter and all of their records, in random order."""
     shares = np.linspace(0.25, 1.0, data.client_count)[
         np.random.default_rng([seed, 1]).permutation(data.client_count)
     ]
-    kept = [
-        own[: max(1, math.ceil(share * len(own)))]
-        for own, share in zip(data.clients, shares, strict=True)
+    clients = [
+        indices[: max(1, math.ceil(share * len(indices)))]
+        for indices, share in zip(data.clients, shares, strict=True)
     ]
-    return replace(data, clients=kept)
+    return replace(data, clients=clients)

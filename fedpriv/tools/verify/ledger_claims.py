@@ -1,4 +1,4 @@
-"""What the ledger states of one release: noise and sensitivity, in the units in which it left."""
+"""Noise and sensitivity that the ledger states for a release, in the units of the released values."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ GAUSSIAN, BIT, NONE, OTHER = "gaussian", "randomized bit", "none", "other"
 class LedgerClaim:
     """The noise and the sensitivity of one release.
 
+    A unit is added, removed or replaced, as the ledger's adjacency says.
+
     Attributes:
-        query: What was charged.
-        family: Of its noise.
-        std: Noise multiplier × sensitivity of each row [rows]: what ε is computed from.
-        noted: The standard deviation that the release itself notes [rows]; never less.
-        bound: By how much one unit, more or less or replaced, may move each row [rows].
-        multiplier: Noise std ÷ what one unit, more or less or replaced, moves.
+        query: The charged query.
+        family: Family of the charged noise.
+        std: Noise multiplier × sensitivity of each row [rows], from which ε is computed.
+        noted: Standard deviation that the release itself notes [rows]; never less than ``std``.
+        bound: Largest distance by which one unit may move each row [rows].
+        multiplier: Standard deviation of the noise ÷ the distance that one unit moves.
     """
 
     query: Query
@@ -38,45 +40,50 @@ class LedgerClaim:
     multiplier: float
 
 
-def claim_of(recording: Recording, place: ReleasePosition, trust: Trust) -> LedgerClaim | None:
-    """Return what the charged releases say of this place; None where nothing was charged.
+def claim_of(recording: Recording, position: ReleasePosition, trust: Trust) -> LedgerClaim | None:
+    """Return the claim of the charged releases about a position; None where nothing was charged.
 
-    ``trust``: where it sees each report, each needs the noise that is charged.
+    Args:
+        recording: The run.
+        position: The release.
+        trust: Trust model of the run. Where the server sees each report, each needs the charged noise.
     """
-    seen = recording.seen[place]
-    if place.round_index >= len(recording.charged):
+    seen = recording.seen[position]
+    if position.round_index >= len(recording.charged):
         return None
     by_group: dict[bytes, list[Release]] = {}
-    for release in recording.charged[place.round_index]:
-        if place.name in release.joint.names:
+    for release in recording.charged[position.round_index]:
+        if position.name in release.joint.names:
             by_group.setdefault(np.asarray(release.clients).tobytes(), []).append(release)
-    groups = [of[min(max(place.step, 0), len(of) - 1)] for of in by_group.values()]
+    groups = [steps[min(max(position.step, 0), len(steps) - 1)] for steps in by_group.values()]
     if not groups:
         return None
-    rows, cohort = len(seen.values), recording.cohorts[place.round_index]
-    apart = recording.rows_of_clients or (recording.uploads_apart and place.name == GRADIENT)
+    rows, cohort = len(seen.values), recording.cohorts[position.round_index]
+    apart = recording.rows_of_clients or (recording.uploads_apart and position.name == GRADIENT)
     if not (apart and not seen.of_reports and rows == len(cohort)):
-        by = groups[0].joint.query(place.name).by
+        by = groups[0].joint.query(position.name).by
         reports = trust.sees_each_upload and by == CLIENT and not apart
         shares = float(len(cohort) if reports and not seen.of_reports else 1)
         if trust.noised_by_clients and not trust.sees_each_upload:
-            # so many shares of what h of them are
-            shares = len(cohort) / groups[0].joint.query(place.name).honest
-        return _of_all(groups, place.name, seen, rows, shares)
+            # every client adds a share, and the shares of the honest clients alone make the charged noise
+            shares = len(cohort) / groups[0].joint.query(position.name).honest
+        return _of_all(groups, position.name, seen, rows, shares)
     std, noted, bound = (np.full(rows, math.nan) for _ in range(3))
     for release in groups:
-        own = np.searchsorted(cohort, release.clients)
-        std[own], noted[own], bound[own] = _numbers(release, place.name, seen.divided_by, 1)
-    query = groups[0].joint.query(place.name)
+        members = np.searchsorted(cohort, release.clients)
+        std[members], noted[members], bound[members] = _numbers(
+            release, position.name, seen.divided_by, 1
+        )
+    query = groups[0].joint.query(position.name)
     return LedgerClaim(query, family_of(query), std, noted, bound, _multiplier(groups[0], query, 1))
 
 
 def _of_all(groups: list[Release], name: str, seen: Seen, rows: int, shares: float) -> LedgerClaim:
-    """Return the claim of one row that is about a whole cohort."""
+    """Return the claim about a sum over the whole cohort. All rows are alike."""
     query = groups[0].joint.query(name)
     parts = [_numbers(release, name, seen.divided_by, shares) for release in groups]
     std, noted, bound = (float(np.max(part)) for part in parts[0])
-    if seen.of_reports:  # independent noise of each report, in one number
+    if seen.of_reports:  # the noise of the reports is independent, so variances add up
         std, noted = (_root_of_squares(groups, [part[i] for part in parts]) for i in (0, 1))
         bound = max(float(np.max(part[2])) for part in parts)
     stds, noteds, bounds = (np.full(rows, value) for value in (std, noted, bound))
@@ -85,14 +92,14 @@ def _of_all(groups: list[Release], name: str, seen: Seen, rows: int, shares: flo
 
 
 def _root_of_squares(groups: list[Release], values: list[np.ndarray]) -> float:
-    own = (np.broadcast_to(v, len(r.clients)) for v, r in zip(values, groups, strict=True))
-    return float(np.linalg.norm(np.concatenate(list(own))))
+    of_clients = [np.broadcast_to(v, len(r.clients)) for v, r in zip(values, groups, strict=True)]
+    return float(np.linalg.norm(np.concatenate(of_clients)))
 
 
 def _numbers(
     release: Release, name: str, divided_by: float, shares: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (std, noted std, bound) of a group's rows, where so many each add a share of the noise."""
+    """Return (std, noted std, bound) of the rows of a group where ``shares`` clients each add noise."""
     query = release.joint.query(name)
     sensitivity = np.asarray(release.sensitivity[name], dtype=float) / divided_by
     multiplier = noise_multiplier(query)
@@ -103,7 +110,7 @@ def _numbers(
 
 
 def _times(release: Release, query: Query) -> float:
-    """Return by how many times the sensitivity a neighbour moves the answer."""
+    """Return the distance by which a neighbour moves the answer, in units of the sensitivity."""
     rounded = query.sensitivity / query.cells if isinstance(query, DiscreteQuery) else 1.0
     return rounded * (query.replaced if release.joint.sampling.neighbours == REPLACE_ONE else 1.0)
 
@@ -113,13 +120,13 @@ def _multiplier(release: Release, query: Query, shares: float) -> float:
 
 
 def noise_multiplier(query: Query) -> float:
-    """Return the noise multiplier of the event that is charged; 0 where it has none."""
+    """Return the noise multiplier of the charged event; 0 where the event has none."""
     event = query.event()
     return float(event.noise_multiplier) if isinstance(event, dp_event.GaussianDpEvent) else 0.0
 
 
 def family_of(query: Query) -> str:
-    """Return the family of the noise that the charged event is about."""
+    """Return the family of the noise of the charged event."""
     event = query.event()
     if isinstance(event, dp_event.GaussianDpEvent):
         return GAUSSIAN

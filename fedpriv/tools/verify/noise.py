@@ -1,8 +1,8 @@
-"""Noise really added, and its independence.
+"""The size, the shape and the independence of the noise that is really added.
 
 The same round is released under several noise keys, from the same data, lots and public state. Helmert's
-contrasts of what leaves under J + 1 keys are J independent samples of the noise alone, however it got there;
-divided by the ledger's noise multiplier × sensitivity they are standard normals.
+contrasts of what leaves under J + 1 keys are J independent samples of the noise alone, wherever it was added.
+Divided by the ledger's noise multiplier × sensitivity, they are standard normals.
 """
 
 from __future__ import annotations
@@ -22,61 +22,77 @@ from fedpriv.tools.verify.probes import Recording, ReleasePosition
 from fedpriv.tools.verify.table import Check
 
 OVERALL_WEIGHT = 8.0
-_SHAPED = 200_000  # numbers whose distribution is looked at
-_KEPT = 2_000_000  # numbers kept of one release at most, for tests of shape and independence
-_AT_MOST = 160  # vectors compared with each other
-_LONGEST = 20_000  # numbers of a vector that is compared with others
+"""Weight of the check of all noise of a query, by which it shares the level of false alarms."""
+_SHAPED = 200_000  # numbers whose distribution is tested
+_KEPT = 2_000_000  # most numbers of one release that are kept for tests of independence
+_MOST_VECTORS = 160  # vectors that are compared with each other
+_LONGEST = 20_000  # most numbers of a vector that is compared with others
 _FEWEST_PAIRS = 500
 _SAME_ORDER, _LARGEST, _ALIKE = 64, 8, 1e-3
-"""Of vectors at least so long the largest numbers are compared; by chance eight are never this close."""
+"""The eight largest numbers of vectors with at least 64 numbers are compared. They never agree to 1e-3 by
+chance."""
 
 
 @dataclass(frozen=True)
 class NoiseSample:
-    """Standardised noise [rows, d] of one release under one more key. ``clients``: of each row."""
+    """Standardised noise of one release under one more key.
 
-    place: ReleasePosition
+    Attributes:
+        position: The release.
+        key: Number of the key.
+        values: Noise in units of the ledger's standard deviation [rows, d].
+        clients: Client of each row; -1 where rows are not those of clients.
+    """
+
+    position: ReleasePosition
     key: int
     values: np.ndarray
     clients: np.ndarray
 
 
 class Contrasts:
-    """Turns releases under further keys into noise, one key after the other."""
+    """A converter from releases under further keys to noise, one key after the other.
 
-    def __init__(self, reference: Recording, statements: dict[ReleasePosition, LedgerClaim]):
-        self._reference, self._statements = reference, statements
-        self._means = {place: seen.values.double() for place, seen in reference.seen.items()}
+    Attributes:
+        samples: Helmert's contrasts of the releases so far.
+        direct: Differences between releases and exact answers, by query, in units of the noted standard
+            deviation.
+    """
+
+    def __init__(self, reference: Recording, claims: dict[ReleasePosition, LedgerClaim]):
+        self._reference, self._claims = reference, claims
+        self._means = {position: seen.values.double() for position, seen in reference.seen.items()}
         self._keys = dict.fromkeys(reference.seen, 1)
         self.samples: list[NoiseSample] = []
         self.direct: dict[str, list[np.ndarray]] = {}
-        for place, seen in reference.seen.items():
-            self._keep_direct(place, seen.values)
+        for position, seen in reference.seen.items():
+            self._keep_direct(position, seen.values)
 
-    def _keep_direct(self, place: ReleasePosition, values: Tensor) -> None:
-        """Keep what left minus the exact answer: one sample for each key, of which few are enough."""
-        said, kept = self._statements.get(place), self.direct.setdefault(place.name, [])
-        if said is not None and sum(v.size for v in kept) < _SHAPED:
-            found = (values.double() - self._reference.seen[place].exact).cpu().numpy()
-            found = (found / said.noted[:, None]).reshape(-1)
-            kept.append(found[:: max(1, found.size // _SHAPED)])
+    def _keep_direct(self, position: ReleasePosition, values: Tensor) -> None:
+        claim, kept = self._claims.get(position), self.direct.setdefault(position.name, [])
+        if claim is not None and sum(v.size for v in kept) < _SHAPED:
+            noise = (values.double() - self._reference.seen[position].exact).cpu().numpy()
+            noise = (noise / claim.noted[:, None]).reshape(-1)
+            kept.append(noise[:: max(1, noise.size // _SHAPED)])
 
-    def see(self, place: ReleasePosition, values: Tensor) -> None:
-        """Take a release under another key."""
-        said = self._statements.get(place)
-        mean = self._means.get(place)
-        if said is None or mean is None or mean.shape != values.shape:
+    def see(self, position: ReleasePosition, values: Tensor) -> None:
+        """Add a release [rows, d] under another key."""
+        claim = self._claims.get(position)
+        mean = self._means.get(position)
+        if claim is None or mean is None or mean.shape != values.shape:
             return
-        keys = self._keys[place]
-        self._keep_direct(place, values)
+        keys = self._keys[position]
+        self._keep_direct(position, values)
         difference = values.double() - mean
-        self._means[place] = mean + difference / (keys + 1)
-        self._keys[place] = keys + 1
+        self._means[position] = mean + difference / (keys + 1)
+        self._keys[position] = keys + 1
         difference *= math.sqrt(keys / (keys + 1.0))
-        found = difference.cpu().numpy() / said.std[:, None]
-        clients = self._reference.clients_of_rows(place, len(found))
-        step = max(1, found.size // _KEPT)
-        self.samples.append(NoiseSample(place, keys, found[:, ::step].astype(np.float32), clients))
+        noise = difference.cpu().numpy() / claim.std[:, None]
+        clients = self._reference.clients_of_rows(position, len(noise))
+        step = max(1, noise.size // _KEPT)
+        self.samples.append(
+            NoiseSample(position, keys, noise[:, ::step].astype(np.float32), clients)
+        )
 
 
 def checks(
@@ -86,8 +102,15 @@ def checks(
     extra: float,
     layers: list[tuple[str, slice]],
 ) -> Iterator[Check]:
-    """Check the noise of one query. ``direct``: what left minus the exact answers; ``extra``: by how much
-    more noise the releases note than is charged."""
+    """Check the size and the shape of the noise of one query.
+
+    Args:
+        name: Name of the query.
+        samples: Standardised noise.
+        direct: Differences between releases and exact answers, in units of the noted standard deviation.
+        extra: Noted standard deviation ÷ charged standard deviation, at least 1.
+        layers: Name and slice of each layer in a gradient.
+    """
     squares = np.array([(s.values.astype(np.float64) ** 2).sum() for s in samples])
     total, count = float(squares.sum()), sum(s.values.size for s in samples)
     ratio = math.sqrt(total / count)
@@ -121,17 +144,17 @@ def checks(
 def _by_part(
     name: str, samples: list[NoiseSample], layers: list[tuple[str, slice]]
 ) -> Iterator[Check]:
-    """Test each round, client, layer and number: noise may be right on the whole and wrong in one of them."""
+    """Test each round, client, layer and coordinate: noise may be right as a whole and wrong in a part."""
     parts: dict[str, dict[Any, list[float]]] = {"round": {}, "client": {}, "layer": {}}
     for sample in samples:
-        step = f", step {sample.place.step + 1}" if sample.place.step > 0 else ""
-        statistics.add_squares(parts["round"], f"{sample.place.number}{step}", sample.values)
+        step = f", step {sample.position.step + 1}" if sample.position.step > 0 else ""
+        statistics.add_squares(parts["round"], f"{sample.position.number}{step}", sample.values)
         for client, row in zip(sample.clients, sample.values, strict=True):
             if client >= 0:
                 statistics.add_squares(parts["client"], int(client), row)
         if layers and sample.values.shape[1] == layers[-1][1].stop:
-            for layer, place in layers:
-                statistics.add_squares(parts["layer"], layer, sample.values[:, place])
+            for name_of_layer, layer in layers:
+                statistics.add_squares(parts["layer"], name_of_layer, sample.values[:, layer])
     parts = {kind: sums for kind, sums in parts.items() if len(sums) > 1}
     width = samples[0].values.shape[1]
     if width > 1 and all(s.values.shape[1] == width for s in samples):
@@ -154,40 +177,47 @@ def _by_part(
 # ---- independence
 
 
+def common_noise(name: str, shared: np.ndarray, p_value: float, note: str) -> Check:
+    """Return the check that normals which show what two parts of the noise have in common are small."""
+    measured = f"largest {np.abs(shared).max():.2f} std of {shared.size:,}"
+    return Check("independence", name, measured, "normal", p_value, note=note)
+
+
 def independence(name: str, samples: list[NoiseSample]) -> Iterator[Check]:
-    """Test independence over rounds and steps, over clients, over the numbers of a vector."""
+    """Test independence over rounds and steps, over clients, and over the numbers of a vector."""
     samples = [s for s in samples if np.isfinite(s.values).all()]
     if not samples or samples[0].values.shape[1] < 2:
         return
     keys = sorted({s.key for s in samples})[:4]
     for what in ("rounds and steps", "clients"):
-        found = []
+        products = []
         for key in keys:
-            own = [s.values for s in samples if s.key == key]
+            releases = [s.values for s in samples if s.key == key]
             if what == "clients":  # a vector for each client and release
-                vectors = own if max(map(len, own)) > 1 else []
-            else:  # a long one for each release
-                rows = min(map(len, own))
-                vectors = [values[:rows].reshape(1, -1) for values in own] if len(own) > 1 else []
+                vectors = releases if max(map(len, releases)) > 1 else []
+            else:  # a long vector for each release
+                rows = min(map(len, releases))
+                vectors = [values[:rows].reshape(1, -1) for values in releases]
+                vectors = vectors if len(vectors) > 1 else []
             if vectors:
                 stack = np.concatenate(vectors).astype(float)
                 stack = stack[:, :: max(1, stack.shape[1] // _LONGEST)]
-                found.append(statistics.off_diagonal(stack[: min(_AT_MOST, stack.shape[1])]))
-        shared = np.concatenate(found) if found else np.zeros(0)
+                products.append(
+                    statistics.off_diagonal(stack[: min(_MOST_VECTORS, stack.shape[1])])
+                )
+        shared = np.concatenate(products) if products else np.zeros(0)
         if shared.size:
-            yield Check(
-                "independence",
+            yield common_noise(
                 f"{name}: over {what}",
-                f"largest {np.abs(shared).max():.2f} std of {shared.size:,}",
-                "normal",
+                shared,
                 statistics.common_p(shared),
-                note=f"the noise of {name} in one place tells of that in another ({what})",
+                f"the noise of {name} is not independent over {what}",
             )
     yield from _over_numbers(name, samples)
 
 
 def _over_numbers(name: str, samples: list[NoiseSample]) -> Iterator[Check]:
-    """Test each number with that ℓ places further on, for every distance ℓ."""
+    """Test the autocorrelation of a vector at every distance ℓ, computed by a Fourier transform."""
     width = samples[0].values.shape[1]
     rows = np.concatenate([s.values for s in samples if s.values.shape[1] == width])
     rows = rows[:: max(1, rows.size // _KEPT)].astype(float)
@@ -200,33 +230,36 @@ def _over_numbers(name: str, samples: list[NoiseSample]) -> Iterator[Check]:
     enough = pairs >= _FEWEST_PAIRS
     if not enough.any():
         return
-    found = products[enough] / np.sqrt(pairs[enough])
-    at = int(np.argmax(np.abs(found)))
+    correlations = products[enough] / np.sqrt(pairs[enough])
+    worst = int(np.argmax(np.abs(correlations)))
     yield Check(
         "independence",
         f"{name}: over numbers",
-        f"largest {abs(found[at]):.2f} std (distance {at + 1})",
+        f"largest {abs(correlations[worst]):.2f} std (distance {worst + 1})",
         "normal",
-        statistics.smallest(statistics.normal_p(found)),
-        note=f"numbers {at + 1} places apart have noise in common",
+        statistics.smallest(statistics.normal_p(correlations)),
+        note=f"the noise of numbers {worst + 1} places apart is not independent",
     )
 
 
 def repeated_numbers(
-    reference: Recording, said: dict[ReleasePosition, LedgerClaim]
+    reference: Recording, claims: dict[ReleasePosition, LedgerClaim]
 ) -> Iterator[Check]:
-    """Look for the same noise in another order or with other signs in two vectors: by its largest numbers."""
-    marks, rows = [], 0
-    for place in said:
-        seen = reference.seen[place]
+    """Look for two vectors with the same noise in another order or with other signs.
+
+    Such vectors have the same largest absolute values.
+    """
+    largest, rows = [], 0
+    for position, claim in claims.items():
+        seen = reference.seen[position]
         if seen.values.shape[1] < _SAME_ORDER:
             continue
-        found = (seen.values.double() - seen.exact).abs().cpu().numpy() / said[place].noted[:, None]
-        marks.append(-np.sort(-found, axis=1)[:, :_LARGEST])
-        rows += len(found)
+        sizes = (seen.values.double() - seen.exact).abs().cpu().numpy() / claim.noted[:, None]
+        largest.append(-np.sort(-sizes, axis=1)[:, :_LARGEST])
+        rows += len(sizes)
     if rows < 2:
         return
-    ordered = np.concatenate(marks)
+    ordered = np.concatenate(largest)
     ordered = ordered[np.lexsort(ordered.T[::-1])]
     same = int((np.abs(np.diff(ordered, axis=0)).max(axis=1) < _ALIKE).sum())
     yield Check(

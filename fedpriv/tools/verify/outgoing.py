@@ -1,9 +1,9 @@
-"""Noise and sensitivity once more where values really leave: what reaches the server, or the new weights.
+"""Noise and sensitivity of what an observer receives: the upload at the server, or the new weights.
 
-Nothing of the mechanism is looked at: from one public state, a round under many noise keys, and a round for
-each way to be of the unit. The smallest ratio of the noise to what one unit moves has to be the ledger's
-noise multiplier. That needs a round whose outcome is an affine function of one release: with Adam, or several
-local steps, what happens after the release is left to the pinned runs.
+This check does not look at the mechanism. From one public state it runs a round under many noise keys, and a
+round for each variation of the unit. The noise divided by the distance that one unit moves has to be the
+ledger's noise multiplier or more. The check needs a round whose outcome is an affine function of one release.
+With Adam or several local steps, what happens after the release is left to the pinned runs.
 """
 
 from __future__ import annotations
@@ -17,47 +17,50 @@ from scipy import stats
 from fedpriv.tools.verify.interventions import AS_IT_IS, Variation
 from fedpriv.tools.verify.ledger_claims import GAUSSIAN, LedgerClaim
 from fedpriv.tools.verify.probes import Recording
+from fedpriv.tools.verify.sensitivity import ROUNDING, rounding_spread
 from fedpriv.tools.verify.subject import Subject
 from fedpriv.tools.verify.table import Check
 from fedpriv.tools.verify.variations import ABSENT
 
-_ROUNDING = 1e-3
-_AT_MOST = 400
+_MOST_KEYS = 400
 _SAMPLES = 2600
-"""Few: how much noise there is, is measured where it is released; this finds what is lost on the way."""
-_WAYS = ("huge", "huge, negated", "large", "upload huge", "upload huge, negated", ABSENT)
+"""Numbers of noise. A few are enough: other checks measure the noise of releases, this one finds losses
+afterwards."""
+_VARIATIONS = ("huge", "huge, negated", "large", "upload huge", "upload huge, negated", ABSENT)
 
 
 def affine(subject: Subject, reference: Recording) -> bool:
-    """Return whether twice and three times the release move what leaves by as much as once and twice."""
+    """Return whether an outcome changes as much from one to two times the release as from two to three."""
     rule = subject.parts.aggregation
     if rule is not None and not rule.linear and not subject.per_record:
-        return False  # the weights are moved by some releases and not by others
-    at = []
+        return False  # some releases do not move the weights
+    outcomes = []
     for scale in (1.0, 2.0, 3.0):
         seen = subject.run(pinned=reference, rounds=1, scale=scale, keep=False)
-        if (value := _left(subject, seen)) is None:
+        if (outcome := _observed(subject, seen)) is None:
             return False
-        at.append(value)
-    first, second = at[1] - at[0], at[2] - at[1]
+        outcomes.append(outcome)
+    first, second = outcomes[1] - outcomes[0], outcomes[2] - outcomes[1]
     size = float(np.abs(first).max())
     return size > 0 and float(np.abs(second - first).max()) < 1e-3 * size
 
 
-def checks(subject: Subject, said: LedgerClaim, variations: Sequence[Variation]) -> Iterator[Check]:
-    """Yield the noise multiplier that an observer can measure, where the round gives it any."""
-    if said.family != GAUSSIAN:
+def checks(
+    subject: Subject, claim: LedgerClaim, variations: Sequence[Variation]
+) -> Iterator[Check]:
+    """Yield the check of the noise multiplier that an observer measures, if the observer sees anything."""
+    if claim.family != GAUSSIAN:
         return
-    base = _left(subject, _once(subject, "left 0"))
+    base = _outcome(subject, "left 0")
     if base is None:
         return
-    keys = min(_AT_MOST, math.ceil(_SAMPLES / base.size))
-    values = [base]
+    keys = min(_MOST_KEYS, math.ceil(_SAMPLES / base.size))
+    outcomes = [base]
     for i in range(1, keys + 1):
-        if (value := _left(subject, _once(subject, f"left {i}"))) is None:
+        if (outcome := _outcome(subject, f"left {i}")) is None:
             return
-        values.append(value)
-    stack = np.stack(values)
+        outcomes.append(outcome)
+    stack = np.stack(outcomes)
     square_sum = float(((stack - stack.mean(0)) ** 2).sum())
     count = base.size * keys
     moved = _moved(subject, base, variations)
@@ -65,28 +68,32 @@ def checks(subject: Subject, said: LedgerClaim, variations: Sequence[Variation])
     if moved == 0:
         return
     measured = std / moved
-    needed = said.multiplier * moved / (1.0 + _slack(std, moved, base.size))
+    # The relative part of the distance that the rounding of noise to its grid may have added.
+    spread = rounding_spread(std * 2.0**-14, base.size, moved)
+    slack = math.sqrt((1.0 + ROUNDING) ** 2 + spread / moved**2) - 1.0
+    needed = claim.multiplier * moved / (1.0 + slack)
     p = float(stats.chi2.cdf(square_sum / needed**2, count)) if needed > 0 else 1.0
     where = "an upload" if subject.per_record else "the weights"
     yield Check(
         "noise",
         f"÷ what one {subject.unit_words} moves, in {where}",
         f"{measured:.4f}",
-        f">= {said.multiplier:.4f}",
+        f">= {claim.multiplier:.4f}",
         p,
         note=f"in {where} the noise is {measured:.4g} times what one {subject.unit_words} can move; "
-        f"the ledger charges {said.multiplier:.4g}",
+        f"the ledger charges {claim.multiplier:.4g}",
     )
 
 
-def _once(subject: Subject, noise: str, variation: Variation | None = None) -> Recording:
+def _outcome(subject: Subject, noise: str, variation: Variation = AS_IT_IS) -> np.ndarray | None:
+    """Run one round and return what an observer has after it."""
     streams = subject.streams(subject.sampling_name, noise)
-    return subject.run(streams, variation or AS_IT_IS, rounds=1, keep=False)
+    return _observed(subject, subject.run(streams, variation, rounds=1, keep=False))
 
 
-def _left(subject: Subject, recording: Recording) -> np.ndarray | None:
-    """Return what an observer has after a round: the upload of the unit's client, or the weights."""
-    if recording.broke is not None or not recording.weights:
+def _observed(subject: Subject, recording: Recording) -> np.ndarray | None:
+    """Return the upload of the unit's client, or the new weights; None where there is neither."""
+    if recording.failure is not None or not recording.weights:
         return None
     if not subject.per_record:
         return recording.weights[0].double().cpu().numpy()
@@ -98,18 +105,12 @@ def _left(subject: Subject, recording: Recording) -> np.ndarray | None:
 
 
 def _moved(subject: Subject, base: np.ndarray, variations: Sequence[Variation]) -> float:
-    """Return the largest distance between two ways to be of the unit, or from its absence."""
-    found = {"as it is": base}
-    for variation in (v for v in variations if v.name in _WAYS or len(variations) <= len(_WAYS)):
-        value = _left(subject, _once(subject, "left 0", variation))
-        if value is not None:
-            found[variation.name] = value
-    partners = [found[ABSENT]] if ABSENT in found else list(found.values())
-    return max(float(np.linalg.norm(a - b)) for a in found.values() for b in partners)
-
-
-def _slack(std: float, moved: float, width: int) -> float:
-    """Return the part of a distance that the rounding of noise to its grid may add."""
-    grid = std * 2.0**-14
-    spread = width * grid**2 / 4.0 + 3.3 * math.sqrt(width) * grid**2 + 13.0 * grid * moved
-    return math.sqrt((1.0 + _ROUNDING) ** 2 + spread / moved**2) - 1.0
+    """Return the largest distance from the absence of the unit, or between two variations of it."""
+    outcomes = {"as it is": base}
+    few = len(variations) <= len(_VARIATIONS)
+    for variation in (v for v in variations if few or v.name in _VARIATIONS):
+        outcome = _outcome(subject, "left 0", variation)
+        if outcome is not None:
+            outcomes[variation.name] = outcome
+    partners = [outcomes[ABSENT]] if ABSENT in outcomes else list(outcomes.values())
+    return max(float(np.linalg.norm(a - b)) for a in outcomes.values() for b in partners)

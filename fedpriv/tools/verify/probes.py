@@ -1,8 +1,8 @@
-"""What is seen of a run from outside: its releases, what reaches the server, its state between rounds.
+"""Recordings of a run from outside: its releases, what reaches the server, and its state between rounds.
 
-A run may be *pinned* to another one: each of its releases is looked at and then replaced by the other's. So
-two runs on different data stay at the same public state, every release is compared with its counterpart, and
-whatever still differs between them did not come from the releases.
+A run may be *pinned* to another run. Then each of its releases is recorded and replaced by the release of the
+other run. Two runs on different data thereby stay at the same public state, and every release can be compared
+with its counterpart. Whatever still differs between the runs did not come from the releases.
 """
 
 from __future__ import annotations
@@ -24,24 +24,37 @@ from fedpriv.privacy.mechanisms import Announcement, Bounded, OpenRound, Release
 from fedpriv.tools.verify.interventions import uploaders
 
 AFTER, BEFORE = -1, -2
-"""The steps of what is asked once the model has moved, and of what is released before the first round: it is
-counted to that."""
+"""Steps that are no local steps: queries after the model has moved, and the release before the first round.
+
+The latter is counted as part of the first round.
+"""
 
 
 class Position(int):
-    """The position of a round among those that were run; ``number``: as a whole run counts it, from 1."""
+    """The position of a round among the rounds that were run.
+
+    Attributes:
+        number: Number of the round in a whole run, from 1. It is larger where rounds were left out.
+    """
 
     number: int
 
     @classmethod
     def of(cls, position: int, number: int) -> Position:
-        made = cls(position)
-        made.number = number
-        return made
+        """Return the position of a round with its number."""
+        result = cls(position)
+        result.number = number
+        return result
 
 
 class ReleasePosition(NamedTuple):
-    """One release: the position of its round, 0, 1, …; the local step; what is answered."""
+    """The position of a release in a run.
+
+    Attributes:
+        round_index: Position of the round among the rounds that were run, from 0.
+        step: Local step, ``AFTER`` or ``BEFORE``.
+        name: Name of the query.
+    """
 
     round_index: int
     step: int
@@ -61,13 +74,13 @@ class ReleasePosition(NamedTuple):
 
 @dataclass(frozen=True)
 class Seen:
-    """What left at one place.
+    """One release.
 
     Attributes:
-        values: As it left [rows, d].
-        exact: Before it was noised [rows, d].
-        divided_by: By what the sum was divided before it was noised.
-        of_reports: Whether it is a sum of reports, each noised by its client.
+        values: Released values [rows, d].
+        exact: Values before the noise was added [rows, d].
+        divided_by: Number by which the sum was divided before the noise was added.
+        of_reports: True for a sum of reports, each noised by its client.
     """
 
     values: Tensor
@@ -78,50 +91,71 @@ class Seen:
 
 @dataclass
 class Recording:
-    """All that was seen of a run, a list entry for each round where nothing else is said."""
+    """All that was seen of a run. Lists have an entry for each round.
+
+    Attributes:
+        seen: The releases.
+        charged: What the ledger was charged.
+        cohorts: Clients who took part.
+        reads: Indices of the training records that were read, an array for each read.
+        upload_clients: Clients whose uploads were computed, an array for each computation.
+        uploads: What reached the server.
+        weights: Global weights after the round.
+        states: Digests of everything that an observer sees after the round.
+        stop: Reason why the run stopped.
+        failure: Error that ended the run; None where it did not end.
+        rows_of_clients: True if releases have a row for each client.
+        uploads_apart: True if the server sees each upload.
+        ledger: The ledger after the run.
+    """
 
     seen: dict[ReleasePosition, Seen] = field(default_factory=dict)
     charged: list[tuple[Release, ...]] = field(default_factory=list)
     cohorts: list[np.ndarray] = field(default_factory=list)
     reads: list[list[np.ndarray]] = field(default_factory=list)
-    asked: list[list[np.ndarray]] = field(default_factory=list)
-    """The clients whose uploads are computed, a list for each time that some are."""
+    upload_clients: list[list[np.ndarray]] = field(default_factory=list)
     uploads: list[list[Tensor]] = field(default_factory=list)
     weights: list[Tensor] = field(default_factory=list)
     states: list[dict[str, str]] = field(default_factory=list)
     stop: str | None = None
-    broke: str | None = None
+    failure: str | None = None
     rows_of_clients: bool = False
     uploads_apart: bool = False
     ledger: Ledger | None = None
 
     @property
     def rounds(self) -> int:
+        """Number of rounds that were completed."""
         return len(self.states)
 
-    def clients_of_rows(self, place: ReleasePosition, rows: int) -> np.ndarray:
-        """Return the client of each row of a release; -1 where rows are not those of clients."""
-        cohort = self.cohorts[place.round_index]
+    def clients_of_rows(self, position: ReleasePosition, rows: int) -> np.ndarray:
+        """Return the client of each row of a release; -1 where a row is not about one client."""
+        cohort = self.cohorts[position.round_index]
         return cohort if rows == len(cohort) else np.full(rows, -1)
 
-    def places(self, name: str) -> list[ReleasePosition]:
-        return [place for place in self.seen if place.name == name]
+    def positions(self, name: str) -> list[ReleasePosition]:
+        """Return the positions of all releases of a query."""
+        return [position for position in self.seen if position.name == name]
 
     @property
     def names(self) -> list[str]:
-        """What is released, in the order it first was."""
-        return list(dict.fromkeys(place.name for place in self.seen))
+        """Names of the queries, in the order of their first release."""
+        return list(dict.fromkeys(position.name for position in self.seen))
 
 
 Repeat = Callable[[Callable[..., OpenRound], int, int, Mapping[str, Bounded]], None]
-"""(how to open the round again, round, local step, answers); called before each release of the uploads."""
+"""Function (reopen, round, local step, answers) that is called before each release.
+
+``reopen`` opens the same round once more, with streams of its own.
+"""
 
 
 class Probe:
-    """Looks on at one loop, as an observer of its rounds and around its mechanism.
+    """An observer of a loop, which also wraps the loop's mechanism and trainer.
 
-    ``see``: called with each release before it is pinned; ``repeats``: each is called before each release
-    of the uploads with how to open the same round once more.
+    Attributes:
+        loop: The loop.
+        recording: What was seen so far.
     """
 
     name = "verify"
@@ -135,6 +169,16 @@ class Probe:
         scale: float = 1.0,
         keep: bool = True,
     ):
+        """Wrap the mechanism and the trainer of a loop.
+
+        Args:
+            loop: A loop before its first round.
+            pinned: Recording whose releases replace those of the loop; None: releases stay.
+            see: Function that is called with each release [rows, d] before the release is replaced.
+            repeats: Functions that are called before each release and may open the round again.
+            scale: Factor of the releases that replace those of the loop.
+            keep: Record the state after each round.
+        """
         self.loop, self.recording = loop, Recording()
         self.recording.rows_of_clients = loop.parts.algorithm.row_per_client
         self.recording.uploads_apart = loop.mechanism.uploads_apart
@@ -143,35 +187,32 @@ class Probe:
         self._step = 0
         self._uploads: list[Tensor] = []
         self._before: tuple[Release, ...] = ()
-        self._wrap()
-
-    def _wrap(self) -> None:
-        loop, mechanism, trainer = self.loop, self.loop.mechanism, self.loop.trainer
+        mechanism, trainer = loop.mechanism, loop.trainer
         open_round, computation = mechanism.open, trainer.round
         train = loop.context.data.train
 
         def opened(
             announcement: Announcement, cohort: np.ndarray, streams: Any, charged: Any = None
         ) -> OpenRound:
-            def anew(other: Any) -> OpenRound:
-                return open_round(announcement, cohort, other, charged)
+            def reopen(other_streams: Any) -> OpenRound:
+                return open_round(announcement, cohort, other_streams, charged)
 
-            return self._watch(open_round(announcement, cohort, streams, charged), anew)
+            return self._watch(open_round(announcement, cohort, streams, charged), reopen)
 
         for computes in uploaders(loop):
             computes.of = partial(self._note, computes.of)
 
         def round_of(opening: OpenRound) -> Any:
             object.__setattr__(train, "log", [])
-            self.recording.asked.append([])
+            self.recording.upload_clients.append([])
             try:
                 return computation(opening)
             finally:
                 self.recording.reads.append(cast("ReadRecords", train).log)
                 object.__setattr__(train, "log", None)
 
-        changed: Any = mechanism, trainer
-        changed[0].open, changed[1].round = opened, round_of
+        wrapped: Any = mechanism, trainer
+        wrapped[0].open, wrapped[1].round = opened, round_of
         server: Any = trainer.server
         apply = server.apply
 
@@ -183,14 +224,16 @@ class Probe:
         server.apply = applied
 
     def _note(self, compute: Callable[..., Any], round_index: int, clients: np.ndarray) -> Any:
-        if self.recording.asked:
-            self.recording.asked[-1].append(np.asarray(clients).copy())
+        if self.recording.upload_clients:
+            self.recording.upload_clients[-1].append(np.asarray(clients).copy())
         return compute(round_index, clients)
 
     # ---- releases
 
-    def _watch(self, opening: OpenRound, anew: Callable[..., OpenRound]) -> OpenRound:
-        before = self._is_before(opening)
+    def _watch(self, opening: OpenRound, reopen: Callable[..., OpenRound]) -> OpenRound:
+        """Wrap the methods of an open round, so that its releases are recorded and pinned."""
+        query, groups = self.loop.mechanism.before, opening.announcement.groups
+        before = query is not None and all(g.upload.joint.names == {query.name} for g in groups)
         t = Position.of(len(self.recording.cohorts), opening.round_index + 1)
         if not before:
             self.recording.cohorts.append(np.asarray(opening.cohort).copy())
@@ -199,58 +242,53 @@ class Probe:
 
         def released(answers: Mapping[str, Bounded]) -> dict[str, Visible]:
             for repeat in self._repeats:
-                repeat(anew, t, self._step, answers)
+                repeat(reopen, t, self._step, answers)
             facts = {name: _facts(answer) for name, answer in answers.items()}
             visible = release(answers)
-            found = {
-                name: self._let_go(ReleasePosition(t, self._step, name), value, facts[name])
+            outgoing = {
+                name: self._pin(ReleasePosition(t, self._step, name), value, facts[name])
                 for name, value in visible.items()
             }
             self._step += 1
-            return found
+            return outgoing
 
         def released_after(name: str, answer: Bounded) -> Visible:
             for repeat in self._repeats:
-                repeat(anew, t, AFTER, {name: answer})
+                repeat(reopen, t, AFTER, {name: answer})
             facts = _facts(answer)
-            return self._let_go(ReleasePosition(t, AFTER, name), after(name, answer), facts)
+            return self._pin(ReleasePosition(t, AFTER, name), after(name, answer), facts)
 
         def closed() -> tuple[Release, ...]:
-            found = close()
+            releases = close()
             if before:
-                self._before = found
+                self._before = releases
             else:
-                self.recording.charged.append((*self._before, *found))
+                self.recording.charged.append((*self._before, *releases))
                 self._before = ()
-            return found
+            return releases
 
         watched: Any = opening
         watched.release, watched.release_after, watched.close = released, released_after, closed
         return opening
 
-    def _is_before(self, opening: OpenRound) -> bool:
-        """Return whether a round is what is released before the first one."""
-        query = self.loop.mechanism.before
-        groups = opening.announcement.groups
-        return query is not None and all(g.upload.joint.names == {query.name} for g in groups)
-
-    def _let_go(
-        self, place: ReleasePosition, visible: Visible, facts: tuple[Tensor, float, bool]
+    def _pin(
+        self, position: ReleasePosition, visible: Visible, facts: tuple[Tensor, float, bool]
     ) -> Visible:
+        """Show a release to ``see``, then record it or replace it by the release of the pinned run."""
         values = visible.values
         flat = values.detach().reshape(len(values), -1)
         if self._see is not None:
-            self._see(place, flat)
+            self._see(position, flat)
         if self._pinned is None:
-            self.recording.seen[place] = Seen(flat.clone(), *facts)
+            self.recording.seen[position] = Seen(flat.clone(), *facts)
             return visible
-        other = self._pinned.seen.get(place)
+        other = self._pinned.seen.get(position)
         if other is None or other.values.shape != flat.shape:
             raise FedprivError(
-                f"{place} was released in one run and not, or in another shape, in the other"
+                f"{position} was released in one run, and not or in another shape in the other run"
             )
-        wanted = other.values.to(flat.dtype) * self._scale if self._scale != 1 else other.values
-        return visible.then(lambda own: wanted.reshape(own.shape).to(own.dtype).clone())
+        pinned = other.values.to(flat.dtype) * self._scale if self._scale != 1 else other.values
+        return visible.then(lambda own: pinned.reshape(own.shape).to(own.dtype).clone())
 
     # ---- between rounds
 
@@ -269,13 +307,16 @@ class Probe:
         return None
 
     def _state(self, done: Round) -> dict[str, str]:
+        """Return digests of everything that an observer sees after a round."""
         loop = self.loop
         left_out = ("seconds", "cpu_seconds", "not_finite", "own")
         state: dict[str, Any] = {k: v for k, v in loop.state_dict().items() if k not in left_out}
-        if loop.mechanism.charged_at_once is not None:  # noise for later rounds: the server's alone
+        if (
+            loop.mechanism.charged_at_once is not None
+        ):  # only the server has the noise of later rounds
             state["mechanism"] = {k: state["mechanism"].get(k) for k in ("digest", "clip_norm")}
         buffers = dict(loop.context.model.module.state_dict())
-        told: dict[str, Any] = {
+        public: dict[str, Any] = {
             "number": done.number,
             "noise_multiplier": done.noise_multiplier,
             "signal": done.signal,
@@ -285,8 +326,8 @@ class Probe:
             "clip_norms": done.outcome.clip_norms,
         }
         if not loop.parts.algorithm.trust.secret_cohort:
-            told["cohort"] = done.cohort
-        return digests({**state, "model": buffers, "round": told, "uploads": self._uploads})
+            public["cohort"] = done.cohort
+        return digests({**state, "model": buffers, "round": public, "uploads": self._uploads})
 
 
 def _facts(answer: Bounded) -> tuple[Tensor, float, bool]:
@@ -299,33 +340,31 @@ def _facts(answer: Bounded) -> tuple[Tensor, float, bool]:
 
 
 def digests(tree: Any, path: str = "") -> dict[str, str]:
-    """Return a digest of each leaf of nested dicts and lists, by its path; tensors bit for bit."""
+    """Return a digest of each leaf of nested dicts and lists, by its path. Tensors count bit for bit."""
     if isinstance(tree, Mapping):
-        found: dict[str, str] = {}
+        result: dict[str, str] = {}
         for key, value in tree.items():
-            found |= digests(value, f"{path}.{key}" if path else str(key))
-        return found
+            result |= digests(value, f"{path}.{key}" if path else str(key))
+        return result
     if isinstance(tree, (list, tuple)) and len(tree) <= 64:
-        found = {path: str(len(tree))}
-        for place, value in enumerate(tree):
-            found |= digests(value, f"{path}[{place}]")
-        return found
+        result = {path: str(len(tree))}
+        for index, value in enumerate(tree):
+            result |= digests(value, f"{path}[{index}]")
+        return result
     if isinstance(tree, Tensor):
         tree = tree.detach().cpu().numpy()
     if isinstance(tree, np.ndarray):
-        return {path: _digest(f"{tree.dtype}{tree.shape}".encode(), tree.tobytes())}
-    return {path: _digest(repr(tree).encode())}
-
-
-def _digest(*parts: bytes) -> str:
-    found = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        found.update(part)
-    return found.hexdigest()
+        content = f"{tree.dtype}{tree.shape}".encode() + tree.tobytes()
+    else:
+        content = repr(tree).encode()
+    return {path: hashlib.blake2b(content, digest_size=16).hexdigest()}
 
 
 def first_difference(one: Recording, other: Recording) -> tuple[int, list[str]] | None:
-    """Return (the first round, from 1, after which two runs differ; in what); None: they are the same."""
+    """Return the first round, from 1, after which two runs differ and the names of what differs.
+
+    Equal runs give None.
+    """
     for t, (a, b) in enumerate(zip(one.states, other.states, strict=False)):
         differing = sorted(k for k in {*a, *b} if a.get(k) != b.get(k))
         if differing:

@@ -1,8 +1,9 @@
-"""The same round released many times: what a clipper or a schedule asks is a number or few, and a round gives
-one sample of its noise; thousands are needed.
+"""Repeated releases of one round, for answers of few numbers.
 
-Each time the round is opened anew by the mechanism, with another noise key, and given a copy of the same
-answers; of a gradient only its first numbers.
+A clipper or a schedule asks for a number or a few, so one round gives one sample of the noise of such an
+answer. The tests need thousands of samples. The mechanism therefore opens the same round again and again,
+each time with another noise key, and releases a copy of the same answers. Of a gradient only the first
+numbers are released.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from fedpriv.privacy.mechanisms import GRADIENT, Bounded, OpenRound, Query, Rand
 from fedpriv.privacy.mechanisms.randomized_response import flip_probability
 from fedpriv.tools.verify import statistics
 from fedpriv.tools.verify.ledger_claims import BIT, GAUSSIAN, LedgerClaim
-from fedpriv.tools.verify.noise import NoiseSample
+from fedpriv.tools.verify.noise import OVERALL_WEIGHT, NoiseSample, common_noise
 from fedpriv.tools.verify.probes import AFTER, BEFORE, Recording, ReleasePosition
 from fedpriv.tools.verify.table import Check
 
-_BESIDE = 8  # numbers of a gradient that are released beside a small answer
+_GRADIENT_NUMBERS = 8  # numbers of a gradient that are released beside a small answer
 
-Anew = Callable[[SecretStreams], OpenRound]
-"""Opens the same round once more, with other streams."""
+Reopen = Callable[[SecretStreams], OpenRound]
+"""Function that opens the same round once more, with the given streams."""
 
 
 def queries_of(opened: OpenRound) -> dict[str, Query]:
@@ -37,25 +38,40 @@ def queries_of(opened: OpenRound) -> dict[str, Query]:
     return {query.name: query for sample in samples for query in sample.joint.queries}
 
 
-def with_values(answer: Bounded, values: Tensor) -> Bounded:
-    """Return the answer with other values, which its release may overwrite."""
-    made = copy.copy(answer)
-    made.values = values
-    return made
-
-
-def released_again(
-    anew: Anew, streams: SecretStreams, step: int, answers: Mapping[str, Bounded]
+def release_again(
+    reopen: Reopen,
+    streams: SecretStreams,
+    key: tuple[str | int, ...],
+    step: int,
+    answers: Mapping[str, Bounded],
+    values_of: Callable[[str, Tensor], Tensor],
 ) -> dict[str, Tensor]:
-    """Open a round anew with these streams and return what it releases of each answer [rows, d], float64."""
-    opened = anew(streams)
+    """Open a round once more under another noise key, and release changed copies of its answers.
+
+    Args:
+        reopen: Function that opens the round.
+        streams: Streams of the repetitions. The noise key is derived from their key and ``key``.
+        key: Name of the new noise key.
+        step: Local step, or ``AFTER`` or ``BEFORE``.
+        answers: Answers of the round. They stay as they are.
+        values_of: Function (name, values of an answer) -> values that are released instead. They are copied,
+            because a release may overwrite its values.
+
+    Returns:
+        The released rows [rows, d] of each answer, in float64.
+    """
+    copies = {}
+    for name, answer in answers.items():
+        copies[name] = copy.copy(answer)
+        copies[name].values = values_of(name, answer.values).clone()
+    opened = reopen(streams.with_noise(derived_key(streams.noise_key, *key)))
     if step == AFTER:
-        ((name, answer),) = answers.items()
+        ((name, answer),) = copies.items()
         visible = {name: opened.release_after(name, answer)}
     else:
-        if step == 0 and GRADIENT in answers:  # drawn before it is wanted, as in a run
-            opened.begin_step(answers[GRADIENT].values[0].numel())
-        visible = opened.release(answers)
+        if step == 0 and GRADIENT in copies:  # a run, too, draws this noise before it is needed
+            opened.begin_step(copies[GRADIENT].values[0].numel())
+        visible = opened.release(copies)
     return {
         name: value.values.detach().reshape(len(value.values), -1).double().cpu()
         for name, value in visible.items()
@@ -63,65 +79,84 @@ def released_again(
 
 
 class RepeatedReleases:
-    """Collects releases of small answers: ``values`` [times, rows, numbers] of each place."""
+    """A collector of repeated releases of small answers.
 
-    def __init__(self, streams: SecretStreams, wanted: int, rounds: int, width: int):
-        """``wanted``: samples in all; ``width``: numbers of a gradient, which has enough of its own."""
-        self._streams, self._wanted, self._rounds, self._width = streams, wanted, rounds, width
+    Attributes:
+        values: Releases [times, rows, numbers] of each small answer.
+        beside: Releases [times, rows, numbers] of the gradient that was released at the same time.
+    """
+
+    def __init__(self, streams: SecretStreams, samples: int, rounds: int, width: int):
+        """Start without releases.
+
+        Args:
+            streams: Streams of the repetitions.
+            samples: Numbers of noise to collect for each query, over all rounds.
+            rounds: Number of rounds of the run.
+            width: Numbers of a gradient. One release of a gradient has enough numbers.
+        """
+        self._streams, self._samples, self._rounds, self._width = streams, samples, rounds, width
         self.values: dict[ReleasePosition, np.ndarray] = {}
         self.beside: dict[ReleasePosition, np.ndarray] = {}
 
-    def __call__(self, anew: Anew, t: int, step: int, answers: Mapping[str, Bounded]) -> None:
+    def __call__(self, reopen: Reopen, t: int, step: int, answers: Mapping[str, Bounded]) -> None:
         small = {n: a for n, a in answers.items() if a.values[0].numel() != self._width}
         if not small or step > 0:
             return
         numbers = min(a.values.numel() for a in small.values())
         rounds = 1 if step == BEFORE else self._rounds
-        times = 2 + math.ceil(self._wanted / (numbers * rounds))
-        found: dict[str, list[np.ndarray]] = {name: [] for name in answers}
+        times = 2 + math.ceil(self._samples / (numbers * rounds))
+
+        def values_of(name: str, values: Tensor) -> Tensor:
+            return values if name in small else values[:, :_GRADIENT_NUMBERS]
+
+        releases: dict[str, list[np.ndarray]] = {name: [] for name in answers}
         for i in range(times):
-            streams = self._streams.with_noise(derived_key(self._streams.noise_key, "again", i))
-            copied = {
-                name: with_values(a, (a.values if name in small else a.values[:, :_BESIDE]).clone())
-                for name, a in answers.items()
-            }
-            for name, rows in released_again(anew, streams, step, copied).items():
-                found[name].append(rows.numpy())
-        for name, values in found.items():
-            kept = self.values if name in small else self.beside
-            kept[ReleasePosition(t, step, name)] = np.stack(values)
+            rows_of = release_again(reopen, self._streams, ("again", i), step, answers, values_of)
+            for name, rows in rows_of.items():
+                releases[name].append(rows.numpy())
+        for name, rows_of_times in releases.items():
+            target = self.values if name in small else self.beside
+            target[ReleasePosition(t, step, name)] = np.stack(rows_of_times)
 
     def _of(
-        self, name: str, said: Mapping[ReleasePosition, LedgerClaim], family: str
+        self, name: str, claims: Mapping[ReleasePosition, LedgerClaim], family: str
     ) -> Iterator[tuple[ReleasePosition, np.ndarray, LedgerClaim]]:
-        for place, values in self.values.items():
-            if place.name == name and said[place].family == family:
-                yield place, values, said[place]
+        for position, values in self.values.items():
+            if position.name == name and claims[position].family == family:
+                yield position, values, claims[position]
 
     def noise(
-        self, name: str, recording: Recording, said: Mapping[ReleasePosition, LedgerClaim]
+        self, name: str, recording: Recording, claims: Mapping[ReleasePosition, LedgerClaim]
     ) -> tuple[list[NoiseSample], np.ndarray]:
-        """Return the noise of the small answers of this name: standardised contrasts, of which a row has all
-        times one after the other; and what left minus the exact answers, in units of the noted deviation."""
+        """Return the noise of a query as samples, and directly.
+
+        Returns:
+            The samples of standardised noise, the numbers of a row at all times one after the other; and the
+            differences between releases and exact answers, in units of the noted standard deviation.
+        """
         samples, direct = [], [np.zeros(0)]
-        for place, values, claim in self._of(name, said, GAUSSIAN):
-            clients = recording.clients_of_rows(place, values.shape[1])
-            samples.append(NoiseSample(place, 0, standardised(values, claim), clients))
-            exact = recording.seen[place].exact.cpu().numpy()
+        for position, values, claim in self._of(name, claims, GAUSSIAN):
+            clients = recording.clients_of_rows(position, values.shape[1])
+            samples.append(NoiseSample(position, 0, _standardised(values, claim), clients))
+            exact = recording.seen[position].exact.cpu().numpy()
             direct.append(((values - exact) / claim.noted[None, :, None]).reshape(-1))
         return samples, np.concatenate(direct)
 
     def of_bits(
-        self, name: str, recording: Recording, said: Mapping[ReleasePosition, LedgerClaim]
+        self, name: str, recording: Recording, claims: Mapping[ReleasePosition, LedgerClaim]
     ) -> Iterator[Check]:
-        """Hold how many ones are counted among flipped bits against flips with the charged probability."""
+        """Compare the number of ones among flipped bits with flips of the charged probability.
+
+        The sum of m centred bits is released, k of which are ones before they are flipped. The number of ones
+        after the flips is Binomial(k, 1 - p) + Binomial(m - k, p).
+        """
         normals = []
         uniforms = np.random.default_rng(int.from_bytes(self._streams.noise_key[:8], "little"))
-        for place, values, claim in self._of(name, said, BIT):
-            # released are sums of m centred bits, k of them ones
+        for position, values, claim in self._of(name, claims, BIT):
             flip = flip_probability(cast("RandomizedBit", claim.query).epsilon)
-            m = len(recording.cohorts[place.round_index])
-            k = round(float(recording.seen[place].exact.reshape(-1)[0]) + m / 2.0)
+            m = len(recording.cohorts[position.round_index])
+            k = round(float(recording.seen[position].exact.reshape(-1)[0]) + m / 2.0)
             ones = (values.reshape(-1) + m / 2.0) * (1.0 - 2.0 * flip) + m * flip
             law = np.convolve(
                 stats.binom.pmf(np.arange(k + 1), k, 1.0 - flip),
@@ -141,41 +176,41 @@ class RepeatedReleases:
             f"{spread} ({len(together):,} counts)",
             "1",
             statistics.mean_and_spread_p(together),
-            weight=8.0,
+            weight=OVERALL_WEIGHT,
             note=f"{name} is not flipped with the probability that is charged",
         )
 
-    def between(self, name: str, said: Mapping[ReleasePosition, LedgerClaim]) -> Iterator[Check]:
-        """Test that the noise of a small answer tells nothing of the gradient's, released beside it."""
-        found = []
-        for place, values, claim in self._of(name, said, GAUSSIAN):
-            beside = next((p for p in self.beside if p[:2] == place[:2]), None)
-            if beside is None or said[beside].family != GAUSSIAN:
+    def between(self, name: str, claims: Mapping[ReleasePosition, LedgerClaim]) -> Iterator[Check]:
+        """Test that the noise of a small answer is independent of the gradient's noise beside it."""
+        products = []
+        for position, values, claim in self._of(name, claims, GAUSSIAN):
+            beside = next((p for p in self.beside if p[:2] == position[:2]), None)
+            if beside is None or claims[beside].family != GAUSSIAN:
                 continue
-            small = standardised(values, claim)[:, :: max(1, values.shape[2])]
-            large = _contrasts(self.beside[beside]) / said[beside].std[None, :, None]
+            small = _standardised(values, claim)[:, :: max(1, values.shape[2])]
+            large = _contrasts(self.beside[beside]) / claims[beside].std[None, :, None]
             for row in range(large.shape[1]):
-                mine = small[min(row, len(small) - 1)][: len(large)]
-                found.append(mine @ large[:, row] / np.linalg.norm(mine))
-        if not found:
-            return
-        shared = np.concatenate(found)
-        yield Check(
-            "independence",
-            f"{name}: of the gradient's noise",
-            f"largest {np.abs(shared).max():.2f} std of {shared.size:,}",
-            "normal",
-            statistics.smallest(statistics.normal_p(shared)),
-            note=f"the noise of {name} and that of the gradient have something in common",
-        )
+                small_row = small[min(row, len(small) - 1)][: len(large)]
+                products.append(small_row @ large[:, row] / np.linalg.norm(small_row))
+        if products:
+            shared = np.concatenate(products)
+            yield common_noise(
+                f"{name}: of the gradient's noise",
+                shared,
+                statistics.smallest(statistics.normal_p(shared)),
+                f"the noise of {name} and the noise of the gradient are not independent",
+            )
 
 
-def standardised(values: np.ndarray, said: LedgerClaim) -> np.ndarray:
-    """Return noise in units of the ledger's standard deviation [rows, times - 1 times numbers]."""
-    noise = _contrasts(values) / said.std[None, :, None]
+def _standardised(values: np.ndarray, claim: LedgerClaim) -> np.ndarray:
+    """Return noise in units of the ledger's standard deviation [rows, (times - 1) · numbers]."""
+    noise = _contrasts(values) / claim.std[None, :, None]
     return noise.transpose(1, 0, 2).reshape(noise.shape[1], -1)
 
 
 def _contrasts(values: np.ndarray) -> np.ndarray:
-    """Return orthonormal contrasts of repeated releases [times, …] → [times - 1, …], free of the mean."""
+    """Return orthonormal contrasts [times - 1, …] of repeated releases [times, …].
+
+    Contrasts are free of the mean, that is of the exact answer, and independent where the noise is.
+    """
     return fft.dct(values, axis=0, norm="ortho")[1:]

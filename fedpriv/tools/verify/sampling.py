@@ -1,15 +1,16 @@
-"""Sampling: the lots that rounds really read, and the cohorts, against the event that is charged.
+"""Statistics of lots and cohorts, tested against the sampling that is charged.
 
-Each count becomes a standard normal by its exact law under that event
+Each count becomes a standard normal by its exact law under the charged event
 (:mod:`fedpriv.tools.verify.statistics`):
 
-    size       of a lot
-    halves     how many of a lot are in the first half, given its size
-    runs       how many runs of neighbours a lot has, given its size: members of blocks come together
-    rounds     how many two lots of a client have in common, in rounds up to four apart, given their sizes
-    clients    how many places the lots of two clients have in common
+    sizes      number of members of a lot
+    halves     number of members in the first half of the places, given the size
+    runs       number of runs of neighbouring places, given the size; blocks of data have few runs
+    rounds     number of common members of two lots of a client, up to four rounds apart, given the sizes
+    clients    number of common places of the lots of two clients, given the sizes
 
-Their sum tests the mean, their sum of squares the variance: shuffled data have lots that do not vary.
+The sum of the normals tests the mean. Their sum of squares tests the variance: lots of shuffled data, for
+example, do not vary in size.
 """
 
 from __future__ import annotations
@@ -24,13 +25,19 @@ from scipy import stats
 from fedpriv.tools.verify import statistics
 from fedpriv.tools.verify.table import Check
 
-_APART = (1, 2, 3, 4)
-"""Rounds between lots that are compared."""
+_DISTANCES = (1, 2, 3, 4)
+"""Distances, in rounds, of the lots that are compared."""
 
 
 @dataclass(frozen=True)
 class Law:
-    """The sampling of a lot from ``count``: of fixed size, or each with ``rate``, cut to ``most``."""
+    """The sampling of a lot.
+
+    Attributes:
+        rate: Probability of each member; None where the size is fixed.
+        size: Fixed size of a lot; None where members are independent.
+        most: Largest size, to which larger lots are cut; None: no limit.
+    """
 
     rate: float | None = None
     size: int | None = None
@@ -38,10 +45,11 @@ class Law:
 
     @property
     def whole(self) -> bool:
+        """True if every lot has all members."""
         return self.rate == 1.0
 
     def sizes(self, count: int) -> np.ndarray:
-        """Return P(a lot has 0, 1, … members)."""
+        """Return the probabilities that a lot of ``count`` places has 0, 1, …, ``count`` members."""
         if self.size is not None:
             law = np.zeros(count + 1)
             law[min(self.size, count)] = 1.0
@@ -53,7 +61,7 @@ class Law:
         return law
 
     def part(self, count: int) -> float:
-        """Return the chance of each to be in a lot."""
+        """Return the probability of each of ``count`` places to be in a lot."""
         law = self.sizes(count)
         return float((law * np.arange(count + 1)).sum() / max(1, count))
 
@@ -65,7 +73,7 @@ class Law:
 
 
 def law_of(event: dp_event.DpEvent) -> Law | None:
-    """Return what the charged event says of the sampling; None where it is of an unknown kind."""
+    """Return the sampling of a charged event; None where the event is of an unknown kind."""
     if isinstance(event, dp_event.PoissonSampledDpEvent):
         return Law(rate=float(event.sampling_probability))
     if isinstance(event, dp_event.SampledWithoutReplacementDpEvent):
@@ -81,8 +89,14 @@ def law_of(event: dp_event.DpEvent) -> Law | None:
 
 @dataclass(frozen=True)
 class Lot:
-    """``members``: ascending places among ``count``; ``who``: a client, or 0 for cohorts; ``when``: a number
-    that grows by one from a lot to the client's next."""
+    """A lot of records of a client, or a cohort of clients.
+
+    Attributes:
+        who: The client; 0 for cohorts.
+        when: Number of the lot among the lots of the client.
+        count: Number of places from which the lot was sampled.
+        members: Sampled places, ascending.
+    """
 
     who: int
     when: int
@@ -91,7 +105,14 @@ class Lot:
 
 
 def checks(what: str, lots: list[Lot], laws: dict[int, Law], seed: int) -> Iterator[Check]:
-    """Check ``what`` (lots, cohorts); ``laws``: of each of their ``who``."""
+    """Check lots or cohorts.
+
+    Args:
+        what: Name of what is checked: lots or cohorts.
+        lots: The lots.
+        laws: The sampling that is charged, for each ``who`` of the lots.
+        seed: Seed of the randomised probability integral transform.
+    """
     if twice := sum(len(np.unique(lot.members)) < len(lot.members) for lot in lots):
         yield Check(
             "sampling",
@@ -99,7 +120,7 @@ def checks(what: str, lots: list[Lot], laws: dict[int, Law], seed: int) -> Itera
             f"{twice} with one twice",
             "0",
             passed=False,
-            note=f"one member is twice in the same of {what}",
+            note=f"a member is twice in one of the {what}",
         )
         return
     uniforms = np.random.default_rng([seed, len(lots)])
@@ -112,36 +133,37 @@ def checks(what: str, lots: list[Lot], laws: dict[int, Law], seed: int) -> Itera
             f"{missing} with one missing",
             "0",
             passed=missing == 0,
-            note=f"{what} of which everyone should be part leave some out",
+            note=f"{what} that should have all members leave some out",
         )
     if not sampled:
         return
     yield _sizes(what, sampled, laws, uniforms)
-    telling = [lot for lot in sampled if 0 < len(lot.members) < lot.count]
-    sizes = [(lot.count, len(lot.members)) for lot in telling]
-    halves = [int((lot.members < lot.count // 2).sum()) for lot in telling]
+    # Empty and full lots say nothing about places.
+    partial_lots = [lot for lot in sampled if 0 < len(lot.members) < lot.count]
+    sizes = [(lot.count, len(lot.members)) for lot in partial_lots]
+    halves = [int((lot.members < lot.count // 2).sum()) for lot in partial_lots]
     # C(c-1, r-1) C(n-c+1, r) of the C(n, c) lots of size c have r runs
-    runs = [1 + int((np.diff(lot.members) > 1).sum()) for lot in telling]
-    at_halves = [(count, count // 2, size) for count, size in sizes]
-    at_runs = [(count, count - size + 1, size) for count, size in sizes]
-    by_place = {(lot.who, lot.when): lot for lot in telling}
+    runs = [1 + int((np.diff(lot.members) > 1).sum()) for lot in partial_lots]
+    laws_of_halves = [(count, count // 2, size) for count, size in sizes]
+    laws_of_runs = [(count, count - size + 1, size) for count, size in sizes]
+    lot_at = {(lot.who, lot.when): lot for lot in partial_lots}
     who, when = sorted({lot.who for lot in sampled}), sorted({lot.when for lot in sampled})
-    of_clients = [
-        (by_place[one, t], by_place[other, t])
+    client_pairs = [
+        (lot_at[one, t], lot_at[other, t])
         for one, other in zip(who[::2], who[1::2], strict=False)
         for t in when
-        if {(one, t), (other, t)} <= by_place.keys()
-        and by_place[one, t].count == by_place[other, t].count
+        if {(one, t), (other, t)} <= lot_at.keys()
+        and lot_at[one, t].count == lot_at[other, t].count
     ]
-    yield from _both(what, "halves", [_normals(halves, at_halves, uniforms)])
-    yield from _both(what, "runs", [_normals(runs, at_runs, uniforms)])
-    yield from _both(what, "clients", [_in_common(of_clients, uniforms)])
+    yield from _both(what, "halves", [_normals(halves, laws_of_halves, uniforms)])
+    yield from _both(what, "runs", [_normals(runs, laws_of_runs, uniforms)])
+    yield from _both(what, "clients", [_in_common(client_pairs, uniforms)])
     rounds = []
-    for apart in _APART:  # for each distance disjoint pairs of rounds, so that they are independent
+    for distance in _DISTANCES:  # pairs of one distance are disjoint, and therefore independent
         pairs = [
-            (lot, by_place[client, t + apart])
-            for (client, t), lot in by_place.items()
-            if t // apart % 2 == 0 and (client, t + apart) in by_place
+            (lot, lot_at[client, t + distance])
+            for (client, t), lot in lot_at.items()
+            if t // distance % 2 == 0 and (client, t + distance) in lot_at
         ]
         rounds.append(_in_common(pairs, uniforms))
     yield from _both(what, "rounds", rounds)
@@ -151,6 +173,7 @@ def checks(what: str, lots: list[Lot], laws: dict[int, Law], seed: int) -> Itera
 def _sizes(
     what: str, lots: list[Lot], laws: dict[int, Law], uniforms: np.random.Generator
 ) -> Check:
+    """Test the sizes of lots. Sizes that are fixed are compared, others become normals."""
     words = str(laws[lots[0].who])
     keys = [(laws[lot.who], lot.count) for lot in lots]
     tables = {(law, count): law.sizes(count) for law, count in dict.fromkeys(keys)}
@@ -160,12 +183,12 @@ def _sizes(
     ]
     below, exactly = np.array(pairs).T
     expected = sum(law.part(count) * count for law, count in keys)
-    found = sum(len(lot.members) for lot in lots)
+    total = sum(len(lot.members) for lot in lots)
     if all(law.size is not None for law, _ in keys):
         return Check(
             "sampling",
             f"{what}: sizes",
-            f"{found:,} in {len(lots):,}",
+            f"{total:,} in {len(lots):,}",
             words,
             passed=bool(exactly.min() >= 0.5),
             note=f"{what} have another size than {words}",
@@ -175,21 +198,23 @@ def _sizes(
     return Check(
         "sampling",
         f"{what}: sizes",
-        f"{found / expected:.4f} of the rate, spread {spread:.3f}",
+        f"{total / expected:.4f} of the rate, spread {spread:.3f}",
         f"1, 1 ({words})",
         statistics.mean_and_spread_p(normals),
         weight=3.0,
-        note=f"{what} are not sampled by {words}: their sizes have {found / expected:.4g} times its mean and "
+        note=f"{what} are not sampled by {words}: their sizes have {total / expected:.4g} times its mean and "
         f"{spread:.3g} times its spread",
     )
 
 
 def _both(what: str, name: str, families: list[np.ndarray]) -> Iterator[Check]:
-    """Test mean and spread of normals of several families, of which each is independent."""
+    """Test mean and spread of families of normals. The normals of each family are independent."""
     families = [normals for normals in families if normals.size]
     if not families:
         return
-    tests = [test(own) for own in families for test in (statistics.sum_p, statistics.spread_p)]
+    tests = [
+        test(normals) for normals in families for test in (statistics.sum_p, statistics.spread_p)
+    ]
     worst = families[int(np.argmin(tests)) // 2]
     spread, mean = float(np.sqrt(np.mean(worst**2))), float(np.mean(worst))
     yield Check(
@@ -198,18 +223,18 @@ def _both(what: str, name: str, families: list[np.ndarray]) -> Iterator[Check]:
         f"mean {mean:+.3f}, spread {spread:.3f}",
         "0, 1",
         statistics.smallest(tests),
-        note=f"{what} depend on each other or on places ({name})",
+        note=f"members of {what} depend on each other or on their places ({name})",
     )
 
 
 def _normals(
     counts: list[int], parameters: list[tuple[int, int, int]], uniforms: np.random.Generator
 ) -> np.ndarray:
-    """Return normals of hypergeometric counts (population, marked, sampled)."""
+    """Return normals of hypergeometric counts, with parameters (population, marked, sampled)."""
     if not counts:
         return np.zeros(0)
-    law, found = stats.hypergeom(*np.array(parameters).T), np.array(counts)
-    return statistics.as_normals(law.cdf(found - 1), law.pmf(found), uniforms.random(len(found)))
+    law, array = stats.hypergeom(*np.array(parameters).T), np.array(counts)
+    return statistics.as_normals(law.cdf(array - 1), law.pmf(array), uniforms.random(len(array)))
 
 
 def _in_common(pairs: list[tuple[Lot, Lot]], uniforms: np.random.Generator) -> np.ndarray:
@@ -219,7 +244,7 @@ def _in_common(pairs: list[tuple[Lot, Lot]], uniforms: np.random.Generator) -> n
 
 
 def members(what: str, lots: list[Lot], laws: dict[int, Law]) -> Check:
-    """Test how often each one is in a lot: binomial."""
+    """Test the number of lots that each member is in, which is binomial."""
     often: dict[int, np.ndarray] = {}
     times: dict[int, int] = {}
     for lot in lots:
@@ -228,17 +253,15 @@ def members(what: str, lots: list[Lot], laws: dict[int, Law]) -> Check:
     p_values, shares = [], []
     for who, counts in often.items():
         law = stats.binom(times[who], laws[who].part(len(counts)))
-        low, high = law.cdf(counts), law.sf(counts - 1)
-        p_values.append(np.minimum(1.0, 2.0 * np.minimum(low, high)))
+        p_values.append(statistics.two_sided(law.cdf(counts), law.sf(counts - 1)))
         shares.append(counts / times[who])
-    every = np.concatenate(p_values)
-    at = int(np.argmin(every))
-    share = np.concatenate(shares)[at]
+    all_p = np.concatenate(p_values)
+    share = np.concatenate(shares)[int(np.argmin(all_p))]
     return Check(
         "sampling",
-        f"{what}: worst member of {len(every):,}",
+        f"{what}: worst member of {len(all_p):,}",
         f"in {share:.3f} of them",
         f"{laws[lots[0].who].part(lots[0].count):.3f}",
-        statistics.smallest(every),
-        note=f"one member is in {share:.3g} of its {what}",
+        statistics.smallest(all_p),
+        note=f"a member is in {share:.3g} of its {what}",
     )

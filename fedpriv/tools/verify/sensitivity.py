@@ -1,7 +1,8 @@
-"""The distance by which one unit moves what leaves, the noise held equal, over the whole vector.
+"""The distance by which one unit moves a release, over the whole vector and with equal noise.
 
-Every way to be of the unit is run against the same public state, lots, cohorts and noise. Where neighbours
-add or remove a unit, each way is compared with its absence; else each with each.
+Every variation of the unit is run at the same public state and with the same lots, cohorts and noise. Where
+neighbours add or remove a unit, each variation is compared with the absence of the unit. Where neighbours
+replace a unit, each variation is compared with each other.
 """
 
 from __future__ import annotations
@@ -26,140 +27,169 @@ ROUNDING = 1e-3
 
 @dataclass
 class Moves:
-    """How one variation moved the releases: of the unit's own row the vector, of others' the square of its
-    norm in units of their bound."""
+    """The differences that one variation made to the releases.
+
+    Attributes:
+        name: Name of the variation.
+        own: Difference of the unit's own row [d].
+        others: Squared norm of the differences of all other rows, in units of their bounds.
+        failure: Error that ended the run; None where it did not end.
+    """
 
     name: str
     own: dict[ReleasePosition, np.ndarray] = field(default_factory=dict)
     others: dict[ReleasePosition, float] = field(default_factory=dict)
-    broke: str | None = None
+    failure: str | None = None
 
 
 class Displacements:
-    """Collects the moves of variations of one unit."""
+    """A collector of the moves of variations of one unit."""
 
     def __init__(
-        self, reference: Recording, said: Mapping[ReleasePosition, LedgerClaim], client: int
+        self, reference: Recording, claims: Mapping[ReleasePosition, LedgerClaim], client: int
     ):
-        self._reference, self._said, self._client = reference, said, client
+        self._reference, self._claims, self._client = reference, claims, client
         self.moves = [Moves("as it is")]
-        self._times = 1.0  # 2 where two ways are compared, each of which is one more or less
 
     def begin(self, name: str) -> Moves:
-        """Return the moves of the next variation, still empty."""
+        """Start the next variation and return its moves, which are still empty."""
         self.moves.append(Moves(name))
         return self.moves[-1]
 
-    def see(self, place: ReleasePosition, values: Tensor) -> None:
-        said, seen = self._said.get(place), self._reference.seen.get(place)
-        if said is None or seen is None or seen.values.shape != values.shape:
+    def see(self, position: ReleasePosition, values: Tensor) -> None:
+        """Add the difference between a release of the present variation and the reference."""
+        claim, seen = self._claims.get(position), self._reference.seen.get(position)
+        if claim is None or seen is None or seen.values.shape != values.shape:
             return
         moved = (values.double() - seen.values.double()).cpu().numpy()
-        row = self._row(place, len(moved))
+        row = self._row(position, len(moved))
         moves = self.moves[-1]
         if row is None:
-            moves.others[place] = _of_others(moved, said.bound)
+            moves.others[position] = _squared_norm(moved, claim.bound)
             return
-        moves.own[place] = moved[row]
-        moves.others[place] = _of_others(np.delete(moved, row, 0), np.delete(said.bound, row))
+        moves.own[position] = moved[row]
+        moves.others[position] = _squared_norm(
+            np.delete(moved, row, 0), np.delete(claim.bound, row)
+        )
 
-    def _row(self, place: ReleasePosition, rows: int) -> int | None:
+    def _row(self, position: ReleasePosition, rows: int) -> int | None:
         if rows == 1:
             return 0
-        (found,) = np.flatnonzero(self._reference.cohorts[place.round_index] == self._client)[
-            :1
-        ].tolist() or [None]
-        return found
+        is_unit = self._reference.cohorts[position.round_index] == self._client
+        return int(is_unit.argmax()) if is_unit.any() else None
 
     def checks(self, add_or_remove: bool) -> Iterator[Check]:
-        """Yield a row for each way and name of a release."""
+        """Yield a check for each variation and each name of a release."""
         absent = next((m for m in self.moves if m.name == ABSENT), None)
         partners = [absent] if add_or_remove and absent is not None else self.moves
-        self._times = (
-            2.0 if add_or_remove and absent is None and self._reference.rows_of_clients else 1.0
-        )
+        # Without the absence, two variations are compared that both differ from it by the sensitivity.
+        twice = add_or_remove and absent is None and self._reference.rows_of_clients
         for moves in self.moves:
             if moves is absent:
                 continue
-            if moves.broke is not None:
+            if moves.failure is not None:
                 yield Check(
                     "sensitivity",
                     moves.name,
                     "the run stopped",
                     "goes on",
                     passed=False,
-                    note=f"a unit that is {moves.name} ends the run, which no release tells: {moves.broke}",
+                    note=f"a unit that is {moves.name} ends the run, although every release is the same: "
+                    f"{moves.failure}",
                 )
                 continue
             for name in self._reference.names:
-                yield from self._worst(moves, partners, name)
+                yield from self._worst(moves, partners, name, 2.0 if twice else 1.0)
 
-    def _worst(self, moves: Moves, partners: list[Moves], name: str) -> Iterator[Check]:
-        worst, at = -1.0, 1.0
+    def _worst(
+        self, moves: Moves, partners: list[Moves], name: str, times: float
+    ) -> Iterator[Check]:
+        """Yield the check of the largest difference between a variation and its partners."""
+        worst, limit = -1.0, 1.0  # in units of the ledger's bound
         where: tuple[ReleasePosition, str] | None = None
-        for place, said in self._said.items():
-            if place.name != name or not np.isfinite(said.bound).all():
+        for position, claim in self._claims.items():
+            if position.name != name or not np.isfinite(claim.bound).all():
                 continue
-            row = self._row(place, len(said.bound))
-            bound = self._times * float(said.bound[0 if row is None else row])
-            allowed = _allowed(bound, said, row or 0, self._reference.seen[place])
+            row = self._row(position, len(claim.bound))
+            bound = times * float(claim.bound[0 if row is None else row])
+            allowed = _allowed(bound, claim, row or 0, self._reference.seen[position])
             for other in partners:
-                if other is not moves and other.broke is None:
-                    moved = self._moved(moves, other, place, bound, said)
-                    if worst < 0 or moved / allowed > worst / at or math.isnan(moved):
-                        worst, at, where = moved / bound, allowed / bound, (place, other.name)
+                if other is not moves and other.failure is None:
+                    moved = self._moved(moves, other, position, bound, claim)
+                    if worst < 0 or moved / allowed > worst / limit or math.isnan(moved):
+                        worst, limit = moved / bound, allowed / bound
+                        where = (position, other.name)
         if where is None:
             return
-        place, partner = where
+        position, partner = where
         yield Check(
             "sensitivity",
             f"{name}: {moves.name}",
             f"{worst:.4f} of the ledger's",
-            f"<= 1 (rounding {at - 1:.4f})",
-            passed=worst <= at,  # not a number is no
+            f"<= 1 (rounding {limit - 1:.4f})",
+            passed=worst <= limit,  # false for NaN
             of=name,
-            note=f"a unit that is {moves.name} instead of {partner} moves {place} by {worst:.4g} times what "
-            "the ledger says one unit can",
+            note=f"a unit that is {moves.name} instead of {partner} moves {position} by {worst:.4g} times "
+            "what the ledger says one unit can",
         )
 
     def _moved(
-        self, a: Moves, b: Moves, place: ReleasePosition, bound: float, said: LedgerClaim
+        self, a: Moves, b: Moves, position: ReleasePosition, bound: float, claim: LedgerClaim
     ) -> float:
-        """Return the distance over the whole matrix, others' rows in units of their own bounds."""
-        none = np.zeros(1)
-        own = a.own.get(place, none) - b.own.get(place, none)
-        mine = float(np.linalg.norm(own))
-        if said.family == BIT:  # a count of ones, before its flips are averaged out
-            mine *= 1.0 - 2.0 * flip_probability(cast("RandomizedBit", said.query).epsilon)
-        rest = a.others.get(place, 0.0) + b.others.get(place, 0.0)
-        return math.hypot(mine, bound * math.sqrt(rest))
+        """Return the distance of two variations over the whole release.
+
+        Rows of other clients count in units of their own bounds.
+        """
+        zeros = np.zeros(1)
+        distance = float(np.linalg.norm(a.own.get(position, zeros) - b.own.get(position, zeros)))
+        if claim.family == BIT:  # the release is debiased: it was divided by 1 - 2p
+            distance *= 1.0 - 2.0 * flip_probability(cast("RandomizedBit", claim.query).epsilon)
+        others = a.others.get(position, 0.0) + b.others.get(position, 0.0)
+        return math.hypot(distance, bound * math.sqrt(others))
 
 
-def _of_others(moved: np.ndarray, bounds: np.ndarray) -> float:
+def _squared_norm(moved: np.ndarray, bounds: np.ndarray) -> float:
     if not moved.size or not moved.any():
         return 0.0
     return float(((moved / bounds[:, None]) ** 2).sum())
 
 
-def _allowed(bound: float, said: LedgerClaim, row: int, seen: Seen) -> float:
-    """Return the norm that a difference of norm ``bound`` can have once both of its terms are rounded.
-
-    Noise is added on a grid of its own, and single precision has one. Rounding errors differ by a number in
-    [-g, g] each, unbiased: the square of their norm is below d g²/4 + ‖difference‖² on average and 3.3 √d g²
-    further in one case of 10^9, and so is their product with the difference (6.5 g ‖difference‖).
-    """
+def _allowed(bound: float, claim: LedgerClaim, row: int, seen: Seen) -> float:
+    """Return the norm that a difference of norm ``bound`` may have after both of its terms are rounded."""
     values = seen.values[row]
-    std = float(said.std[row]) if said.family not in (NONE, BIT) else 0.0
+    std = float(claim.std[row]) if claim.family not in (NONE, BIT) else 0.0
     grid = 2.0 ** (math.floor(math.log2(std)) - 14) if std > 0 and math.isfinite(std) else 0.0
     grid += float(values.abs().max()) * 2.0**-23
-    exact, width = bound * (1.0 + ROUNDING), len(values)
-    spread = width * grid**2 / 4.0 + 3.3 * math.sqrt(width) * grid**2 + 13.0 * grid * exact
-    return math.sqrt(exact**2 + spread)
+    exact = bound * (1.0 + ROUNDING)
+    return math.sqrt(exact**2 + rounding_spread(grid, len(values), exact))
+
+
+def rounding_spread(grid: float, width: int, distance: float) -> float:
+    """Return by how much rounding may increase the square of the norm of a difference of two vectors.
+
+    Noise is added on a grid, and single precision is a grid. The rounding errors of the two terms differ by
+    an unbiased number in [-g, g] in each coordinate. On average the square of the norm of the rounded
+    difference is below ‖difference‖² + d g²/4. In all but one of 10^9 cases, the square of the norm of the
+    errors is at most 3.3 √d g² larger than on average, and twice the product of the errors with the
+    difference is at most 13 g ‖difference‖.
+
+    Args:
+        grid: Width g of the grid.
+        width: Number d of coordinates.
+        distance: ‖difference‖ before rounding.
+    """
+    return width * grid**2 / 4.0 + 3.3 * math.sqrt(width) * grid**2 + 13.0 * grid * distance
 
 
 def scale_check(first: np.ndarray, second: np.ndarray, what: str, tolerance: float) -> Check:
-    """Test that noise under the same two keys is equal where only private data differ. ``first``, ``second``:
-    differences between two keys, in units of the ledger's standard deviation."""
+    """Test that the noise of two keys is equal where only private data differ.
+
+    Args:
+        first: Difference between the releases under two keys, in units of the ledger's standard deviation.
+        second: The same difference with other private data.
+        what: Name of the private data that differ.
+        tolerance: Difference that rounding explains.
+    """
     if first.shape != second.shape:
         second = np.full(first.shape, math.nan)
     size = float(np.linalg.norm(first))

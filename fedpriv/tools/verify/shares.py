@@ -1,10 +1,10 @@
-"""Shares of whole numbers: what a server has is their sum modulo 2^b.
+"""Noise that clients add as shares of whole numbers, of which the server has the sum modulo 2^b.
 
-A test from outside sees a sum that was rotated, rounded and noised, so two things are looked at from inside:
+From outside only a sum is seen that was rotated, rounded and noised. Two things are therefore tested inside:
 
-- the sum modulo 2^b as the server has it, of clients who contribute zeros: it is the noise alone, whose law
-  is computed here once more from the event that is charged;
-- what leaves without the noise, so that rounding is all that is added to what a unit moves.
+- The sum modulo 2^b, as the server has it, of clients who contribute zeros. It is the noise alone, and its
+  law is computed here independently from the event that is charged.
+- What leaves where every share is zero. Then rounding is all that is added to what a unit moves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from fedpriv.common.secret_streams import SecretStreams, derived_key
+from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.core import modular
 from fedpriv.privacy.core.discrete_events import SkellamSharesDpEvent
 from fedpriv.privacy.mechanisms import Bounded
@@ -27,39 +27,43 @@ from fedpriv.privacy.mechanisms.discrete_count import DiscreteCount
 from fedpriv.privacy.mechanisms.shares import FAMILIES
 from fedpriv.tools.verify import statistics
 from fedpriv.tools.verify.ledger_claims import LedgerClaim
+from fedpriv.tools.verify.noise import OVERALL_WEIGHT
 from fedpriv.tools.verify.probes import Recording, ReleasePosition
-from fedpriv.tools.verify.repeat_runs import Anew, queries_of, released_again, with_values
+from fedpriv.tools.verify.repeat_runs import Reopen, queries_of, release_again
 from fedpriv.tools.verify.table import Check
 
 _SAMPLES_PER_KEY = 800
-_TAIL = 14.0  # standard deviations of a law that are tabulated
+_TAIL = 14.0  # tabulated half-width of a law, in standard deviations
 
 
 class Shares:
-    """Collects sums of shares: ``sums`` [draws][D] of each query and number of shares."""
+    """A collector of sums of shares.
+
+    Attributes:
+        sums: The sums [draws][D] of each query and number of shares.
+    """
 
     def __init__(self, streams: SecretStreams, samples: int, rounds: Sequence[int]):
         self._streams, self._rounds = streams, frozenset(rounds)
         self._keys = max(4, samples // _SAMPLES_PER_KEY)
         self.sums: dict[DiscreteQuery, dict[int, list[np.ndarray]]] = {}
 
-    def __call__(self, anew: Anew, t: int, step: int, answers: Mapping[str, Bounded]) -> None:
+    def __call__(self, reopen: Reopen, t: int, step: int, answers: Mapping[str, Bounded]) -> None:
         if step != 0 or t not in self._rounds:
             return
-        queries = queries_of(anew(self._streams))
+        queries = queries_of(reopen(self._streams))
         name = next((n for n in answers if isinstance(queries.get(n), DiscreteQuery)), None)
         if name is None:
             return
-        kept = self.sums.setdefault(cast("DiscreteQuery", queries[name]), {})
+        by_shares = self.sums.setdefault(cast("DiscreteQuery", queries[name]), {})
+
+        def values_of(answer_name: str, values: torch.Tensor) -> torch.Tensor:
+            return torch.zeros_like(values) if answer_name == name else values
+
         for i in range(self._keys):
-            zeros = {
-                n: with_values(a, torch.zeros_like(a.values) if n == name else a.values.clone())
-                for n, a in answers.items()
-            }
-            streams = self._streams.with_noise(derived_key(self._streams.noise_key, f"shares {i}"))
             with _server_sums() as sums:
-                released_again(anew, streams, step, zeros)
-            kept.setdefault(len(answers[name].values), []).extend(sums)
+                release_again(reopen, self._streams, (f"shares {i}",), step, answers, values_of)
+            by_shares.setdefault(len(answers[name].values), []).extend(sums)
 
     def checks(self, seed: int) -> Iterator[Check]:
         """Yield the checks of the noise, and of the event that is charged for it."""
@@ -77,49 +81,67 @@ class Shares:
 def law_of_sum(
     query: DiscreteQuery | DiscreteCount, shares: int, values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return P(X < x) and P(X = x) of the sum of so many shares, by the event that is charged."""
+    """Return P(X < x) and P(X = x) of the sum X of ``shares`` shares, by the event that is charged.
+
+    Args:
+        query: The charged query. Its event has the variance of a share, or, for Skellam noise, of the
+            shares of the honest clients together.
+        shares: Number of shares.
+        values: The points x.
+    """
     event = query.event()
     of_skellam = isinstance(event, SkellamSharesDpEvent)
     variance = event.variance * shares / (query.honest if of_skellam else 1)
     reach = math.ceil(_TAIL * math.sqrt(variance)) + 50
     length = 1 << (4 * reach).bit_length()
-    if of_skellam:  # its characteristic function is exp(V (cos θ - 1))
+    # The law of the sum is the inverse Fourier transform of its characteristic function.
+    if of_skellam:  # exp(V (cos θ - 1)), for the variance V of the sum
         angles = 2.0 * math.pi * np.arange(length // 2 + 1) / length
         spectrum = np.exp(variance * (np.cos(angles) - 1.0))
     else:
-        places = np.arange(length)
-        places = np.minimum(places, length - places)
-        weights = np.exp(-(places.astype(float) ** 2) / (2.0 * event.variance))
+        integers = np.arange(length)
+        integers = np.minimum(integers, length - integers)  # modulo the length, around 0
+        weights = np.exp(-(integers.astype(float) ** 2) / (2.0 * event.variance))
         spectrum = np.fft.rfft(weights / weights.sum()) ** shares
     law = np.maximum(np.fft.irfft(spectrum, length), 0.0)
-    law = np.concatenate([law[-reach:], law[: reach + 1]])  # of -reach … reach
+    law = np.concatenate([law[-reach:], law[: reach + 1]])  # at -reach, …, reach
     return statistics.tabulated(law, values + reach)
 
 
 def counts(
     values: Mapping[ReleasePosition, np.ndarray],
     reference: Recording,
-    said: Mapping[ReleasePosition, LedgerClaim],
+    claims: Mapping[ReleasePosition, LedgerClaim],
     seed: int,
 ) -> Iterator[Check]:
-    """Yield the check of noise on what a clipper counts. ``values``: repeated releases [times, 1, 1]."""
+    """Yield the check of the noise on what a clipper counts.
+
+    Args:
+        values: Repeated releases [times, 1, 1] of each count.
+        reference: The run, with the exact counts.
+        claims: The claims of the ledger.
+        seed: Seed of the randomised probability integral transform.
+    """
     normals, uniforms = [], np.random.default_rng(seed)
     query: DiscreteCount | None = None
-    for place, released in values.items():
-        charged = said[place].query if place in said else None
+    for position, released in values.items():
+        charged = claims[position].query if position in claims else None
         if not isinstance(charged, DiscreteCount):
             continue
         query = charged
-        exact = float(reference.seen[place].exact.reshape(-1)[0])
+        exact = float(reference.seen[position].exact.reshape(-1)[0])
         steps = np.rint((released.reshape(-1) - exact) * query.steps).astype(np.int64)
-        law = law_of_sum(query, len(reference.cohorts[place.round_index]), steps)
+        law = law_of_sum(query, len(reference.cohorts[position.round_index]), steps)
         normals.append(statistics.as_normals(*law, uniforms.random(len(steps))))
     if query is not None:
         yield _noise(query, np.concatenate(normals)[None])
 
 
 def _noise(query: DiscreteQuery | DiscreteCount, normals: np.ndarray) -> Check:
-    """Test that sums of shares [draws, D] have their law, number by number and along their mean."""
+    """Test the law of sums of shares, coordinate by coordinate and along their mean.
+
+    ``normals`` [draws, D] are the sums after the randomised probability integral transform.
+    """
     flat = normals.reshape(-1)
     spread = float(np.sqrt(np.mean(flat**2)))
     p = 0.0
@@ -133,14 +155,19 @@ def _noise(query: DiscreteQuery | DiscreteCount, normals: np.ndarray) -> Check:
         f"{spread:.4f} ({flat.size:,} whole numbers)",
         "1",
         p,
-        weight=8.0,
+        weight=OVERALL_WEIGHT,
         note=f"the shares of {query.name} do not add up to the {query.family.replace('_', ' ')} noise that "
         "is charged",
     )
 
 
 def _event(query: DiscreteQuery) -> Check:
-    """Hold the sensitivity that is charged, in whole numbers, against that of rounded vectors."""
+    """Compare the charged sensitivity, in grid cells, with the largest norm of a rounded vector.
+
+    A vector of norm c is rounded to norm c + √D at most. Stochastic rounding that is repeated until the norm
+    is small enough has c² + D/4 + √(2 log(1/β)) (c + √D/2), with β = e^(-1/2), as a bound of its square
+    (Kairouz, Liu and Steinke 2021; see fedpriv/privacy/mechanisms/discrete.py).
+    """
     longest = query.cells + math.sqrt(query.dimension)
     slack = math.sqrt(2.0 * 0.5) * (query.cells + math.sqrt(query.dimension) / 2.0)
     least = math.sqrt(query.cells**2 + query.dimension / 4.0 + slack)
@@ -158,26 +185,26 @@ def _event(query: DiscreteQuery) -> Check:
 
 @contextmanager
 def _server_sums() -> Iterator[list[np.ndarray]]:
-    """Keep every sum that a server has within it, between -2^(b-1) and 2^(b-1)."""
-    decode, kept = modular.decoded, []
+    """Yield a list that collects every sum that the server has, between -2^(b-1) and 2^(b-1)."""
+    decode, sums = modular.decoded, []
 
     def seen(
         total: np.ndarray, coding: modular.Coding, signs: torch.Tensor, size: int
     ) -> torch.Tensor:
         half = np.int64(1) << np.int64(coding.bits - 1)
-        kept.append((total + half) % (2 * half) - half)
+        sums.append((total + half) % (2 * half) - half)
         return decode(total, coding, signs, size)
 
     modular.decoded = seen
     try:
-        yield kept
+        yield sums
     finally:
         modular.decoded = decode
 
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Let shares be zeros, so that what leaves is rounded and nothing else."""
+    """Make every share zero, so that rounding is all that happens to a sum."""
     tables: dict[Any, Any] = {kind: kind._table for kind in FAMILIES.values()}
     zeros = SimpleNamespace(draw=lambda stream, count: np.zeros(count, dtype=np.int64))
     for kind in tables:

@@ -1,7 +1,7 @@
-"""The run that is verified: built from a configuration, started as often as needed, in variations of itself.
+"""The configuration that is verified, which can be run again and again in variations.
 
-Its parts, trainer, sampler, clipper, schedule, mechanism and loop are those of ``fedpriv train``. What is
-replaced is chance (the keys of the streams), and the data or the upload of one unit.
+Parts, trainer, sampler, clipper, schedule, mechanism and loop are those of ``fedpriv train``. A variation
+only replaces the keys of the random streams, or the data or the upload of one unit.
 """
 
 from __future__ import annotations
@@ -50,52 +50,68 @@ from fedpriv.tools.verify.probes import Probe, Recording
 from fedpriv.tools.verify.synthetic import MadeUp
 
 ROUNDS, FEW_ROUNDS = 8, 4
-_MOST = 200_000_000
-_ROUNDS_OF_A_BUDGET = 1000  # the last one where a run ends with its budget
-_SECONDS_BETWEEN_LINES = 5.0  # about runs of one step
-_MANY = 1_000_000  # numbers of a round's releases from which on few rounds are enough
+_MOST_NUMBERS = 200_000_000  # most numbers of releases that are kept and compared
+_ROUNDS_OF_A_BUDGET = 1000  # assumed number of rounds of a run that ends with its budget
+_SECONDS_BETWEEN_LINES = 5.0  # between lines about the runs of one step
+_MANY = 1_000_000  # numbers of a round's releases from which on few rounds are run
 
 
 class Steps:
-    """The step that a verification is at, and how many runs it has made in it.
+    """The progress of a verification: its present step and the number of runs in this step.
 
     Attributes:
-        say: Takes a line; None: nothing is said.
+        say: Function that shows a line; None: nothing is shown.
     """
 
     def __init__(self) -> None:
         self.say: Callable[[str], None] | None = None
-        self._name, self._done, self._said = "", 0, 0.0
+        self._name, self._done, self._last_line = "", 0, 0.0
         self._runs: int | None = None
 
     def begin(self, name: str, runs: int | None = None) -> None:
-        """Begin a step of so many runs (None: not known before)."""
-        self._name, self._runs, self._done, self._said = name, runs, 0, 0.0
+        """Begin a step of ``runs`` runs; None if the number is not known."""
+        self._name, self._runs, self._done, self._last_line = name, runs, 0, 0.0
 
     def run(self) -> None:
-        """Note that a run of the step begins, and say so: of the first one, then now and again."""
+        """Count a run of the step, and show a line about the first run and then every few seconds."""
         self._done += 1
         now = time.monotonic()
-        if self.say is None or now - self._said < _SECONDS_BETWEEN_LINES:
+        if self.say is None or now - self._last_line < _SECONDS_BETWEEN_LINES:
             return
-        self._said = now
+        self._last_line = now
         of = "" if self._runs is None or self._done > self._runs else f" of {self._runs}"
         self.say(f"{self._name}, run {self._done}{of}")
 
 
 class Stops:
-    """Ends a loop between two rounds."""
+    """A stop request that ends a loop after some rounds."""
 
     def __init__(self, recording: Recording, rounds: int):
         self._recording, self._rounds = recording, rounds
 
     @property
     def requested(self) -> bool:
+        """True if the recording has all rounds."""
         return len(self._recording.cohorts) >= self._rounds
 
 
 class Subject:
-    """A configuration, ready to be run in variations of itself."""
+    """A configuration that is ready to be run in variations.
+
+    Attributes:
+        config: The configuration.
+        seed: Seed of all random choices of the verification.
+        synthetic: True if records are made up.
+        steps: Progress of the verification.
+        parts: Parts of the configuration.
+        context: Data, model, mechanism and the other objects of a run.
+        budget: Budget before the first round; None where no privacy is claimed.
+        round_numbers: Round indices t that are run, ascending.
+        later: The last of these indices, which do not follow at once on the round before.
+        sampling_name: Name of the streams of lots and cohorts of the reference.
+        unit_client: Client that is, or has, the unit that is changed.
+        unit_record: Index of the record that is changed where the unit is a record.
+    """
 
     def __init__(
         self,
@@ -106,12 +122,18 @@ class Subject:
         unequal: bool = False,
         later: bool = False,
     ):
-        """
+        """Build the parts and the data of the configuration.
+
         Args:
-            rounds: Rounds of each run; None: chosen.
-            synthetic: Whether records of the data set's shape are made up.
-            unequal: Whether clients lose records until their sizes differ.
-            later: Whether the run's last round and three drawn from the seed follow at once.
+            config: The configuration.
+            seed: Seed of all random choices of the verification.
+            rounds: Number of first rounds of each run; None chooses a number.
+            synthetic: Make up records of the data set's shape.
+            unequal: Let clients lose records until their sizes differ.
+            later: Also run the last round of the configuration and three random rounds before it.
+
+        Raises:
+            ConfigError: The configuration cannot be verified.
         """
         self.config, self.seed, self.synthetic = config, seed, synthetic
         self.steps = Steps()
@@ -131,7 +153,11 @@ class Subject:
         self.round_numbers = list(range(consecutive))
         self.later = self._later(consecutive) if later else []
         self.round_numbers += self.later
-        self._refuse_too_large()
+        if (numbers := self.rounds * self._numbers()) > _MOST_NUMBERS:
+            raise ConfigError(
+                f"{self.rounds} rounds release {numbers:,.0f} numbers, and fedpriv verify keeps at most "
+                f"{_MOST_NUMBERS:,}: take fewer clients, a smaller model or fewer rounds (--rounds)"
+            )
         self.sampling_name = "lots 0"
         self.unit_client, self.unit_record = 0, int(context.data.clients[0][-1])
 
@@ -144,39 +170,47 @@ class Subject:
 
     @property
     def per_record(self) -> bool:
+        """True if the unit of privacy is a record."""
         return self.parts.algorithm.unit == "record"
 
     @property
     def secret_cohort(self) -> bool:
+        """True if no observer sees which clients take part."""
         return self.trust.secret_cohort
 
     @property
     def whole_numbers(self) -> bool:
-        """Whether clients add shares of whole numbers."""
+        """True if clients add noise as shares of whole numbers."""
         return self.parts.algorithm.discrete is not None
 
     @property
     def clients(self) -> int:
+        """Number of clients."""
         return self.context.data.client_count
 
     @property
     def trust(self) -> Trust:
+        """Trust model of the algorithm."""
         return self.parts.algorithm.trust
 
     @property
     def unit_words(self) -> str:
+        """Name of the unit of privacy: record or client."""
         return "record" if self.per_record else "client"
 
     def layers(self) -> list[tuple[str, slice]]:
-        """Return the place of each parameter among the numbers of the model."""
-        found, first = [], 0
+        """Return the name and the slice of each layer among the numbers of the model.
+
+        The list is empty where parameters and numbers do not correspond.
+        """
+        layers, first = [], 0
         for name, parameter in self.context.model.module.named_parameters():
-            found.append((name, slice(first, first + parameter.numel())))
+            layers.append((name, slice(first, first + parameter.numel())))
             first += parameter.numel()
-        return found if first == self.context.model.size else []
+        return layers if first == self.context.model.size else []
 
     def _numbers(self) -> float:
-        """Return how many numbers a round releases."""
+        """Return the number of numbers that a round releases."""
         algorithm = self.parts.algorithm
         cohort = algorithm.expected_cohort(self.clients) or self.clients
         apart = algorithm.row_per_client or self.parts.mechanism.uploads_apart
@@ -184,16 +218,20 @@ class Subject:
         return rows * algorithm.samples_per_round * self.context.model.size
 
     def _rounds(self) -> int:
+        """Choose the number of first rounds."""
         steps = self.parts.algorithm.samples_per_round
         rounds = FEW_ROUNDS if self._numbers() > _MANY or steps > 4 else ROUNDS
-        if isinstance(self.parts.algorithm, DpFtrl):  # until a client's turn comes again
-            together = cast("MatrixMechanism", self.parts.mechanism).correlation
-            rounds = min(together.rounds, max(rounds, together.participation.separation + 2))
+        if isinstance(self.parts.algorithm, DpFtrl):  # run until a client's second turn
+            correlation = cast("MatrixMechanism", self.parts.mechanism).correlation
+            separation = correlation.participation.separation
+            rounds = min(correlation.rounds, max(rounds, separation + 2))
         return rounds
 
     def _later(self, consecutive: int) -> list[int]:
-        """Return the last round of the configured run, and three between, ascending. Rounds that are one
-        release follow from each other, so none can be left out."""
+        """Return three random later rounds and the last round of the configured run, ascending.
+
+        Rounds that are one release follow from each other, so none of them can be left out.
+        """
         if self.parts.mechanism.charged_at_once is not None:
             return []
         planned = self.parts.settings.rounds or self.parts.noise_schedule.planned_rounds
@@ -204,19 +242,10 @@ class Subject:
         between = drawn.choice(last - consecutive, min(3, last - consecutive), replace=False)
         return [*sorted((consecutive + between).tolist()), last]
 
-    def _refuse_too_large(self) -> None:
-        """Raise ConfigError where there are too many releases to keep and compare."""
-        numbers = self.rounds * self._numbers()
-        if numbers > _MOST:
-            raise ConfigError(
-                f"{self.rounds} rounds release {numbers:,.0f} numbers, and fedpriv verify keeps {_MOST:,} at "
-                "most: take fewer clients, a smaller model or fewer rounds (--rounds)"
-            )
-
     # ---- chance
 
     def streams(self, sampling: str, noise: str) -> SecretStreams:
-        """Return the streams of a run whose lots and cohorts, and whose noise, have these names."""
+        """Return the streams of a run, by a name for lots and cohorts and a name for noise."""
         return SecretStreams(
             derived_key(b"verify", self.seed, "sampling", sampling),
             derived_key(b"verify", self.seed, "noise", noise),
@@ -225,10 +254,12 @@ class Subject:
     def run_streams(
         self, rounds: int | None, context: RunContext | None = None, folder: RunFolder | None = None
     ) -> SecretStreams:
-        """Return the streams that ``fedpriv train`` would give this configuration with so many rounds.
+        """Return the streams that ``fedpriv train`` would give this configuration.
 
         Args:
-            folder: Where the run is published; None: it is not.
+            rounds: Number of rounds of the run.
+            context: Context of the run; None: that of this subject.
+            folder: Folder of a published run; None: the run is not published.
         """
         settings = replace(self.parts.settings, publish=folder is not None)
         digest = run_digest(self.config, rounds, context or self.context)
@@ -236,17 +267,21 @@ class Subject:
 
     # ---- the unit
 
-    def told_apart(self, most: int = 5) -> list[int]:
-        """Return clients that are looked at one by one: the first, the last, those with most and fewest
-        records, and others at random."""
-        sizes = np.array([len(own) for own in self.context.data.clients])
+    def clients_to_try(self, most: int = 5) -> list[int]:
+        """Return at most ``most`` clients that are tested one by one.
+
+        They are the first and the last client, the clients with most and fewest records, and random clients.
+        """
+        sizes = np.array([len(indices) for indices in self.context.data.clients])
         others = np.random.default_rng(self.seed).permutation(self.clients).tolist()
         chosen = (0, self.clients - 1, int(sizes.argmax()), int(sizes.argmin()), *others)
         return list(dict.fromkeys(chosen))[:most]
 
     def rounds_drawn(self) -> list[int]:
-        """Return the positions of rounds whose noise is drawn many times: the first, the last, and three at
-        random."""
+        """Return the positions of rounds whose noise is drawn many times.
+
+        They are the first round, the last round and three random rounds.
+        """
         last = self.rounds - 1
         between = list(range(last - len(self.later) + 1, last))
         if not between:
@@ -255,32 +290,39 @@ class Subject:
         return sorted({0, last, *between})
 
     def choose_unit(self, seen: Recording) -> bool:
-        """Take the record, or client, that is in most lots of a run, in the first round if it can be, and
-        there in several if there are; whether there is one."""
-        often: Counter[int] = Counter()
+        """Choose the record or client that is in most lots of a run, and return whether there is one.
+
+        Lots of the first round count most, because some checks run that round only.
+        """
+        scores: Counter[int] = Counter()
         for t, cohort in enumerate(seen.cohorts):
             members = np.concatenate(seen.reads[t]) if self.per_record and seen.reads[t] else cohort
             for member, lots in Counter(members.tolist()).items():
-                often[member] += (100 if t == 0 else 1) * lots
-        if not often or (self.per_record and not any(map(len, seen.reads))):
+                scores[member] += (100 if t == 0 else 1) * lots
+        if not scores or (self.per_record and not any(map(len, seen.reads))):
             return False
-        chosen = max(often, key=lambda one: (often[one], -one))
+        chosen = max(scores, key=lambda member: (scores[member], -member))
         if not self.per_record:
             self.unit_client = chosen
             self.unit_record = int(self.context.data.clients[chosen][-1])
             return True
-        for client, own in enumerate(self.context.data.clients):
-            if chosen in own:
+        for client, indices in enumerate(self.context.data.clients):
+            if chosen in indices:
                 self.unit_client, self.unit_record = client, chosen
         return True
 
     # ---- running
 
     def loop(self, variation: Variation = AS_IT_IS, parts: Parts | None = None) -> Loop:
-        """Return a loop before its first round, with everything its own."""
+        """Return a loop before its first round. It shares no state with other loops.
+
+        Args:
+            variation: Change of the unit.
+            parts: Parts of the run; None: copies of the parts of this subject.
+        """
         if parts is None:
-            kept = (self.parts.dataset, self.parts.partition, self.parts.model)
-            parts = copy.deepcopy(self.parts, {id(part): part for part in kept})
+            shared = (self.parts.dataset, self.parts.partition, self.parts.model)
+            parts = copy.deepcopy(self.parts, {id(part): part for part in shared})
         data = self.context.data
         if variation.data is not None:
             data = variation.data(data)
@@ -315,9 +357,17 @@ class Subject:
         cohorts: Sequence[np.ndarray] | None = None,
         **probe: Any,
     ) -> Recording:
-        """Run and return what is seen; a failure in the middle of the run is part of that.
+        """Run and return what was seen. A failure in the middle of the run is part of the recording.
 
-        ``cohorts``: who takes part in each round, whatever is sampled.
+        Args:
+            streams: Streams of lots, cohorts and noise; None: those of the reference.
+            variation: Change of the unit.
+            rounds: Number of rounds; None: all rounds of this subject.
+            cohorts: Clients who take part in each round, whatever is sampled; None: those sampled.
+            **probe: Arguments of :class:`~fedpriv.tools.verify.probes.Probe`.
+
+        Raises:
+            ConfigError: The configuration is not allowed.
         """
         streams = self.streams(self.sampling_name, "A") if streams is None else streams
         self.steps.run()
@@ -331,54 +381,55 @@ class Subject:
             if variation.nobody:
                 cohorts = [np.zeros(0, dtype=np.int64)] * (rounds or self.rounds)
             if cohorts is not None:
-                place = {t: i for i, t in enumerate(self.round_numbers)}
+                position = {t: i for i, t in enumerate(self.round_numbers)}
                 algorithm: Any = loop.parts.algorithm
-                algorithm.cohort = lambda _, t, eligible: cohorts[place[t]]
-            watch = Probe(loop, **probe)
+                algorithm.cohort = lambda _, t, eligible: cohorts[position[t]]
+            watcher = Probe(loop, **probe)
             follow(loop, self.round_numbers)
-            # defects of the run as it is given are the user's
+            # An error of the configuration itself belongs to the user. An error that only a variation
+            # causes is a finding, of whatever class it is.
             as_given = probe.get("pinned") is None and variation is AS_IT_IS
             expected = FedprivError if as_given else Exception
             try:
-                watch.recording.stop = loop.run(
-                    [watch], Stops(watch.recording, rounds or self.rounds)
-                )
+                stop = Stops(watcher.recording, rounds or self.rounds)
+                watcher.recording.stop = loop.run([watcher], stop)
             except ConfigError:
                 raise
             except expected as error:
                 kind = "" if isinstance(error, FedprivError) else f"{type(error).__name__}: "
-                watch.recording.broke = kind + " ".join(str(error).split())
+                watcher.recording.failure = kind + " ".join(str(error).split())
             if loop.budget is not None:
-                watch.recording.ledger = loop.budget.ledger
-        return watch.recording
+                watcher.recording.ledger = loop.budget.ledger
+        return watcher.recording
 
 
 def _refuse(parts: Parts) -> None:
+    """Raise ConfigError for a configuration that cannot be verified."""
     if parts.settings.paired is not None:
         hint = "it checks that no two runs have noise in common, which paired runs have on purpose"
         raise ConfigError("paired", parts.settings.paired, "null with fedpriv verify", hint)
     if dropout := parts.algorithm.dropout:
-        raise ConfigError(
-            "algorithm.dropout",
-            dropout,
-            "0 with fedpriv verify, which chooses cohorts",
-        )
+        allowed = "0 with fedpriv verify, which chooses cohorts"
+        raise ConfigError("algorithm.dropout", dropout, allowed)
     if parts.attack is not None:
         raise ConfigError(
             "attack must be none with fedpriv verify, which brings malicious clients of its own"
         )
-    together = parts.mechanism.charged_at_once is not None
-    if together and not isinstance(parts.algorithm, DpFtrl):
+    one_release = parts.mechanism.charged_at_once is not None
+    if one_release and not isinstance(parts.algorithm, DpFtrl):
         raise ConfigError(
             f"algorithm={parts.algorithm.name} cannot be verified: all its rounds are one release, and "
-            "fedpriv verify knows such releases of dp_ftrl alone"
+            "fedpriv verify can test such a release for dp_ftrl only"
         )
 
 
 @contextmanager
-def chance_kept() -> Iterator[None]:
-    """Leave global generators as they were. They are not set: noise that code of the user's own draws from
-    them is not of the run's streams, and the same in every process."""
+def keep_global_generators() -> Iterator[None]:
+    """Restore the global random generators at the end.
+
+    They are not seeded at the beginning. If code of the user's own draws noise from them, the noise must
+    differ between two runs, so that the checks find that it does not follow from the run's streams.
+    """
     state = np.random.get_state()
     with torch.random.fork_rng(devices=[]):
         try:

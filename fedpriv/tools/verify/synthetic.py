@@ -1,4 +1,4 @@
-"""Made-up records of a data set's shape: a mechanism is verified without its files."""
+"""Made-up records of a data set's shape, to verify a mechanism without the files of the data set."""
 
 from __future__ import annotations
 
@@ -12,13 +12,20 @@ from fedpriv.data.text_vocabulary import PAD, SPECIAL, Vocabulary
 
 _TEST_RECORDS = 256
 _RECORDS_OF_A_USER = 64
-_TEXTS = 2048  # at most: a network of text is slow
+_TEXTS = 2048  # few, because networks of text are slow
 _TEXTS_OF_A_USER = 16
 
 
 class MadeUp(DatasetView):
-    """Normal numbers with uniform labels, as many as the data set has; of text, at most 2,048 sequences of
-    uniform tokens, of lengths from one to the longest."""
+    """A data set of made-up records.
+
+    Records are normal numbers with uniform labels, as many as the data set has. Texts are at most 2,048
+    sequences of uniform tokens, with uniform lengths from one to the longest.
+
+    Attributes:
+        train_records: Number of training records.
+        validation_records: Number of validation records.
+    """
 
     train_records: int
     validation_records: int
@@ -33,7 +40,7 @@ class MadeUp(DatasetView):
             self.validation_records = min(_TEST_RECORDS, self.validation_records)
 
     def load(self) -> LoadedDataset:
-        """Return the made-up records, dealt to made-up users."""
+        """Return made-up records of made-up users."""
         each = _TEXTS_OF_A_USER if self._of_text else _RECORDS_OF_A_USER
         users = numpy_stream(0, "verify_users").integers(
             max(1, self.train_records // each), size=self.train_records
@@ -47,7 +54,7 @@ class MadeUp(DatasetView):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Tokens without a meaning."""
+        """A vocabulary of numbered tokens."""
         size = self.source.vocabulary_size or 0
         words = (f"token{i}" for i in range(size - len(SPECIAL)))
         return Vocabulary((*SPECIAL, *words), self.source.level)

@@ -1,4 +1,4 @@
-"""The table of what was checked: a row each, its verdict, and how certain the whole is."""
+"""The table of all checks, with a verdict for each and a bound of false alarms for the whole."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ from fedpriv.common.console import console
 from fedpriv.store.table import Column, Table
 
 FALSE_ALARM = 5e-4
-"""Of all statistical checks of one run together: half of what is promised, one in 1,000."""
+"""Level of all statistical checks of one verification together.
+
+It is half of the promised one in 1,000.
+"""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One row.
+    """One row of the table.
 
     Attributes:
-        about: The kind of check: noise, independence, sensitivity, sampling, outside, files, charge.
-        name: What was checked.
-        measured: In numbers.
-        expected: In numbers.
-        p_value: Of a statistical check, which fails below its level; else None.
-        passed: Of another one; None where nothing could be said.
-        weight: Its part of the whole level.
-        note: What was seen where it fails.
-        level: Below which its p-value fails; set by :func:`judged`.
-        of: What several rows are about that are shown as one.
+        about: Kind of the check: noise, independence, sensitivity, sampling, outside, files or charge.
+        name: Name of the check.
+        measured: Measured value, as text.
+        expected: Expected value, as text.
+        p_value: p-value of a statistical check, which fails below ``level``; None for other checks.
+        passed: Verdict; None where the check could say nothing.
+        weight: Weight by which a statistical check shares the level of all checks.
+        note: Sentence that is shown where the check fails.
+        level: Level of a statistical check, set by :func:`judged`.
+        of: Common subject of several rows that the table shows as one row.
     """
 
     about: str
@@ -43,9 +46,11 @@ class Check:
 
     @property
     def verdict(self) -> str:
+        """The verdict as the table shows it."""
         return {True: "pass", False: "FAIL", None: "-"}[self.passed]
 
     def as_json(self) -> dict[str, Any]:
+        """Return the row in the layout of the ``--json`` file."""
         return {
             "about": self.about,
             "check": self.name,
@@ -59,25 +64,30 @@ class Check:
 
 
 def judged(checks: Sequence[Check]) -> list[Check]:
-    """Return the checks with verdicts. The level of all is shared out by weight, so that whatever depends on
-    what, the chance that a mechanism which does what it says fails any of them is ``FALSE_ALARM`` at most."""
+    """Return the checks with their levels and verdicts.
+
+    The checks share the level ``FALSE_ALARM`` in proportion to their weights (Bonferroni). A mechanism that
+    does what its ledger says fails any check with that probability at most, however the checks depend on each
+    other.
+    """
     weights = sum(check.weight for check in checks if check.p_value is not None)
-    found = []
+    result = []
     for check in checks:
         if check.p_value is not None:
             level = FALSE_ALARM * check.weight / weights
             passed = check.passed is not False and check.p_value >= level
             check = replace(check, level=level, passed=passed)
-        found.append(check)
-    return found
+        result.append(check)
+    return result
 
 
 def failed(checks: Sequence[Check]) -> list[Check]:
+    """Return the checks that failed."""
     return [check for check in checks if check.passed is False]
 
 
 def show(title: str, checks: Sequence[Check]) -> None:
-    """Print the table, and a line for each failure."""
+    """Print the table and a line for each failed check."""
     columns = (
         Column("check", wrap=False),
         Column("", least=30),
@@ -89,10 +99,10 @@ def show(title: str, checks: Sequence[Check]) -> None:
     table = Table(title, columns, padding=(0, 1, 0, 0))
     about = None
     for check in condensed(checks):
-        first = check.about if check.about != about else ""
+        kind = check.about if check.about != about else ""
         about = check.about
         cells = (check.measured, check.expected, check.p_value, check.verdict)
-        table.add(first, check.name, *cells)
+        table.add(kind, check.name, *cells)
     out = console()
     out.print(table)
     for check in failed(checks):
@@ -102,22 +112,19 @@ def show(title: str, checks: Sequence[Check]) -> None:
 
 
 def condensed(checks: Sequence[Check]) -> list[Check]:
-    """Show many rows of one kind (``of``) as their worst, with how many there are, where all pass."""
-    found: list[Check] = []
+    """Return the checks with those of one subject (``of``) joined to their worst, where all pass."""
+    result: list[Check] = []
     for check in checks:
         same = [
             c for c in checks if c.of is not None and (c.about, c.of) == (check.about, check.of)
         ]
         if len(same) < 2 or any(c.passed is not True for c in same):
-            found.append(check)
+            result.append(check)
         elif check is same[0]:
             worst = max(same, key=lambda c: c.measured)
-            found.append(
-                replace(
-                    worst, name=f"{check.of}: {len(same)} ways; {worst.name.rpartition(': ')[2]}"
-                )
-            )
-    return found
+            name = f"{check.of}: {len(same)} ways; {worst.name.rpartition(': ')[2]}"
+            result.append(replace(worst, name=name))
+    return result
 
 
 def _p(value: float) -> str:

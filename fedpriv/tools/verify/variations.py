@@ -1,4 +1,4 @@
-"""The replacements of one unit: huge, not a number, cancelling the rest, a copy, absent, in one layer."""
+"""The variations of one unit, such as huge, NaN, a copy, cancelling the rest, or absent."""
 
 from __future__ import annotations
 
@@ -18,28 +18,31 @@ from fedpriv.tools.verify.interventions import Craft, Variation
 from fedpriv.tools.verify.subject import Subject
 
 ABSENT = "absent"
-_HUGE = 1e4
-_UPLOAD = 1e6
-_LAYERS = 24
+_HUGE = 1e4  # factor of inputs
+_UPLOAD = 1e6  # factor of uploads
+_LAYERS = 24  # most layers that are huge one by one
 
 
 def adversarial(subject: Subject, neighbours: str) -> list[Variation]:
-    """Return every way in which the unit is replaced, and its absence, unless ``neighbours`` replace one."""
-    found = [_of_data(subject, name, change) for name, change in _changes(subject).items()]
+    """Return every variation of the unit. Its absence is one where ``neighbours`` do not replace a unit."""
+    variations = [_of_data(subject, name, change) for name, change in _changes(subject).items()]
     if not subject.per_record:
         client = subject.unit_client
-        found += [
+        variations += [
             Variation(f"upload {name}", upload=(client, craft))
             for name, craft in _uploads(subject).items()
         ]
-    if neighbours != REPLACE_ONE and (gone := absent(subject, neighbours)) is not None:
-        found.append(gone)
-    return found
+    if neighbours != REPLACE_ONE and (absence := absent(subject, neighbours)) is not None:
+        variations.append(absence)
+    return variations
 
 
 def absent(subject: Subject, neighbours: str) -> Variation | None:
-    """Leave the unit out. Under zero-out adjacency a client takes part and contributes zeros; else one
-    that is seen to take part cannot be absent."""
+    """Return the absence of the unit; None where it cannot be absent.
+
+    Under zero-out adjacency a client takes part and contributes zeros. Under other adjacencies, a client
+    cannot be absent if an observer sees that it takes part.
+    """
     client, record = subject.unit_client, subject.unit_record
     if not subject.per_record:
         if neighbours == ZERO_OUT:
@@ -47,74 +50,92 @@ def absent(subject: Subject, neighbours: str) -> Variation | None:
         return Variation(ABSENT, absent=client) if subject.secret_cohort else None
 
     def without(data: FederatedData) -> FederatedData:
-        return _with_clients(data, client, Without.of(data.clients[client], record))
+        return _changed(
+            data, clients=_replaced(data, client, Without.of(data.clients[client], record))
+        )
 
     return Variation(ABSENT, data=without)
 
 
 class Without(np.ndarray):
-    """Records of a client of which one is not there: whoever it would be sampled among, its place stays, so
-    that all others are sampled as before. What is sampled of them lacks it."""
+    """The record indices of a client, of which one is missing.
+
+    The place of the missing record stays, so that all other records are sampled as before. A sample that has
+    the place lacks the record.
+
+    Attributes:
+        missing: Index of the missing record.
+    """
 
     missing: int
 
     @classmethod
     def of(cls, records: np.ndarray, missing: int) -> Without:
-        made = records.copy().view(cls)
-        made.missing = missing
-        return made
+        """Return a copy of the indices without one record."""
+        result = records.copy().view(cls)
+        result.missing = missing
+        return result
 
     def __array_finalize__(self, source: object) -> None:
         self.missing = getattr(source, "missing", -1)
 
     def __getitem__(self, places: Any) -> np.ndarray:
-        found = np.asarray(self)[places]
-        return found[found != self.missing] if np.ndim(found) else found
+        records = np.asarray(self)[places]
+        return records[records != self.missing] if np.ndim(records) else records
 
 
-def _with_clients(data: FederatedData, client: int, records: np.ndarray) -> FederatedData:
-    clients = list(data.clients)
-    clients[client] = records
-    made = replace(data, clients=clients)
-    made.__dict__["records_per_client"] = data.records_per_client  # public, as its denominator is
-    return made
+def _changed(data: FederatedData, **changes: Any) -> FederatedData:
+    """Return changed data with the same numbers of records per client.
+
+    These numbers are public, because denominators follow from them. So they must not depend on the unit.
+    """
+    result = replace(data, **changes)
+    result.__dict__["records_per_client"] = data.records_per_client
+    return result
+
+
+def _replaced(data: FederatedData, client: int, records: np.ndarray) -> list[np.ndarray]:
+    return [records if k == client else indices for k, indices in enumerate(data.clients)]
 
 
 def empty(subject: Subject, adds_or_removes: bool) -> Variation | None:
-    """Let nothing be sampled; None where that cannot happen."""
+    """Return the variation in which no unit is sampled; None where that cannot happen."""
     if not adds_or_removes:
         return None
     if not subject.per_record:
         return Variation("nobody sampled", nobody=True) if subject.secret_cohort else None
 
     def without(data: FederatedData) -> FederatedData:
-        own = data.clients[subject.unit_client]
-        return _with_clients(data, subject.unit_client, own[:0])
+        client = subject.unit_client
+        return _changed(data, clients=_replaced(data, client, data.clients[client][:0]))
 
     return Variation("an empty lot", data=without)
 
 
 def everything(subject: Subject) -> Variation:
-    """Replace all training records."""
+    """Return the variation that replaces all training records."""
 
     def other(data: FederatedData) -> FederatedData:
         inputs, targets = data.train.inputs.flip(0), data.train.targets.flip(0)
         if inputs.is_floating_point():
             inputs = -inputs
-        return _with(data, Records(inputs, _other_label(targets, data.classes)))
+        return _changed(data, train=Records(inputs, _other_label(targets, data.classes)))
 
     return Variation("all records", data=other)
 
 
 Change = Callable[[Tensor, Tensor, FederatedData], tuple[Tensor, Tensor]]
+"""Function (inputs, targets, data) -> new inputs and targets of the unit's records."""
 
 
 def _of_data(subject: Subject, name: str, change: Change) -> Variation:
+    """Return the variation that changes the records of the unit."""
+
     def places_of(data: FederatedData) -> Tensor:
-        own = np.array([subject.unit_record])
+        records = np.array([subject.unit_record])
         if not subject.per_record:
-            own = data.clients[subject.unit_client]
-        return torch.from_numpy(own).to(data.train.targets.device)
+            records = data.clients[subject.unit_client]
+        return torch.from_numpy(records).to(data.train.targets.device)
 
     def write(train: Records, data: FederatedData) -> None:
         places = places_of(data)
@@ -125,7 +146,7 @@ def _of_data(subject: Subject, name: str, change: Change) -> Variation:
     def changed(data: FederatedData) -> FederatedData:
         train = Records(data.train.inputs.clone(), data.train.targets.clone())
         write(train, data)
-        return _with(data, train)
+        return _changed(data, train=train)
 
     @contextmanager
     def within(data: FederatedData) -> Iterator[None]:
@@ -140,14 +161,8 @@ def _of_data(subject: Subject, name: str, change: Change) -> Variation:
     return Variation(name, data=changed, within=within)
 
 
-def _with(data: FederatedData, train: Records) -> FederatedData:
-    made = replace(data, train=train)
-    made.__dict__["records_per_client"] = data.records_per_client
-    return made
-
-
 def _changes(subject: Subject) -> dict[str, Change]:
-    """Return maps from (inputs, targets) of the unit's records to what they become."""
+    """Return the changes of the unit's records, by name."""
 
     def copied(inputs: Tensor, targets: Tensor, data: FederatedData) -> tuple[Tensor, Tensor]:
         other = data.clients[(subject.unit_client + (not subject.per_record)) % data.client_count]
@@ -177,12 +192,12 @@ def _changes(subject: Subject) -> dict[str, Change]:
 
 
 def _cancelling(subject: Subject) -> Change:
-    """Return minus the sum of the client's records, labelled as most of them are."""
+    """Return the change to minus the sum of the client's records, with their most frequent label."""
 
     def cancel(inputs: Tensor, targets: Tensor, data: FederatedData) -> tuple[Tensor, Tensor]:
-        own = torch.from_numpy(data.clients[subject.unit_client]).to(targets.device)
-        total = -data.train.inputs[own].sum(0, keepdim=True)
-        label = data.train.targets[own].mode(0).values
+        records = torch.from_numpy(data.clients[subject.unit_client]).to(targets.device)
+        total = -data.train.inputs[records].sum(0, keepdim=True)
+        label = data.train.targets[records].mode(0).values
         return total.expand_as(inputs), label.expand_as(targets)
 
     return cancel
@@ -191,7 +206,7 @@ def _cancelling(subject: Subject) -> Change:
 def _other_label(targets: Tensor, classes: int, further: int = 1) -> Tensor:
     if targets.ndim == 1:
         return (targets + max(1, further)) % classes
-    return torch.where(targets > 0, targets % (classes - 1) + 1, targets)  # 0: no token
+    return torch.where(targets > 0, targets % (classes - 1) + 1, targets)  # 0 is padding
 
 
 def _other_tokens(inputs: Tensor, targets: Tensor, data: FederatedData) -> tuple[Tensor, Tensor]:
@@ -201,20 +216,20 @@ def _other_tokens(inputs: Tensor, targets: Tensor, data: FederatedData) -> tuple
 
 
 def _uploads(subject: Subject) -> dict[str, Craft]:
-    """Return what a malicious client may send instead of its upload; the server's clip meets all of it."""
+    """Return the uploads that a malicious client may send, by name. The server's clip must bound them all."""
 
-    def in_layer(place: slice) -> Craft:
+    def in_layer(layer: slice) -> Craft:
         def craft(uploads: Tensor, row: int) -> Tensor:
-            made = torch.zeros_like(uploads[row])
-            made[place] = _UPLOAD
-            return made
+            upload = torch.zeros_like(uploads[row])
+            upload[layer] = _UPLOAD
+            return upload
 
         return craft
 
     def others(uploads: Tensor, row: int) -> Tensor:
         return uploads.sum(0) - uploads[row]
 
-    found: dict[str, Craft] = {
+    crafts: dict[str, Craft] = {
         "huge": lambda uploads, row: _UPLOAD * (uploads[row] + 1e-3),
         "huge, negated": lambda uploads, row: -_UPLOAD * (uploads[row] + 1e-3),
         "not a number": lambda uploads, row: torch.full_like(uploads[row], float("nan")),
@@ -222,6 +237,5 @@ def _uploads(subject: Subject) -> dict[str, Craft]:
         "cancelling the rest": lambda uploads, row: -others(uploads, row),
         "duplicated": lambda uploads, row: uploads[(row + 1) % len(uploads)],
     }
-    layers = subject.layers()
-    found |= {f"huge in {name}": in_layer(place) for name, place in layers[:_LAYERS]}
-    return found
+    layers = subject.layers()[:_LAYERS]
+    return crafts | {f"huge in {name}": in_layer(layer) for name, layer in layers}

@@ -55,6 +55,6 @@ def test_units_are_the_first_the_last_the_largest_the_smallest_and_others():
     subject = Subject(compose(CLIENTS), unequal=True)
     sizes = [len(records) for records in subject.context.data.clients]
     assert max(sizes) > 3 * min(sizes)
-    chosen = subject.told_apart(5)
+    chosen = subject.clients_to_try(5)
     assert len(chosen) == 5
     assert {0, 23, int(np.argmax(sizes)), int(np.argmin(sizes))} <= set(chosen)
