@@ -21,6 +21,7 @@ from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import field, or_null, whole
 from fedpriv.common.saved import Saved
 from fedpriv.common.secret_streams import SecretStreams
+from fedpriv.common.words import counted, records_of
 from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.privacy.core.sampling import FixedSizeSampling, Sampling, WholeData, sample_cohort
 from fedpriv.privacy.core.trust import LOCAL_TRUST, Trust
@@ -212,7 +213,7 @@ class Algorithm(Saved, ABC):
         if self.unit == "record" and self.trust.secret_cohort:
             yield ConfigError(
                 f"algorithm={self.name}: unit=record does not go with {self.trust.name} trust: each client "
-                "noises its own sum here, and who took part is seen"
+                "noises its own sum, and the server sees who took part"
             )
         if self.augmentation is not None:
             yield from self.augmentation.conflicts(parts)
@@ -311,6 +312,16 @@ def cohort_size() -> Any:
         unit="m",
         help="clients in a round, sampled uniformly, which does not amplify; null: all",
     )
+
+
+PROXIMAL_IS_ZERO = "the only local step starts at the global weights, where the proximal term is 0"
+"""Hint of the errors about a proximal term that has no effect."""
+
+
+def local_training(epochs: int, batch_size: int | None, records: int | None) -> str:
+    """Describe a client's epochs of plain training for the plan."""
+    batches = "full batches" if batch_size is None else f"batches of {batch_size}"
+    return f"{counted(epochs, 'epoch')} of {batches} over {records_of(records)}"
 
 
 def proximal_term(name: str, value: float | None) -> float:

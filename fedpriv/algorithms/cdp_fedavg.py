@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedpriv.algorithms.base import proximal_words
+from fedpriv.algorithms.base import PROXIMAL_IS_ZERO, local_training, proximal_words
 from fedpriv.algorithms.client_level import ServerStepAlgorithm
 from fedpriv.algorithms.record_level import LocalStepsAlgorithm
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import declared, field, number, or_null, same_as, whole
-from fedpriv.common.words import counted, records_of
 from fedpriv.privacy.core.sampling import PoissonSampling, Sampling
 from fedpriv.privacy.core.trust import CENTRAL_TRUST
 from fedpriv.privacy.mechanisms.claims import dp_fedavg
@@ -82,7 +81,8 @@ class CdpFedAvg(ServerStepAlgorithm):
             raise ArgumentError(
                 "proximal",
                 f"{self.proximal:g}",
-                "null with one local step, which begins where it would pull to",
+                "null with one local step",
+                PROXIMAL_IS_ZERO,
             )
         self.claim = self.own_claim(dp_fedavg())
 
@@ -114,12 +114,11 @@ class CdpFedAvg(ServerStepAlgorithm):
 
     def describe(self, clients: int | None, records: int | None) -> tuple[tuple[str, str], ...]:
         expected = "" if clients is None else f" (about {self.client_rate * clients:.0f})"
-        batches = "full batches" if self.batch_size is None else f"batches of {self.batch_size}"
+        training = local_training(self.local_epochs, self.batch_size, records)
         return (
             (
                 "each round",
-                f"every client with probability {self.client_rate:g}{expected}, "
-                f"{counted(self.local_epochs, 'epoch')} of {batches} over {records_of(records)}",
+                f"every client with probability {self.client_rate:g}{expected}, {training}",
             ),
             (
                 "local optimizer",

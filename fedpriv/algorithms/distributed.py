@@ -24,14 +24,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedpriv.algorithms.augmentation import Augmented
-from fedpriv.algorithms.base import cohort_size
+from fedpriv.algorithms.base import cohort_size, local_training
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 from fedpriv.algorithms.client_level import ServerStepAlgorithm
 from fedpriv.algorithms.server_optimizer import ServerOptimizer, ServerOptimizerKeys
 from fedpriv.algorithms.sum_of_uploads import SumOfUploads
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import declared, field, number, same_as, text
-from fedpriv.common.words import counted, records_of
+from fedpriv.common.words import records_of
 from fedpriv.privacy.core.names import ZERO_OUT
 from fedpriv.privacy.core.sampling import PoissonSampling, Sampling, WholeData
 from fedpriv.privacy.core.trust import CENTRAL_TRUST, DISTRIBUTED_TRUST, LOCAL_TRUST, Trust
@@ -85,7 +85,7 @@ class DpFlServer(Augmented, ServerOptimizerKeys, SumOfUploads):
                 "sample_rate",
                 self.sample_rate,
                 f"1 with shares={self.shares}",
-                "no bound is proven here for sampled lots with noise of whole numbers",
+                "no privacy bound is proven for sampled lots with noise of whole numbers",
             )
 
     def sampling_of(self, records: int) -> Sampling:
@@ -196,13 +196,9 @@ class DdpFedAvg(SumOfUploads, ServerStepAlgorithm):
         return records
 
     def describe(self, clients: int | None, records: int | None) -> tuple[tuple[str, str], ...]:
-        batches = "full batches" if self.batch_size is None else f"batches of {self.batch_size}"
+        training = local_training(self.local_epochs, self.batch_size, records)
         return (
-            (
-                "each round",
-                f"{self.clients_per_round or 'all'} clients, {counted(self.local_epochs, 'epoch')} of "
-                f"{batches} over {records_of(records)}",
-            ),
+            ("each round", f"{self.clients_per_round or 'all'} clients, {training}"),
             ("local optimizer", f"sgd, learning rate {self.local_learning_rate:g}"),
             self._server_words(),
             *self._shares_words(),

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.algorithms.base import Algorithm
+from fedpriv.algorithms.base import Algorithm, local_training
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 from fedpriv.common.conflicts import Combination
 from fedpriv.common.errors import ArgumentError, ConfigError
@@ -39,7 +39,7 @@ from fedpriv.common.fields import (
     whole,
 )
 from fedpriv.common.secret_streams import SecretStreams
-from fedpriv.common.words import counted, records_of
+from fedpriv.common.words import counted
 from fedpriv.privacy.clippers import Clipper
 from fedpriv.privacy.clippers.fixed import ConstantClipper, NoClipper
 from fedpriv.privacy.core.names import ZERO_OUT
@@ -278,7 +278,7 @@ class DpFtrl(Algorithm):
                 "participation",
                 ONCE_PER_EPOCH,
                 "cyclic, min_separation or cyclic_poisson with strategy=banded",
-                "the last round of an epoch is next to the first of the following one",
+                "a client may take part in the last round of an epoch and in the first round of the next",
             )
         bounded = self.strategy == "banded" or (
             self._amplified and self.strategy == "banded_toeplitz"
@@ -373,18 +373,14 @@ class DpFtrl(Algorithm):
     # ---- words
 
     def describe(self, clients: int | None, records: int | None) -> tuple[tuple[str, str], ...]:
-        batches = "full batches" if self.batch_size is None else f"batches of {self.batch_size}"
+        training = local_training(self.local_epochs, self.batch_size, records)
         server = f"sgd, learning rate {self.learning_rate:g}"
         if self.momentum:
             server += f", momentum {self.momentum:g}"
         if self.cooldown:
             server += f", falling over the last {counted(self.cooldown, 'round')}"
         return (
-            (
-                "each round",
-                f"{self.cohorts.describe(clients)}; {counted(self.local_epochs, 'epoch')} of {batches} over "
-                f"{records_of(records)}",
-            ),
+            ("each round", f"{self.cohorts.describe(clients)}; {training}"),
             ("local optimizer", f"sgd, learning rate {self.local_learning_rate:g}"),
             ("server optimizer", server),
             ("noise over rounds", f"correlated by strategy={self.strategy}"),

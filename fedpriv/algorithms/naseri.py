@@ -85,7 +85,10 @@ class NaseriCdp(CdpFedAvg):
         """Refuse a clipper that asks a question: its answer is divided by a number that nobody noises."""
         if self.noise == PRINTED and parts.clipper.asks_ever():
             kind = type(parts.clipper).__name__
-            yield ConfigError("clipper", kind, "one that asks nothing with noise=as_printed")
+            allowed = (
+                "one that releases no statistic (constant, poly, automatic) with noise=as_printed"
+            )
+            yield ConfigError("clipper", kind, allowed)
 
     def denominator(self, cohort: int, clients: int) -> float:
         if self.noise == PRINTED:

@@ -25,7 +25,7 @@ from fedpriv.engine.interface import Factors
 from fedpriv.engine.parts import asking_for
 from fedpriv.privacy.clippers.parts import rows_like
 from fedpriv.privacy.clippers.step_clip import ChunkAnswer, ChunkClip
-from fedpriv.privacy.core.sampling import Sampling, sample_lot
+from fedpriv.privacy.core.sampling import Sampling
 from fedpriv.privacy.mechanisms.visible import Visible
 
 
@@ -131,25 +131,16 @@ class RecordComputation(ClientComputation):
 
     def _lots(self, local_step: LocalStep) -> tuple[Records, Tensor]:
         """Draw the lots: (records of all lots [n], or their copies; position of each record's client [n])."""
-        context, t = self.context, local_step.round_index
-        lots = [
-            sample_lot(
-                context.streams,
-                self._samplings[client],
-                context.records_of(t, client),
-                t,
-                local_step.step,
-                client,
-            )
-            for client in local_step.cohort
-        ]
+        context, clients = self.context, local_step.cohort
+        samplings = [self._samplings[client] for client in clients]
+        lots = context.sample_lots(samplings, local_step.round_index, local_step.step, clients)
         sizes = torch.tensor([len(lot) for lot in lots])
         records = context.data.train.subset(np.concatenate(lots))
         if self._augmentation is not None:
             copies = augmented(self._augmentation, context, local_step, lots, records.inputs)
             # the engine takes copies in the place of a tensor
             records = Records(cast("Tensor", copies), records.targets)
-        return records, torch.repeat_interleave(torch.arange(len(local_step.cohort)), sizes)
+        return records, torch.repeat_interleave(torch.arange(len(clients)), sizes)
 
     def _side_by_side(
         self, records: Records, owners: Tensor, changes: Tensor, clip: ChunkClip

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedpriv.algorithms.base import Algorithm, proximal_term, proximal_words
+from fedpriv.algorithms.base import (
+    PROXIMAL_IS_ZERO,
+    Algorithm,
+    proximal_term,
+    proximal_words,
+)
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import (
     declared,
@@ -120,7 +125,8 @@ class LocalStepsAlgorithm(Algorithm):
             raise ArgumentError(
                 "proximal",
                 f"{self.proximal:g}",
-                "null with local_steps=1, which begins where it would pull to",
+                "null with local_steps=1",
+                PROXIMAL_IS_ZERO,
             )
         if self.participation != "sampled" and self.clients_per_round is not None:
             raise ArgumentError(

@@ -14,7 +14,7 @@ from fedpriv.engine.interface import Sliced
 from fedpriv.engine.parts import asking_for
 from fedpriv.privacy.clippers.parts import rows_like
 from fedpriv.privacy.clippers.step_clip import ChunkAnswer
-from fedpriv.privacy.core.sampling import Sampling, sample_lot
+from fedpriv.privacy.core.sampling import Sampling
 
 
 class RecordSums(ClientComputation):
@@ -57,18 +57,9 @@ class RecordSums(ClientComputation):
         return self.context.mean_norm_on_noise()
 
     def _lots(self, local_step: LocalStep) -> list[np.ndarray]:
-        context, t = self.context, local_step.round_index
-        return [
-            sample_lot(
-                context.streams,
-                self._sampling,
-                context.records_of(t, client),
-                t,
-                local_step.step,
-                client,
-            )
-            for client in local_step.cohort
-        ]
+        clients = local_step.cohort
+        samplings = [self._sampling] * len(clients)
+        return self.context.sample_lots(samplings, local_step.round_index, local_step.step, clients)
 
     def compute(self, state: StepState) -> ChunkAnswer:
         """Sample the clients' lots, and clip and sum the gradients of their records."""

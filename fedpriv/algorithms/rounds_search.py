@@ -65,12 +65,12 @@ class RoundsSearch:
         if not parts.noise_schedule.spread_evenly or parts.clipper.asks_ever():
             yield ConfigError(
                 f"algorithm={parts.algorithm.name} takes noise_schedule=uniform_budget and a clipper that "
-                "asks nothing (constant, poly, automatic)"
+                "releases no statistic (constant, poly, automatic)"
             )
 
     def __attrs_post_init__(self) -> None:
         if len(self.rounds) < (2 if self.method == "golden" else 1):
-            allowed = f"{_ROUNDS}, two at least with golden"
+            allowed = f"{_ROUNDS}, at least two with method=golden"
             raise ArgumentError("rounds", list(self.rounds), allowed)
 
     def best(self, cost: Callable[[int], float]) -> int:
@@ -98,8 +98,8 @@ class RoundsSearch:
         runs = f"{len(self.rounds) * len(self.seeds)} runs" if grid else "its runs"
         return (
             f"{how} of T from {self.rounds[0]} to {self.rounds[-1]}, best mean {self.criterion} over "
-            f"{len(self.seeds)} seeds: {runs} come first, and the sound epsilon counts them all. What is "
-            "said of rounds and noise here is for T not yet searched"
+            f"{len(self.seeds)} seeds: {runs} come first, and the sound epsilon counts them all. Rounds and "
+            "noise shown here are those before the search"
         )
 
 

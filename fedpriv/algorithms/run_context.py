@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,6 +14,7 @@ from fedpriv.common.random_streams import torch_stream
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.engine import Engine, FlatModel
 from fedpriv.privacy.clippers.base import Clipper
+from fedpriv.privacy.core.sampling import Sampling, sample_lot
 from fedpriv.privacy.mechanisms.mechanism import Mechanism
 from fedpriv.privacy.mechanisms.visible import Foreign
 
@@ -166,6 +167,27 @@ class RunContext:
         if self.canaries is None:
             return self.data.clients[client]
         return self.canaries.records_of(round_index, client)
+
+    def sample_lots(
+        self, samplings: Sequence[Sampling], round_index: int, step: int, clients: np.ndarray
+    ) -> list[np.ndarray]:
+        """Sample the lot of each client in a local step, from the secret streams.
+
+        Args:
+            samplings: Sampling of each client's lot [c].
+            round_index: The round.
+            step: The local step of the round.
+            clients: Numbers of the clients [c].
+
+        Returns:
+            Indices of the records in each client's lot [c].
+        """
+        return [
+            sample_lot(
+                self.streams, sampling, self.records_of(round_index, k), round_index, step, k
+            )
+            for k, sampling in zip(map(int, clients), samplings, strict=True)
+        ]
 
     def joined_by_attackers(self, round_index: int, sampled: np.ndarray) -> np.ndarray:
         """Return the clients that take part, ascending, given those that the algorithm sampled."""

@@ -99,8 +99,8 @@ class ServerOptimizerKeys:
             "algorithm.optimizer",
             "dp_adam_bc",
             f"another with aggregation={option_of('aggregation', rule)}",
-            "it corrects for the noise of the mean, and a rule comes before it, so that the noise in what it "
-            "returns is not known",
+            "it corrects for the noise of the mean, and the noise in what an aggregation rule returns is not "
+            "known",
         )
 
     def server_optimizer(self, name: str, learning_rate: float) -> ServerOptimizer:

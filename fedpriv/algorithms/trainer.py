@@ -147,10 +147,8 @@ class Trainer:
         changes: Visible | None = None  # [h, d]
         not_finite = 0
         for step in range(computation.steps):
-            local_step, clip = (
-                LocalStep(t, step, cohort),
-                StepClip(self.context.clipper, t, holders),
-            )
+            local_step = LocalStep(t, step, cohort)
+            clip = StepClip(self.context.clipper, t, holders)
             so_far = None if changes is None else changes.values
             computed, change = self._local_step(opened, local_step, clip, holders, so_far)
             if changes is None:

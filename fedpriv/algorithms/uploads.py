@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedpriv.algorithms.run_context import RunContext
 from fedpriv.engine import ClippedSums, StackedModel, rows_at
-from fedpriv.privacy.core.sampling import PoissonSampling, WholeData, sample_lot, shuffle
+from fedpriv.privacy.core.sampling import PoissonSampling, WholeData, shuffle
 from fedpriv.privacy.mechanisms.bounded import sum_per_owner
 
 Projection = Callable[[Tensor, Tensor], None]
@@ -89,18 +89,9 @@ class Gradients:
         self._sampling = WholeData() if sample_rate == 1 else PoissonSampling(sample_rate)
 
     def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
-        data, context = self.context.data, self.context
-        lots = [
-            sample_lot(
-                context.streams,
-                self._sampling,
-                context.records_of(round_index, int(client)),
-                round_index,
-                0,
-                int(client),
-            )
-            for client in clients
-        ]
+        data = self.context.data
+        samplings = [self._sampling] * len(clients)
+        lots = self.context.sample_lots(samplings, round_index, 0, clients)
         sizes = torch.tensor([len(lot) for lot in lots])
         records = data.train.subset(np.concatenate(lots))
         expected = [self._sampling.expected_size(len(data.clients[k])) for k in clients]

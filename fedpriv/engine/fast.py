@@ -74,9 +74,10 @@ class FastEngine(BlockEngine):
                 losses = self._losses(inputs, targets)
             for i, call in calls.items():
                 if call.versions != (call.read._version, call.gave._version):
-                    raise self._layers[i].refuse("what it read or gave is changed in place")
+                    raise self._layers[i].refuse("its input or output is changed in place")
                 if call.read.dim() == 0 or {len(call.read), len(call.gave)} != {len(inputs)}:
-                    raise self._layers[i].refuse("its first dimension is not the record")
+                    why = "the first dimension is not the record in its input or output"
+                    raise self._layers[i].refuse(why)
             total, plain = losses.sum(), None
             if prove:  # the graph stays for the pass below
                 trained = [p for p in self.model.parameters() if p.requires_grad]

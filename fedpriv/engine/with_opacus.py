@@ -112,7 +112,7 @@ def _sampling(module: nn.Module) -> Iterator[None]:
             yield
     except RuntimeError as error:
         if "modified inplace" in str(error):
-            raise Unsupported("what a layer gave is changed in place") from error
+            raise Unsupported("the output of a layer is changed in place") from error
         raise
     finally:
         wrapped.to_standard_module()

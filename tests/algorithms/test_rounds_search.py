@@ -51,7 +51,7 @@ def test_golden_section_needs_few_of_many():
 
 
 def test_golden_section_needs_two_ends():
-    with pytest.raises(ArgumentError, match="two at least with golden"):
+    with pytest.raises(ArgumentError, match="at least two with method=golden"):
         search("golden", [10])
 
 

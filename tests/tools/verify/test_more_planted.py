@@ -9,7 +9,7 @@ import torch
 from dp_accounting import dp_event
 from planted import CLIENTS, RECORDS
 
-from fedpriv.algorithms import record_computation
+from fedpriv.algorithms import run_context
 from fedpriv.algorithms.base import UnsampledReports
 from fedpriv.algorithms.trainer import Trainer
 from fedpriv.common.secret_streams import SecretStreams
@@ -65,7 +65,7 @@ def test_no_noise_on_what_is_empty(caught, monkeypatch, overrides):
 
 def test_lots_that_come_again_in_the_round_after_the_next(caught, monkeypatch):
     monkeypatch.setattr(
-        record_computation,
+        run_context,
         "sample_lot",
         lambda streams, sampling, records, t, *place: sample_lot(
             streams, sampling, records, t % 2, *place

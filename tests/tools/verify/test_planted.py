@@ -263,7 +263,7 @@ def test_a_sampler_that_goes_through_a_shuffled_order(caught, monkeypatch):
         half = len(records) // 2
         return records[sorted(order[:half] if t % 2 else order[half:])]
 
-    monkeypatch.setattr("fedpriv.algorithms.record_computation.sample_lot", in_turn)
+    monkeypatch.setattr("fedpriv.algorithms.run_context.sample_lot", in_turn)
     found = caught(*RECORDS)
     assert "sampling: lots: sizes" in found
     assert "sampling: lots: rounds" in found
