@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 
 import psutil
 import pytest
+from joblib import Parallel, delayed
+
+from fedpriv.common.workers import end_earlier_workers
 
 LAUNCHING = """
 import os, sys, time
@@ -40,3 +44,19 @@ def test_a_worker_ends_after_its_job_when_its_parent_is_killed(seconds, tmp_path
     _, alive = psutil.wait_procs(workers, timeout=60)
     assert alive == []
     assert sorted(path.name for path in tmp_path.glob("*.done")) == ["0.done", "1.done"]
+
+
+def folders_of_two_workers() -> set[str]:
+    return set(Parallel(n_jobs=2)(delayed(os.getcwd)() for _ in range(4)))
+
+
+def test_workers_of_an_earlier_command_would_stay_in_its_folder(tmp_path, monkeypatch):
+    """A second sweep of one process, as in a notebook, must not write into the folder of the first."""
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        end_earlier_workers()
+        assert folders_of_two_workers() == {str(tmp_path / name)}
+    monkeypatch.chdir(tmp_path)
+    assert folders_of_two_workers() == {str(tmp_path / "second")}
+    end_earlier_workers()

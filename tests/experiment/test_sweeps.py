@@ -370,11 +370,8 @@ def test_an_interrupted_sweep_says_how_to_go_on(command, tmp_path, monkeypatch):
     assert command(*again.split()).status == 0
 
 
-def test_workers_run_where_the_command_was_given(command, tmp_path, monkeypatch):
-    """A second sweep of one process, as in a notebook: workers of the first would write into its folder."""
-    parallel = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "runtime.threads=1")
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-        monkeypatch.chdir(tmp_path / name)
-        assert command(*TRAIN, "seed=0,1", *parallel).status == 0
-        assert swept(tmp_path / name)["seed"].tolist() == [0, 1]
+def test_a_command_ends_the_workers_of_earlier_ones_first(command, monkeypatch):
+    ended = []
+    monkeypatch.setattr("fedpriv.train.end_earlier_workers", lambda: ended.append(True))
+    command(*TRAIN, "seed=0,1", "dry_run=true")
+    assert ended == [True]
