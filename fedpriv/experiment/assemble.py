@@ -1,4 +1,7 @@
-"""Builds what a run needs, in the order in which it can fail: device, data, model, budget, folder."""
+"""Assembles a run from its parts: device, data, model, budget, folder, streams, loop.
+
+The order is that in which a step can fail: a run that is refused has made no folder.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +45,10 @@ from fedpriv.store.stored_run import StoredRun
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
 
     from fedpriv.aggregation.checked import CheckedRule
     from fedpriv.algorithms.run_context import RunContext
+    from fedpriv.attacks.backdoor import Backdoor
     from fedpriv.attacks.canaries import PlantedCanaries
     from fedpriv.attacks.malicious import MaliciousClients
     from fedpriv.data.federated import ClientSizes, FederatedData
@@ -58,7 +61,17 @@ def assemble(
     folder: RunFolder | None,
     overrides: Sequence[str] | None,
 ) -> Run:
-    """The run, ready to go, or to go on from a checkpoint in ``folder``."""
+    """Build a run that is ready to go, or to go on from a checkpoint.
+
+    Args:
+        parts: The objects of all groups.
+        config: The configuration that the parts were made of.
+        folder: The folder of a run that goes on; None for a new run, which gets a folder.
+        overrides: The overrides of the command, which the folder notes; None if there was no command.
+
+    Raises:
+        ConfigError: The parts do not go together with the data, or the run cannot go on from its folder.
+    """
     from fedpriv.engine import tune_allocator
     from fedpriv.experiment.loop import Loop
     from fedpriv.experiment.own_state import forgotten_words
@@ -68,22 +81,18 @@ def assemble(
 
     began = time.process_time()
     settings, identity = parts.settings, configuration.identity(config)
+
+    # 1. Device, data and model; then the budget, which depends on how many records the clients have.
     tune_allocator(reading=True)
     device = resolve_device(settings.runtime.device)
     state, passed_over = (None, None) if folder is None else saved_state(folder, identity, device)
-    context = make_context(
-        parts,
-        device,
-        settings.canaries,
-        settings.seed,
-        fewer=EPSILON_AUDIT in settings.audit,
-        canary=settings.canary,
-    )
+    context = context_with_canaries(parts, device)
     tune_allocator()
     threads = choose_threads(settings.runtime.threads, work_per_round(parts, context))
-    attackers = np.zeros(0, dtype=int) if context.attack is None else context.attack.attackers
-    budget = make_budget(parts, context.data, attackers) if parts.private else None
-    begun = folder is not None
+    budget = make_budget(parts, context.data, attackers_of(context)) if parts.private else None
+
+    # 2. The folder. It is made as late as this, so that a run that is refused leaves nothing behind.
+    is_new = folder is None
     if folder is None:
         folder = new_run_folder(parts)
         facts = environment(overrides, str(device), threads, STREAM_VERSION)
@@ -93,22 +102,28 @@ def assemble(
         folder.write_text(folder.config, configuration.dump(config))
     else:
         folder.remove_leftovers()
+
+    # 3. The secret streams, which depend on all that the run is made of.
     digest = run_digest(config, settings.rounds, context)
     context.streams, name = streams_of_run(settings, digest, folder)
     if settings.paired is None and own_targets(identity):
         context.streams = replace(context.streams, history=History())
-    notes = (
-        [] if passed_over is None else [f"warning: {passed_over}; the checkpoint before it serves"]
-    )
+
+    # 4. The checkpoint must come from this very run.
+    notes = []
+    if passed_over is not None:
+        notes.append(f"warning: {passed_over}; the checkpoint before it serves")
     origin = Origin(
         identity, name, numeric_environment(device, threads, context.engine.name, context.chunk)
     )
-    if begun and state is None:
+    if state is None and not is_new:
         notes.append(f"{folder.path} has no checkpoint and no round: it begins with round 1")
     if state is not None:
         checkpoint.refuse_other_origin(folder, state, origin, settings.publish)
         notes += checkpoint.compare_files(folder, state)
         _mend_configuration(folder, config, identity)
+
+    # 5. The loop, and its state.
     drawn = second_draw(parts, context)  # before the algorithm sees the data
     loop = Loop(parts, context, budget)
     loop.second_draw = drawn
@@ -134,12 +149,33 @@ def assemble(
 
 
 def _mend_configuration(folder: RunFolder, config: DictConfig, identity: dict[str, object]) -> None:
-    """Write config.yaml again where it is not that of the run that the checkpoint is of."""
+    """Write config.yaml again unless it still is the configuration of the run of the checkpoint."""
     with suppress(ConfigError, OmegaConfBaseException):
-        there = StoredRun(folder).identity
-        if configuration.fingerprint(there) == configuration.fingerprint(identity):
+        saved = StoredRun(folder).identity
+        if configuration.fingerprint(saved) == configuration.fingerprint(identity):
             return
     folder.write_text(folder.config, configuration.dump(config))
+
+
+# ---- data, model and engine
+
+
+def context_with_canaries(parts: Parts, device: torch.device) -> RunContext:
+    """Return the context of a run, with the canaries that the key ``audit`` asks for."""
+    settings = parts.settings
+    return make_context(
+        parts,
+        device,
+        settings.canaries,
+        settings.seed,
+        fewer=EPSILON_AUDIT in settings.audit,
+        canary=settings.canary,
+    )
+
+
+def attackers_of(context: RunContext) -> np.ndarray:
+    """Return the numbers of the simulated attackers among the clients."""
+    return np.zeros(0, dtype=int) if context.attack is None else context.attack.attackers
 
 
 def make_context(
@@ -150,14 +186,27 @@ def make_context(
     fewer: bool = False,
     canary: str = DIRECTION,
 ) -> RunContext:
-    """Data, model and engine, with the attackers among the clients, if there are any; the streams are
-    nobody's yet. ``canaries``: so many of the kind ``canary`` are planted, or as many as there is room for
-    (``fewer``); ``seed``: of their coins, and of what they are."""
+    """Build data, model and engine, with attackers among the clients if there are any.
+
+    The streams of the result are preliminary: they are those of no run.
+
+    Args:
+        parts: The objects of all groups.
+        device: Device of data and model.
+        canaries: Number of canaries that are planted.
+        seed: Seed of the canaries' coins and contents.
+        fewer: Plant fewer canaries where there is no room for all of them, instead of refusing.
+        canary: Kind of the canaries, see :mod:`fedpriv.data.names`.
+
+    Raises:
+        ConfigError: The parts do not go together with the data, or with one another.
+        DataError: The data cannot be read.
+    """
     from fedpriv.algorithms.run_context import RunContext
     from fedpriv.data.federated import federate
     from fedpriv.data.shadow import of_shadow
     from fedpriv.engine import FlatModel, make_engine
-    from fedpriv.models.checks import refuse_own_randomness, refuse_record_mixing
+    from fedpriv.models.checks import PROBES, refuse_own_randomness, refuse_record_mixing
     from fedpriv.models.fit import build_for
 
     settings, algorithm = parts.settings, parts.algorithm
@@ -170,18 +219,17 @@ def make_context(
     )
     if settings.shadow is not None:
         data = of_shadow(data, settings.shadow)
-    attack = None
+    attackers = None
     if parts.attack is not None:
-        attack = _attackers(parts, data)
-        data = attack.data
+        attackers = _start_attackers(parts, parts.attack, data)
+        data = attackers.data
     within_group("algorithm", lambda: algorithm.check_clients(data.client_count))
     refuse_smaller_clients(parts, int(data.records_per_client.min()))
     module = build_for(parts.model, parts.dataset, settings.seed)
     model = FlatModel(module.to(device), isolated=settings.isolate_records)
     planted = None
     if canaries:
-        count = min(canaries, _room(parts, data, model.size, canary)) if fewer else canaries
-        planted = _planted(parts, data, count, model.size, seed, canary)
+        planted = _plant_canaries(parts, data, canaries, model.size, seed, fewer, canary)
         data = planted.canaries.data
     context = RunContext(
         data=data,
@@ -197,14 +245,17 @@ def make_context(
         refuse_without_sampling(algorithm, map(int, np.unique(data.records_per_client)))
     context.rule = _start_rule(parts, context)
     parts.mechanism.join(data.records_per_client)
-    inputs, _ = context.random_records(_probes(module))
+    # Each output of the model must depend on its own record alone, and on no random number but fedpriv's.
+    # Fewer random records are looked at where each of them takes much memory.
+    probes = max(4, min(PROBES, 2**24 // getattr(module, "values_per_record", 1)))
+    inputs, _ = context.random_records(probes)
     refuse_own_randomness(module, inputs)
     if parts.private:
         refuse_record_mixing(module, inputs, per_record=algorithm.unit == "record")
         if is_own(parts.model):
             context.probed_lots = _probe_own_model(parts, context)
-    if attack is not None:
-        attack.join(context)
+    if attackers is not None:
+        attackers.join(context)
     if planted is not None:
         planted.join(context)
     context.chunk = settings.chunk
@@ -216,7 +267,11 @@ def make_context(
 
 
 def _start_rule(parts: Parts, context: RunContext) -> CheckedRule | None:
-    """Start the rule of a run, or return None. Raises ConfigError for one that cannot be used."""
+    """Return the started aggregation rule of a run, or None.
+
+    Raises:
+        ConfigError: The rule has methods that nothing calls, or gives other results for the same uploads.
+    """
     from fedpriv.aggregation.checked import CheckedRule, refuse_unrepeatable
     from fedpriv.experiment.uncalled import refuse_uncalled
 
@@ -232,16 +287,15 @@ def _start_rule(parts: Parts, context: RunContext) -> CheckedRule | None:
     return rule
 
 
-def _attackers(parts: Parts, data: FederatedData) -> MaliciousClients:
-    """Make the attackers of a run. Raises ConfigError for what are no attackers."""
+def _start_attackers(parts: Parts, attack: Backdoor, data: FederatedData) -> MaliciousClients:
+    """Return the attackers of a run. Raise ConfigError unless ``attack`` makes attackers."""
     from fedpriv.attacks.malicious import MaliciousClients
     from fedpriv.experiment.uncalled import refuse_uncalled
 
-    assert parts.attack is not None
-    attackers = parts.attack.start(data)
+    attackers = attack.start(data)
     if not isinstance(attackers, MaliciousClients):
         raise ConfigError(
-            f"attack: {type(parts.attack).__name__}.start must return an object of a class that extends "
+            f"attack: {type(attack).__name__}.start must return an object of a class that extends "
             f"{MaliciousClients.__module__}.MaliciousClients, got {type(attackers).__name__}"
         )
     refuse_wrong_signatures("attackers", attackers)
@@ -250,18 +304,26 @@ def _attackers(parts: Parts, data: FederatedData) -> MaliciousClients:
 
 
 def _probe_own_model(parts: Parts, context: RunContext) -> tuple[int, ...]:
-    """Refuse a model of the user's own in which one record reaches another; return the sizes of the lots it
-    was probed with. What its first call makes, caches say, is there afterwards. Raises ConfigError."""
+    """Refuse a model of the user's own in which one record reaches another.
+
+    The first call of a model may make caches, which stay.
+
+    Returns:
+        The sizes of the lots that the model was probed with: those that the run will have.
+
+    Raises:
+        ConfigError: The gradient of one record depends on another record.
+    """
     from fedpriv.engine.probe import lot_sizes, refuse_dependent_records
 
     algorithm, data, model = parts.algorithm, context.data, context.model
     largest = int(data.records_per_client.max())
     clients = min(data.client_count, algorithm.clients_per_round or data.client_count)
-    everyone = algorithm.records_per_step(clients / data.client_count * len(data.train))
-    of_client: float = algorithm.batch_size or largest
+    of_all_clients = algorithm.records_per_step(clients / data.client_count * len(data.train))
+    of_one_client: float = algorithm.batch_size or largest
     if algorithm.unit == "record":
-        of_client = algorithm.sampling_of(largest).expected_size(largest)
-    sizes = lot_sizes(model.size, [of_client, everyone], model.isolated)
+        of_one_client = algorithm.sampling_of(largest).expected_size(largest)
+    sizes = lot_sizes(model.size, [of_one_client, of_all_clients], model.isolated)
 
     def draw(records: int) -> tuple[torch.Tensor, torch.Tensor]:
         inputs, targets = context.random_records(records)
@@ -274,46 +336,41 @@ def _probe_own_model(parts: Parts, context: RunContext) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def _planted(
-    parts: Parts, data: FederatedData, count: int, size: int, seed: int, canary: str
+def _plant_canaries(
+    parts: Parts, data: FederatedData, count: int, size: int, seed: int, fewer: bool, canary: str
 ) -> PlantedCanaries:
-    from fedpriv.attacks.canaries import PlantedDirections, make_canaries
-    from fedpriv.attacks.mislabelled import PlantedMislabelled, make_mislabelled
+    """Return ``count`` canaries among the records of ``data``, for a model of ``size`` parameters.
 
-    asked: dict[str, Any] = {
+    Raises:
+        ConfigError: There is no room for so many, and not ``fewer``.
+    """
+    from fedpriv.attacks.canaries import PlantedDirections, make_canaries, most_canaries
+    from fedpriv.attacks.mislabelled import PlantedMislabelled, make_mislabelled, most_mislabelled
+
+    unit, mislabelled = parts.algorithm.unit, canary == MISLABELLED
+    if fewer:
+        most = most_mislabelled(data) if mislabelled else most_canaries(data, unit, size)
+        count = min(count, most)
+    arguments: dict[str, Any] = {
         "count": count,
-        "unit": parts.algorithm.unit,
+        "unit": unit,
         "neighbours": parts.costs().sampling.neighbours,
         "seed": seed,
     }
     try:
-        if canary == MISLABELLED:
-            return PlantedMislabelled(make_mislabelled(data, **asked))
-        return PlantedDirections(make_canaries(data, size=size, **asked))
+        if mislabelled:
+            return PlantedMislabelled(make_mislabelled(data, **arguments))
+        return PlantedDirections(make_canaries(data, size=size, **arguments))
     except ArgumentError as error:
         key = "audit=epsilon:M" if parts.settings.canaries else "--canaries"
         raise ConfigError(key, error.value, error.allowed) from None
 
 
-def _room(parts: Parts, data: FederatedData, size: int, canary: str) -> int:
-    """For how many canaries there is room."""
-    from fedpriv.attacks.canaries import most_canaries
-    from fedpriv.attacks.mislabelled import most_mislabelled
-
-    if canary == MISLABELLED:
-        return most_mislabelled(data)
-    return most_canaries(data, parts.algorithm.unit, size)
-
-
-def _probes(module: nn.Module) -> int:
-    """With how many records a model is looked at: fewer if each takes much memory."""
-    from fedpriv.models.checks import PROBES
-
-    return max(4, min(PROBES, 2**24 // getattr(module, "values_per_record", 1)))
+# ---- budget and folder
 
 
 def refuse_smaller_clients(parts: Parts, smallest: int) -> None:
-    """A claim about clients of n records is not about smaller ones."""
+    """Raise ConfigError where the algorithm's claim assumes more records than the smallest client has."""
     assumed = parts.algorithm.assumed.get("records", 0)
     if assumed > smallest:
         raise ConfigError(
@@ -322,8 +379,10 @@ def refuse_smaller_clients(parts: Parts, smallest: int) -> None:
 
 
 def work_per_round(parts: Parts, context: RunContext) -> float:
-    """Parameters × records (copies of them) of one local step of all clients: a measure of how much there is
-    to do."""
+    """Return parameters × records of one local step of the cohort: a measure of the work of a round.
+
+    Augmented copies of a record count. Only public numbers decide, never a timing.
+    """
     algorithm, data = parts.algorithm, context.data
     share = min(1.0, (algorithm.clients_per_round or data.client_count) / data.client_count)
     records = algorithm.records_per_step(share * float(data.records_per_client.sum()))
@@ -332,13 +391,21 @@ def work_per_round(parts: Parts, context: RunContext) -> float:
 
 
 def make_budget(parts: Parts, data: FederatedData | ClientSizes, attackers: np.ndarray) -> Budget:
-    """Ledger and totals; refuses a budget that allows no client a round.
+    """Return the ledger and the totals of a run.
 
-    Under Poisson sampling all clients pay the same. With lots of a fixed size those with more
-    records pay less; a client that cannot afford a round is left out, as in any later round.
+    Under Poisson sampling all clients pay the same. With lots of a fixed size clients with more records pay
+    less. A client that cannot afford a round is left out, as in any later round.
+
+    Args:
+        parts: The objects of all groups.
+        data: The data, or only how many records each client has.
+        attackers: Numbers of the simulated attackers, for whom the guarantee is not stated.
+
+    Raises:
+        ConfigError: No client can afford a single round.
     """
     settings = parts.settings
-    for records in np.unique(data.records_per_client)[::-1]:
+    for records in np.unique(data.records_per_client)[::-1]:  # the cheapest client first
         plan = make_plan(parts, int(records))
         if plan.rounds_allowed != 0:
             break
@@ -357,7 +424,7 @@ def make_budget(parts: Parts, data: FederatedData | ClientSizes, attackers: np.n
         trust=parts.algorithm.trust,
         attackers=attackers,
     )
-    if parts.unprotected:  # a checkpoint's ledger, which has it already, takes this one's place
+    if parts.unprotected:  # when a run goes on, the ledger of its checkpoint replaces this one
         budget.expose(parts.unprotected)
     return budget
 
@@ -365,8 +432,13 @@ def make_budget(parts: Parts, data: FederatedData | ClientSizes, attackers: np.n
 def saved_state(
     folder: RunFolder, identity: dict[str, object], device: torch.device
 ) -> tuple[dict[str, Any] | None, str | None]:
-    """The checkpoint to continue from, None for a run that was killed before its first one; and why it is
-    not the newest."""
+    """Return the checkpoint to go on from, and why it is not the newest one (None: it is the newest).
+
+    The checkpoint is None for a run that was killed before it wrote its first one.
+
+    Raises:
+        ConfigError: The folder holds another run, or nothing that can be resumed.
+    """
     if not checkpoint.exists(folder) and folder.config.exists():
         checkpoint.refuse_other_identity(folder, StoredRun(folder).identity, identity)
         checkpoint.refuse_lost(folder)
@@ -375,7 +447,7 @@ def saved_state(
 
 
 def new_run_folder(parts: Parts) -> RunFolder:
-    """Make the folder of a new run. Raises ConfigError where it cannot be made."""
+    """Make and return the folder of a new run. Raise ConfigError where it cannot be made."""
     settings = parts.settings
     if settings.runtime.run_dir is not None:
         return RunFolder(settings.runtime.run_dir).create()

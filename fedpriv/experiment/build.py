@@ -1,5 +1,7 @@
-"""Builds the parts of an experiment from its configuration. Nothing here needs torch or data: a dry run stops
-after this."""
+"""Builds the parts of a run from its configuration.
+
+Nothing here needs torch or data: a dry run stops after this and the plan.
+"""
 
 from __future__ import annotations
 
@@ -23,24 +25,46 @@ from fedpriv.privacy.noise_schedules import Setting
 
 
 def build_parts(config: DictConfig) -> Parts:
-    """Instantiate every group and check that they fit. Raises ConfigError."""
+    """Make the object of every group, check that they go together, and calibrate the noise.
+
+    Args:
+        config: A composed configuration; it is not changed.
+
+    Returns:
+        The parts of the run, with a noise multiplier that is known.
+
+    Raises:
+        ConfigError: A key is wrong, a class lacks what its group needs, or two parts do not go together.
+    """
     try:
         OmegaConf.resolve(config := config.copy())
         settings = read_settings(config)
     except OmegaConfBaseException as error:
         raise ConfigError(first_line(error)) from None
+
     algorithm = instantiate(config, "algorithm")
+    dataset = instantiate(config, "dataset")
+    if config.get("features") is not None:
+        dataset = Featured(dataset, instantiate(config, "features"))
+    partition = instantiate(config, "partition")
+    # A model of the user's own may draw initial weights in its constructor.
+    with seeded_for(str(OmegaConf.select(config, "model._target_")), settings.seed):
+        model = instantiate(config, "model")
+
+    def optional(group: str) -> Any:
+        return None if config.get(group) is None else instantiate(config, group)
+
     parts = Parts(
         settings=settings,
-        dataset=_dataset(config),
-        partition=instantiate(config, "partition"),
-        model=_model(config, settings.seed),
+        dataset=dataset,
+        partition=partition,
+        model=model,
         clipper=instantiate(config, "clipper"),
         noise_schedule=instantiate(config, "noise_schedule"),
         accountant=instantiate(config, "accountant"),
         algorithm=algorithm,
-        attack=_optional(config, "attack"),
-        aggregation=_optional(config, "aggregation"),
+        attack=optional("attack"),
+        aggregation=optional("aggregation"),
         trackers={
             name: instantiate(config, f"tracker.{name}") for name in config.get("tracker") or ()
         },
@@ -49,57 +73,36 @@ def build_parts(config: DictConfig) -> Parts:
     refuse_bad_answers(parts)
     _refuse_conflicts(parts)
     if isinstance(parts.accountant, PublishedAccountant):
+        # accountant=published stands for the accountant of the algorithm's theorem, which has conflicts too.
         parts = replace(parts, accountant=algorithm.claim.accountant())
         _refuse_conflicts(parts)
-    if parts.private:
+    if parts.private and not parts.noise_schedule.known:
         _calibrate_noise(parts)
     return parts
 
 
-def _refuse_conflicts(parts: Parts) -> None:
-    """Raise the first ConfigError that a part has about the others."""
-    for error in conflicts(parts):
-        raise error
-
-
 def without_rule(config: DictConfig) -> DictConfig:
-    """Return a configuration with aggregation=mean: an audit looks at uploads before a rule combines them."""
+    """Return the configuration with aggregation=mean: an audit sees uploads before a rule combines them."""
     chosen = config.copy()
     OmegaConf.update(chosen, "aggregation", None, force_add=True)
     return chosen
 
 
-def _optional(config: DictConfig, group: str) -> Any:
-    """Return the object of a group that a run may be without, or None."""
-    return None if config.get(group) is None else instantiate(config, group)
-
-
-def _dataset(config: DictConfig) -> Any:
-    """The data set, with features in the place of its images where they are asked for."""
-    dataset = instantiate(config, "dataset")
-    if config.get("features") is None:
-        return dataset
-    return Featured(dataset, instantiate(config, "features"))
-
-
-def _model(config: DictConfig, seed: int) -> Any:
-    """The model's factory. One of the user's own may draw initial weights in its constructor."""
-    with seeded_for(str(OmegaConf.select(config, "model._target_")), seed):
-        return instantiate(config, "model")
+def _refuse_conflicts(parts: Parts) -> None:
+    for error in conflicts(parts):
+        raise error
 
 
 def _calibrate_noise(parts: Parts) -> None:
-    """A noise multiplier that follows from an ε is solved for before anything else needs it."""
+    """Solve for the noise multiplier of a schedule that is given an ε, before anything else needs σ."""
     schedule, algorithm, clients = parts.noise_schedule, parts.algorithm, parts.partition.clients
-    if schedule.known:
-        return
-    share = 1.0
+    cohort_share = 1.0
     if clients and algorithm.clients_per_round:
-        share = min(1.0, algorithm.clients_per_round / clients)
+        cohort_share = min(1.0, algorithm.clients_per_round / clients)
     setting = Setting(
         sampling=algorithm.sampling_of(parts.even_share),
         samples_per_round=algorithm.samples_per_round,
-        cohort_share=share,
+        cohort_share=cohort_share,
         accountant=parts.accountant,
         claim=algorithm.claim,
         published=parts.settings.budget_view == PUBLISHED,

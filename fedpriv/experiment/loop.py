@@ -1,7 +1,8 @@
 """The round loop:  announce → who may → who does → work and release → charge → observe.
 
-Rounds and stop rules are here. An observer (:mod:`fedpriv.experiment.observers`) looks on and changes
-nothing. Between two rounds the whole state is in ``state_dict``, so a checkpoint there loses nothing.
+The rounds and the rules that end a run are here. An observer (:mod:`fedpriv.experiment.observers`) looks on
+and changes nothing. Between two rounds the whole state is in ``Loop.state_dict``, so a checkpoint that is
+written there loses nothing.
 """
 
 from __future__ import annotations
@@ -29,21 +30,22 @@ from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.mechanisms import Announcement, OpenRound, Public, Visible
 
 BUDGET, ROUNDS, DIVERGED, INTERRUPTED = "budget", "rounds", "diverged", "interrupted"
-SCHEDULE = "schedule"  # it said that the round before was the last
+SCHEDULE = "schedule"  # the noise schedule said that the round before was the last
 
 
 @dataclass(frozen=True)
 class Round:
-    """A round that is over.
+    """A round that is over, as observers see it.
 
     Attributes:
         number: 1, 2, …
-        cohort: Who took part, ascending [c].
-        noise_multiplier: σ of the schedule.
-        signal: The signal that the schedule read of the new weights; None: it reads none.
-        evaluation: On the test records; None: not at this round.
-        stop: Why the run ends with this round; None: it goes on, perhaps after it was interrupted here.
-        seconds: Of all rounds so far.
+        cohort: Numbers of the clients that took part, ascending [c].
+        noise_multiplier: σ of the schedule in this round.
+        outcome: Exact statistics of the round; private.
+        signal: The signal that the schedule read of the new weights; None if it reads none.
+        evaluation: Loss and accuracy on the test records; None if this round is not evaluated.
+        stop: Reason why the run ends with this round; None if the run goes on, perhaps after an interruption.
+        seconds: Time of all rounds so far.
     """
 
     number: int
@@ -57,26 +59,40 @@ class Round:
 
 
 class Observer(Protocol):
-    """Looks on. What it keeps goes into the checkpoint under its name."""
+    """An object that looks on while a run goes. Its state goes into the checkpoint under its name."""
 
     name: str
 
     def begin(self, rounds_done: int) -> None:
-        """Called before the first round of this process."""
+        """Prepare for the first round of this process."""
 
     def see(self, done: Round) -> None:
-        """Called after every round."""
+        """Take note of a round that is over."""
 
     def close(self) -> None:
-        """The run has ended for good: write what is pending."""
+        """Write what is pending: the run has ended for good."""
 
     def state_dict(self) -> Any:
-        """What resuming needs; whatever was seen is on disk when this returns."""
+        """Return what resuming needs, after everything seen so far has been written to disk."""
 
 
 class Loop:
-    """State and rounds of one run. ``budget``: None where the algorithm claims no privacy; ``second_draw``:
-    None unless cohorts and lots of an algorithm of the user's own are drawn again."""
+    """State and rounds of one run.
+
+    Attributes:
+        parts: The objects of all groups of the configuration.
+        context: Data, model, engine and streams.
+        budget: Ledger and totals of all clients; None where the algorithm claims no privacy.
+        trainer: The algorithm, started: what clients compute and how the server steps.
+        average: Running average of the released models; None unless ``averaging`` asks for one.
+        statistics: Statistics of features that are released before the first round; None if there are none.
+        second_draw: Check of the cohorts and lots of an algorithm of the user's own; None for other runs.
+        rounds_done: Number of rounds so far, over all sessions of a resumed run.
+        not_finite: Number of gradients or uploads that were left out because they had nan or inf.
+        aborted_rounds: Number of rounds that lost too many clients and released nothing.
+        last_sigma: σ of the schedule in the last round; None before the first.
+        cpu_began: Processor time of this process from which on :attr:`cpu_seconds` counts.
+    """
 
     def __init__(self, parts: Parts, context: RunContext, budget: Budget | None):
         self.parts, self.context, self.budget = parts, context, budget
@@ -89,10 +105,9 @@ class Loop:
         if (statistics := parts.released_statistics) is not None:
             row_per_client = parts.algorithm.row_per_client
             self.statistics = FeatureStatistics(context, statistics, row_per_client)
-        asked = self.schedule.loss_query
         self._loss_query = None
-        if asked is not None:
-            self._loss_query = ReportedLoss(context, asked, parts.algorithm.unit)
+        if (loss_query := self.schedule.loss_query) is not None:
+            self._loss_query = ReportedLoss(context, loss_query, parts.algorithm.unit)
         self._own = OwnState(parts, self.trainer, context.model, context.attack)
         self.second_draw: SecondDraw | None = None
         self.rounds_done = 0
@@ -103,24 +118,22 @@ class Loop:
         self._started = time.perf_counter()
         self.cpu_began = time.process_time()
 
-    @property
-    def can_abort(self) -> bool:
-        """Whether a round that loses too many clients releases nothing, as the column ``aborted`` tells."""
-        return "aborted" in self.parts.algorithm.metrics
-
-    @property
-    def seconds(self) -> float:
-        """Time in rounds so far, over all sessions of a resumed run."""
-        return self._seconds_before + time.perf_counter() - self._started
-
-    @property
-    def cpu_seconds(self) -> float:
-        """Of this process from :attr:`cpu_began` on, over all sessions and threads."""
-        return self._cpu_seconds_before + time.process_time() - self.cpu_began
+    # ---- rounds
 
     def run(self, observers: Sequence[Observer], interrupts: StopRequest) -> str:
-        """Run to the end, or until an interrupt, and return the reason it ended. Raises ReleaseError before a
-        round that released something else than announced is charged or saved."""
+        """Run rounds until a rule ends the run or an interrupt is requested.
+
+        Args:
+            observers: Called after every round, in this order.
+            interrupts: Asked after every round whether somebody wants the run to end.
+
+        Returns:
+            The reason why the run ended, one of the constants of this module.
+
+        Raises:
+            ReleaseError: A round released something else than it had announced. The round is neither charged
+                nor saved.
+        """
         self._started = time.perf_counter()
         if self.rounds_done == 0:
             self.schedule.begin(self._validation_loss)
@@ -138,31 +151,68 @@ class Loop:
             self.last_sigma = sigma
             self.not_finite += outcome.not_finite
             self.aborted_rounds += opened.aborted
-            healthy = outcome.healthy and (signal is None or math.isfinite(signal))
+
+            # The next round is announced before this one is evaluated: the last round is always evaluated.
             announced, eligible, stop = self._next()
-            stop = stop if healthy else DIVERGED
+            if not outcome.healthy or (signal is not None and not math.isfinite(signal)):
+                stop = DIVERGED
             evaluation = None
             if stop is not None or self.rounds_done % self.settings.evaluation_interval == 0:
                 with self.evaluated_model():
                     evaluation = evaluate(self.context)
-                if self._stops_by_test_loss and not math.isfinite(evaluation.loss):
+                # The end of a published run is public, so it must not follow from private test records.
+                private_test = self.settings.publish and not self.settings.publish_test_metrics
+                if not private_test and not math.isfinite(evaluation.loss):
                     stop = DIVERGED
-            self.trainer.refuse_changed(self.rounds_done - 1)  # by a loss, or by evaluating
+            # Neither a loss of the user's own nor the evaluation may have changed the weights.
+            self.trainer.refuse_changed(self.rounds_done - 1)
+
             done = Round(
-                self.rounds_done,
-                opened.cohort,
-                sigma,
-                outcome,
-                signal,
-                evaluation,
-                stop,
-                self.seconds,
+                number=self.rounds_done,
+                cohort=opened.cohort,
+                noise_multiplier=sigma,
+                outcome=outcome,
+                signal=signal,
+                evaluation=evaluation,
+                stop=stop,
+                seconds=self.seconds,
             )
+            # Observers see no interruption: the resumed run writes what the uninterrupted one would write.
             if stop is None and interrupts.requested:
                 stop = INTERRUPTED
             for observer in observers:
                 observer.see(done)
         return stop
+
+    def _next(self) -> tuple[Announcement, np.ndarray, str | None]:
+        """Return the announcement of the next round, who may take part [K], and why there is no next round.
+
+        The reason is None if there is a next round.
+        """
+        announced = self._announce()
+        eligible = self.eligible(announced)
+        stop = None
+        if self.settings.rounds is not None and self.rounds_done >= self.settings.rounds:
+            stop = ROUNDS
+        elif self.schedule.ended(self.rounds_done):
+            stop = SCHEDULE
+        elif eligible.sum() < self.parts.algorithm.fewest_clients:
+            stop = BUDGET
+        return announced, eligible, stop
+
+    def _announce(self) -> Announcement:
+        """Return what the next round will release."""
+        return self.mechanism.announce(self.rounds_done)
+
+    def eligible(self, announced: Announcement | None = None) -> np.ndarray:
+        """Return a mask [K] of the clients that can afford a round.
+
+        Args:
+            announced: What the round will release. Default: the announcement of the next round.
+        """
+        if self.budget is None:
+            return np.ones(self.context.data.client_count, dtype=bool)
+        return self.budget.eligible(self._announce() if announced is None else announced)
 
     def _release_statistics(self, statistics: FeatureStatistics) -> None:
         """Let every client release statistics of its features, and charge it for them."""
@@ -180,14 +230,18 @@ class Loop:
         """Run one round and charge it.
 
         Returns:
-            The round that was opened, exact statistics of it, and the signal that the schedule read.
+            The round that was opened, exact statistics of the round, and the signal that the schedule read.
         """
         context, t = self.context, self.rounds_done
+
+        # 1. Sample the cohort. The streams depend on all that was announced and released before.
         context.streams.bind("announced", announced)
         sampled = self.parts.algorithm.cohort(context.streams, t, eligible.copy())
         if self.second_draw is not None:
             self.second_draw.hold_cohort(announced, eligible, sampled)
         cohort = context.joined_by_attackers(t, sampled)
+
+        # 2. Train. Nothing leaves the round but through ``opened``, which adds the announced noise.
         charged = None if self.budget is None else self.budget.payers(cohort)
         opened = self.mechanism.open(announced, cohort, context.streams, charged)
         if self.second_draw is not None:
@@ -195,7 +249,15 @@ class Loop:
         outcome = self.trainer.round(opened)
         context.streams.bind("weights", context.model.flat)
         self.trainer.hold_state()
-        signal = self._release_signal(opened)
+
+        # 3. Ask for the loss of the new weights, if the schedule reads one.
+        signal: Visible | None = None
+        if self.schedule.reads_validation:
+            signal = Public(self._validation_loss())
+        elif self._loss_query is not None:
+            signal = self._loss_query.ask(opened)
+
+        # 4. Charge everything that was released, and only then let the schedule see the signal.
         if self.budget is not None:
             self.budget.charge(opened.close(), announced, sampled)
         if signal is None:
@@ -203,68 +265,55 @@ class Loop:
         self.schedule.observe(t, signal)
         return opened, outcome, signal.values
 
-    @property
-    def _stops_by_test_loss(self) -> bool:
-        """Not where the end of the run is told and the test records are not public."""
-        return not self.settings.publish or self.settings.publish_test_metrics
-
-    def _next(self) -> tuple[Announcement, np.ndarray, str | None]:
-        """Return what the next round will release, which clients may take part in it [K], and why there is no
-        such round (None: there is)."""
-        announced = self._announce()
-        eligible = self._eligible(announced)
-        return announced, eligible, self._stop_before_next(eligible)
-
-    def _announce(self) -> Announcement:
-        """Return what the next round will release."""
-        return self.mechanism.announce(self.rounds_done)
-
-    def _eligible(self, announced: Announcement) -> np.ndarray:
-        if self.budget is None:
-            return np.ones(self.context.data.client_count, dtype=bool)
-        return self.budget.eligible(announced)
-
-    def eligible(self) -> np.ndarray:
-        """Return which clients may take part in the next round [K]."""
-        return self._eligible(self._announce())
-
-    def _stop_before_next(self, eligible: np.ndarray) -> str | None:
-        if self.settings.rounds is not None and self.rounds_done >= self.settings.rounds:
-            return ROUNDS
-        if self.schedule.ended(self.rounds_done):
-            return SCHEDULE
-        return None if eligible.sum() >= self.parts.algorithm.fewest_clients else BUDGET
-
-    def _release_signal(self, opened: OpenRound) -> Visible | None:
-        """Return what the schedule reads of the new global weights: the loss on public records, or one that
-        clients report with noise; None: it reads nothing."""
-        if self.schedule.reads_validation:
-            return Public(self._validation_loss())
-        return None if self._loss_query is None else self._loss_query.ask(opened)
-
     def _validation_loss(self) -> float:
-        """J of the global weights on the public split."""
+        """Return the loss of the global weights on the public validation records."""
         records = self.context.data.validation
         assert records is not None
         return self.context.model.evaluate(records.inputs, records.targets)[0]
 
+    # ---- views of the run
+
+    @property
+    def can_abort(self) -> bool:
+        """Whether a round that loses too many clients releases nothing; the column ``aborted`` tells."""
+        return "aborted" in self.parts.algorithm.metrics
+
+    @property
+    def seconds(self) -> float:
+        """Time in rounds so far, over all sessions of a resumed run."""
+        return self._seconds_before + time.perf_counter() - self._started
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time of all threads since :attr:`cpu_began`, over all sessions of a resumed run."""
+        return self._cpu_seconds_before + time.process_time() - self.cpu_began
+
     def fraction(self) -> float | None:
-        """How far the run is, 0 … 1, by rounds or by budget, whichever is further."""
-        parts: list[float | None] = []
+        """Return the progress of the run in [0, 1], by rounds or by budget, whichever is further.
+
+        Returns:
+            None if neither the number of rounds nor the budget is known to limit the run.
+        """
+        fractions: list[float | None] = []
         for rounds in (self.settings.rounds, self.schedule.planned_rounds):
             if rounds is not None:
-                parts.append(min(1.0, self.rounds_done / max(1.0, rounds)))
+                fractions.append(min(1.0, self.rounds_done / max(1.0, rounds)))
         by_round = self.mechanism.charged_at_once is None
         if self.budget is not None and self.budget.limit is not None and by_round:
-            parts.append(self.budget.fraction_spent())
-        return max((part for part in parts if part is not None), default=None)
+            fractions.append(self.budget.fraction_spent())
+        return max((part for part in fractions if part is not None), default=None)
 
     def evaluated_model(self) -> AbstractContextManager[None]:
-        """Give the model, within the context, the weights that are evaluated and left behind: the averaged
-        ones where they are asked for."""
+        """Return a context within which the model has the weights that are evaluated and saved.
+
+        These are the averaged weights where ``averaging`` asks for them, else the global weights.
+        """
         return nullcontext() if self.average is None else self.average.in_place()
 
+    # ---- state between two rounds
+
     def state_dict(self) -> dict[str, object]:
+        """Return the whole state between two rounds: tensors and plain values."""
         optional: dict[str, Any] = (
             {} if self.average is None else {"average": self.average.state_dict()}
         )
@@ -292,6 +341,7 @@ class Loop:
         }
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Go on from a state that :meth:`state_dict` returned."""
         saved: Mapping[str, Any] = state
         self.rounds_done, self.not_finite = saved["round"], saved["not_finite"]
         self.last_sigma = saved["last_sigma"]

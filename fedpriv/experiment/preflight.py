@@ -22,7 +22,6 @@ from fedpriv.experiment.machine import resolve_device
 from fedpriv.experiment.own_code import own_targets
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan
-from fedpriv.experiment.settings import EPSILON_AUDIT
 from fedpriv.store.folder import RunFolder, not_resumable
 from fedpriv.store.stored_run import StoredRun
 
@@ -124,17 +123,10 @@ def _client_sizes(parts: Parts) -> ClientSizes:
     from fedpriv.experiment.second_draw import second_draw
     from fedpriv.experiment.uncalled import refuse_uncalled_by_trainer
 
-    settings = parts.settings
-    context = assemble.make_context(
-        parts,
-        resolve_device(settings.runtime.device),
-        settings.canaries,
-        settings.seed,
-        fewer=EPSILON_AUDIT in settings.audit,
-        canary=settings.canary,
-    )
-    attackers = np.zeros(0, dtype=int) if context.attack is None else context.attack.attackers
-    budget = assemble.make_budget(parts, context.data, attackers) if parts.private else None
+    context = assemble.context_with_canaries(parts, resolve_device(parts.settings.runtime.device))
+    budget = None
+    if parts.private:
+        budget = assemble.make_budget(parts, context.data, assemble.attackers_of(context))
     second_draw(parts, context)
     refuse_uncalled_by_trainer(Loop(parts, context, budget).trainer)
     return ClientSizes(context.data.records_per_client)
