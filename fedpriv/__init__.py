@@ -1,4 +1,4 @@
-"""fedpriv: experiments in differentially private federated learning.
+"""Experiments in differentially private federated learning.
 
 >>> import fedpriv
 >>> config = fedpriv.compose(["algorithm=dp_fl", "dataset=digits", "rounds=20"])
@@ -26,14 +26,33 @@ moved.install()
 
 
 def run(config: DictConfig) -> RunResult:
-    """Run a composed configuration to its end; see :class:`fedpriv.experiment.run.RunResult`."""
+    """Run a composed configuration to its end and write its run folder.
+
+    Args:
+        config: A configuration of :func:`compose`. With ``dry_run=true`` only the plan is made and shown.
+
+    Returns:
+        The plan, the folder, the summary and the privacy facts: see
+        :class:`fedpriv.experiment.run.RunResult`.
+
+    Raises:
+        ConfigError: A key is wrong, or two choices do not go together. Nothing was run.
+        DataError: The data cannot be read. Nothing was run.
+        FedprivError: Any other known failure, in a sentence.
+
+    Example:
+        >>> import fedpriv
+        >>> result = fedpriv.run(fedpriv.compose(["rounds=2", "dry_run=true", "runtime.progress=none"]))
+        >>> result.folder is None  # nothing was run
+        True
+    """
     from fedpriv.experiment.run import run as run_experiment
 
     return run_experiment(config)
 
 
 def __getattr__(name: str) -> Any:
-    """``compose``, which brings Hydra with it: imported when somebody asks for it."""
+    """Import ``compose`` when somebody asks for it: it brings Hydra with it, which takes long to import."""
     if name == "compose":
         from fedpriv.common.config import compose
 

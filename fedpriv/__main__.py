@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """Entry point of the console script. It imports the command where Ctrl-C is a sentence already."""
+    """Run the command. It is imported here, so that Ctrl-C during the import is one sentence already."""
     try:
         from fedpriv.cli import main as command
     except KeyboardInterrupt:

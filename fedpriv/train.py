@@ -1,4 +1,8 @@
-"""The one Hydra entrypoint: composes the configuration and runs it."""
+"""The one Hydra entrypoint: ``fedpriv train`` composes the configuration and runs it.
+
+:func:`main` reads the command line and calls Hydra, which calls :func:`task` for each configuration: once, or
+for each job of a sweep, in this process or in a worker of a launcher.
+"""
 
 from __future__ import annotations
 
@@ -61,14 +65,24 @@ if TYPE_CHECKING:
 
 
 class _State:
-    """What the task and the callback tell :func:`main`, within one process."""
+    """Facts that :func:`main`, the task and the callback share within one process: Hydra passes none on.
+
+    Attributes:
+        process: Number of the process in which :func:`main` runs; workers of a launcher have others.
+        task_started: The configuration was composed: an exception is no longer one of composing.
+        figure: The sweep makes the runs of a figure.
+        sweep_dir: The folder of the sweep, once it has begun.
+        allowed: Modules that the reader lets a resumed run name (``--allow``).
+        own_targets: Key and ``_target_`` of all that the YAMLs of ``--config-dir`` name.
+        failures: Known failures of the jobs that ran in this process.
+    """
 
     process: int | None = None
     task_started = False
     figure = False
     sweep_dir: Path | None = None
-    allowed: ClassVar[list[str]] = []  # modules that the reader lets a resumed run name
-    own_targets: ClassVar[set[tuple[str, object]]] = set()  # what the YAMLs of --config-dir name
+    allowed: ClassVar[list[str]] = []
+    own_targets: ClassVar[set[tuple[str, object]]] = set()
     failures: ClassVar[list[FedprivError]] = []
 
 
@@ -80,15 +94,17 @@ def task(config: DictConfig) -> dict[str, Any] | None:
     _State.task_started = True
     if os.getpid() == _State.process:
         return _run(config, in_worker=False)
-    # between jobs, Ctrl-C is the business of the process that launched them
+    # Between jobs, only the process that launched the worker reacts to Ctrl-C.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with job_of_a_worker():
         return _run(config, in_worker=True)
 
 
 def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
-    """Run one configuration; ``in_worker``: in a process that a launcher made."""
-    from fedpriv.experiment.run import run  # what a mistake on the command line need not wait for
+    """Run one configuration and return its summary; ``in_worker``: in a process that a launcher made."""
+    from fedpriv.experiment.run import (
+        run,
+    )  # imported late: a mistake on the command line need not wait
 
     hydra_config = HydraConfig.get()
     sweeping = hydra_config.mode == RunMode.MULTIRUN
@@ -105,22 +121,23 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
             refuse_odd_paths(config, f"resume: {config.resume}")
         audits = wanted_audits(config)
         if folder is None and hydra_config.run.dir != "." and config.runtime.run_dir is None:
-            config.runtime.run_dir = hydra_config.run.dir  # from a YAML
+            config.runtime.run_dir = hydra_config.run.dir  # set in a YAML of the user's
         if folder is not None and config.runtime.run_dir is None and not config.dry_run:
-            _run_in(folder, config)
+            _set_job_folder(config, folder)
         result = run(config, overrides=overrides, label=label)
         if not (result.stop_reason == "diverged" and _searching(hydra_config)):
             refuse_bad_end(result, config, ends_sweep=sweeping and not in_worker)
         if audits is not None and result.summary is not None and result.folder is not None:
             result.summary.update(audits(result.folder))
     except FedprivError as error:
-        traceback.clear_frames(error.__traceback__)  # else the run's data live as long as the error
+        # Without this the data of the run would live as long as the error does.
+        traceback.clear_frames(error.__traceback__)
         if isinstance(error, Interrupted) and sweeping and not in_worker:
             raise KeyboardInterrupt from error
         if in_worker and isinstance(error, Interrupted) and not stopped(config):
             leave_if_requeued()
         if in_worker or _State.figure:
-            raise  # from a launcher's worker, or to the sweeper of a figure: the exception travels
+            raise  # to the launcher of the worker, or to the sweeper of the figure
         _State.failures.append(error)
         if sweeping:
             complain(f"{' '.join(overrides)}: {error}")
@@ -128,25 +145,27 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
     return result.summary
 
 
-def _run_in(folder: Path, config: DictConfig) -> None:
-    """Let a job of a sweep run in ``folder``, or go on there.
+def _set_job_folder(config: DictConfig, folder: Path) -> None:
+    """Let a job of a sweep run in ``folder``, or go on with the run that is there already.
 
-    A repeated sweep, and a launcher that starts a job again (Slurm requeues them), go on with its run.
+    A repeated sweep goes on with its runs, and so does a job that a launcher starts again, as Slurm does.
     """
     if config.get("publish") is True and RunFolder(folder).config.exists():
-        config.resume = str(folder)  # no other run stands for it, so nothing is reused
+        config.resume = str(
+            folder
+        )  # a published run has a secret key, so no other run stands for it
         return
     config.runtime.run_dir = str(folder)
     config.runtime.reuse = config.get("publish") is not True
 
 
 def _searching(hydra_config: Any) -> bool:
-    """Whether it is a trial of a search, of which some may diverge."""
+    """Return whether this job is a trial of a hyper-parameter search, of which some may diverge."""
     return hydra_config.runtime.choices.get("hydra/sweeper") == "search"
 
 
 def _refuse_unresolvable(config: DictConfig) -> None:
-    """Raise ConfigError for a value that names a key or a function that is not there."""
+    """Raise ConfigError for an interpolation of a key, or of a resolver, that does not exist."""
     try:
         OmegaConf.resolve(config.copy())
     except OmegaConfBaseException as error:
@@ -156,8 +175,14 @@ def _refuse_unresolvable(config: DictConfig) -> None:
 
 
 def wanted_audits(config: DictConfig) -> Callable[[Path], dict[str, Any]] | None:
-    """What makes the audits that the key ``audit`` asks for, in the folder of the run, and returns their
-    results; refuses before the run what cannot be audited after it. None where nothing is asked for."""
+    """Return a function that makes the audits of the key ``audit`` once the run has ended.
+
+    Returns:
+        A function from the run folder to the results of the audits; None where none is asked for.
+
+    Raises:
+        ConfigError: An audit cannot be made of this run. This is found before the run.
+    """
     if config.get("audit") is None:
         return None
     from fedpriv.experiment.settings import read_settings
@@ -166,23 +191,23 @@ def wanted_audits(config: DictConfig) -> Callable[[Path], dict[str, Any]] | None
     resolved = config.copy()
     OmegaConf.resolve(resolved)
     settings = read_settings(resolved)
-    asked = wanted(settings)
-    own = [str(target) for _, target in targets(OmegaConf.to_container(resolved))]
+    requests = wanted(settings)
+    own_code = [str(target) for _, target in targets(OmegaConf.to_container(resolved))]
 
     def make(folder: Path) -> dict[str, Any]:
         from fedpriv.tools.audit.command import audit_finished_run
 
-        return audit_finished_run(asked, folder, settings, own)
+        return audit_finished_run(requests, folder, settings, own_code)
 
     return make
 
 
 def job_label(overrides: Sequence[str], sweep_dir: Path) -> str:
-    """What sets a job of a sweep apart: its overrides without those that all jobs have."""
+    """Return the overrides of one job of a sweep, without those that all jobs of the sweep share."""
     try:
         saved = yaml.safe_load((sweep_dir / "multirun.yaml").read_text(encoding="utf-8"))
         given = OverridesParser.create().parse_overrides(saved["hydra"]["overrides"]["task"])
-    except (OSError, yaml.YAMLError, KeyError, TypeError):  # not every sweeper writes it
+    except (OSError, yaml.YAMLError, KeyError, TypeError):  # not every sweeper writes the file
         given = []
     common = {
         (o.input_line or "").partition("=")[0]
@@ -194,21 +219,29 @@ def job_label(overrides: Sequence[str], sweep_dir: Path) -> str:
 
 
 def refuse_if_stopped(config: DictConfig) -> None:
-    """A job whose stop file is there already does not begin."""
+    """Raise Interrupted for a job whose stop file exists before it has begun."""
     if stopped(config):
         raise Interrupted(f"not begun: {config.runtime.stop_file} is there")
 
 
 def stopped(config: DictConfig) -> bool:
-    """Whether the stop file is there: whoever launched the job wants it to end."""
+    """Return whether the stop file exists: the process that launched the job wants it to end."""
     stop_file = config.runtime.stop_file
     return isinstance(stop_file, str) and os.path.exists(stop_file)
 
 
 def refuse_bad_end(result: RunResult, config: DictConfig, ends_sweep: bool = False) -> None:
-    """Raise for runs that ended otherwise than planned, so that the exit status says so.
+    """Raise an error for a run that ended otherwise than planned, so that the exit status tells.
 
-    ``ends_sweep``: an interruption ends the whole sweep, not only this job.
+    Args:
+        result: The finished run.
+        config: Its configuration, for the command that goes on with an interrupted run.
+        ends_sweep: An interruption ends the whole sweep, not only this job.
+
+    Raises:
+        FedprivError: The run exceeded its budget, diverged, or released nothing in any round.
+        Interrupted: The run was interrupted between rounds.
+        KeyboardInterrupt: The same, where it ``ends_sweep``.
     """
     summary = result.summary or {}
     if result.privacy is not None and result.privacy.get("budget_exceeded"):
@@ -239,7 +272,7 @@ def refuse_bad_end(result: RunResult, config: DictConfig, ends_sweep: bool = Fal
 
 
 class SweepTable(Callback):
-    """Notes where a sweep (``-m``) puts its runs, so that a table of them can be shown."""
+    """A Hydra callback that notes where a sweep (``-m``) puts its runs, for the table at its end."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         if not _State.figure:
@@ -247,28 +280,41 @@ class SweepTable(Callback):
 
 
 def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
-    """``fedpriv train <overrides and Hydra flags>``. Raises FedprivError for every known failure."""
+    """Run ``fedpriv train`` with these arguments: overrides and flags of Hydra.
+
+    Args:
+        arguments: The words after ``fedpriv train``.
+        program: The name of the command in Hydra's help.
+
+    Raises:
+        FedprivError: Every known failure of composing, of the run, or of jobs of a sweep.
+    """
+    # 1. What was typed: --allow is fedpriv's own flag, and a resumed run brings its overrides with it.
     _State.allowed, arguments = without_allowed(arguments)
-    own = config_dir_of(arguments)
-    if own is not None and not own.is_dir():
-        raise ConfigError("--config-dir", str(own), "an existing folder")
-    _State.own_targets = set() if own is None else targets_of_yamls(own)
+    config_dir = config_dir_of(arguments)
+    if config_dir is not None and not config_dir.is_dir():
+        raise ConfigError("--config-dir", str(config_dir), "an existing folder")
+    _State.own_targets = set() if config_dir is None else targets_of_yamls(config_dir)
     given = arguments
     note_given_twice(given)
     arguments = flags_first(with_resumed_overrides(arguments))
     arguments = with_run_dir(arguments)
     refuse_unknown_protocol(arguments)
     typed = arguments
+
+    # 2. The process. A _target_ may name a module in the folder where the user works. A resumed folder may be
+    # somebody else's, and may be the very folder where the user works: its modules need the user's consent.
     previous, sys.argv = sys.argv, [program, *arguments]
-    # what is resumed may be somebody else's folder, and lie where one works or be that folder
     own_code = resumed(arguments) is None or _State.allowed or _State.own_targets
     if own_code and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # so that a _target_ may name a module of the user's own
+        sys.path.append(os.getcwd())
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises instead of printing and exiting
     _State.process, _State.task_started, _State.sweep_dir = os.getpid(), False, None
     _State.figure = asks_for_figure(arguments)
     _State.failures.clear()
     end_earlier_workers()
+
+    # 3. Hydra composes and calls :func:`task`. A key that only some options of a sweep have is tried again.
     try:
         while True:
             try:
@@ -300,12 +346,14 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
             from fedpriv.store.sweep import show_sweep
 
             show_sweep(_State.sweep_dir)
-    named = any(a.lstrip("+").startswith("hydra.run.dir=") for a in given)
-    _raise_failures(_State.failures, "hydra.run.dir" if named else "runtime.run_dir")
+
+    # 4. What the task could not raise through Hydra, with the key of the run folder as it was typed.
+    hydra_key = any(a.lstrip("+").startswith("hydra.run.dir=") for a in given)
+    _raise_failures(_State.failures, "hydra.run.dir" if hydra_key else "runtime.run_dir")
 
 
 def refuse_disobeyed(hydra_config: Any) -> None:
-    """Raise ConfigError for settings of Hydra that fedpriv does not follow, with those that it does."""
+    """Raise ConfigError for settings of Hydra that fedpriv does not follow, naming those that it does."""
     if hydra_config.job.chdir:
         raise ConfigError(
             "hydra.job.chdir",
@@ -327,16 +375,22 @@ _JOB_NAME = "fedpriv"
 
 
 def _explained(error: Exception, arguments: Sequence[str]) -> ConfigError:
-    explained = explain(error, arguments)
-    if resumed(arguments) is None or config_dir_of(arguments) or "unknown " not in str(explained):
-        return explained
-    return ConfigError(f"{explained}; a run with YAMLs of your own needs its --config-dir again")
+    config_error = explain(error, arguments)
+    if (
+        resumed(arguments) is None
+        or config_dir_of(arguments)
+        or "unknown " not in str(config_error)
+    ):
+        return config_error
+    return ConfigError(f"{config_error}; a run with YAMLs of your own needs its --config-dir again")
 
 
 def _in_folder(arguments: list[str], sweep_dir: Path) -> list[str]:
-    """Return the arguments of a sweep with its folder, where a command without it would begin another one."""
-    named = any(a.startswith("hydra.sweep.dir=") for a in arguments)
-    if named or "hydra/sweeper=search" in arguments:  # whose folder follows from its arguments
+    """Return the arguments of a sweep with its folder, unless the same command finds the folder by itself."""
+    has_folder = any(a.startswith("hydra.sweep.dir=") for a in arguments)
+    if (
+        has_folder or "hydra/sweeper=search" in arguments
+    ):  # the folder of a search follows from its arguments
         return arguments
     return [*arguments, f"hydra.sweep.dir={sweep_dir}"]
 
@@ -344,8 +398,11 @@ def _in_folder(arguments: list[str], sweep_dir: Path) -> list[str]:
 def _left_to_the_jobs(error: ConfigCompositionException, arguments: list[str]) -> list[str]:
     """Return the arguments with the key that Hydra did not find written as a sweep over its one value.
 
-    Hydra first composes a sweep without the options that are swept, and the key may be that of one of them.
-    Each job is then composed with the key. Raises the error itself where no group is swept.
+    Hydra first composes a sweep without the options that are swept, and the key may belong to one of them.
+    Written as a sweep, the key is left to the jobs, each of which is composed with its option.
+
+    Raises:
+        ConfigCompositionException: The error itself, where no group is swept that may have the key.
     """
     if _State.task_started or _State.sweep_dir is not None or _State.figure:
         raise error
@@ -363,7 +420,12 @@ def _left_to_the_jobs(error: ConfigCompositionException, arguments: list[str]) -
 
 
 def _raise_failures(failures: list[FedprivError], folder_key: str) -> None:
-    """Raise the failure, or a summary of several. ``folder_key``: the key that names the run folder."""
+    """Raise the failure, or a summary of several failures.
+
+    Args:
+        failures: Known failures of jobs; nothing is raised if there are none.
+        folder_key: The key by which the user named the run folder.
+    """
     if len(failures) == 1:
         (error,) = failures
         if isinstance(error, ConfigError) and error.key == "runtime.run_dir":

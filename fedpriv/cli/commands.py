@@ -1,4 +1,4 @@
-"""The ``fedpriv`` command: parses, dispatches, and turns known errors into one sentence.
+"""The commands of ``fedpriv``: their flags, their dispatch, and known errors as one sentence.
 
 Exit status: 0 done; 1 a failure while running; 2 usage or configuration; 130 after Ctrl-C.
 """
@@ -67,7 +67,11 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of the console script."""
+    """Run ``fedpriv`` and exit with its status; the entry point of the console script.
+
+    Args:
+        arguments: The words after ``fedpriv``; None for those of the process.
+    """
     status = Interrupted.exit_status
     output = sys.stdout = None if sys.stdout is None else endings.Output(sys.stdout)
     try:
@@ -84,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _flushed(output: endings.Output | None, status: int) -> int:
-    """The exit status once everything that was said is out."""
+    """Return the exit status after everything that was printed has reached its reader."""
     if output is None:
         return status
     try:
@@ -102,9 +106,13 @@ def _without_reader() -> int:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit status."""
+    """Run one command and return its exit status. Known errors are printed as one sentence.
+
+    Args:
+        arguments: The words after ``fedpriv``.
+    """
     try:
-        take()  # of a command before, in the same process
+        take()  # drop the notices of an earlier command in the same process
         with fedpriv.make_context("fedpriv", arguments or ["--help"]) as context:
             status = fedpriv.invoke(context)
         for text in take():
@@ -114,13 +122,13 @@ def run(arguments: list[str]) -> int:
         return done.exit_code
     except click.UsageError as error:
         return _failed(_in_a_sentence(error))
-    except BrokenPipeError:  # the reader of our output went away
+    except BrokenPipeError:  # the reader of the output has gone, as with | head
         return _without_reader()
     except BaseException as error:
-        known = endings.as_sentence(error)
-        if known is None:
+        known_error = endings.as_sentence(error)
+        if known_error is None:
             raise
-        return _failed(known)
+        return _failed(known_error)
 
 
 def _failed(error: FedprivError) -> int:
@@ -129,7 +137,7 @@ def _failed(error: FedprivError) -> int:
 
 
 def _say(text: str) -> None:
-    with suppress(OSError):  # nobody is left to be told
+    with suppress(OSError):  # nobody reads standard error any more
         if sys.stdout is not None:
             sys.stdout.flush()
         complain(text)
@@ -141,12 +149,12 @@ def _in_a_sentence(error: click.UsageError) -> ConfigError:
         hint = f"did you mean {near}?" if near else f"see {path} --help"
         return ConfigError(f"{path} does not know {show(error.option_name)}; {hint}")
     message = textwrap.shorten(error.format_message(), 200, placeholder=" ...").rstrip(".")
-    where, command = "", None
+    prefix, command = "", None
     if error.ctx is not None:
-        where, command = f"{error.ctx.command_path}: ", error.ctx.command
+        prefix, command = f"{error.ctx.command_path}: ", error.ctx.command
     if message == "Missing command" and isinstance(command, CommandGroup):
         message += f": {', '.join(command.commands)}"
-    return ConfigError(f"{where}{message[:1].lower()}{message[1:]}")
+    return ConfigError(f"{prefix}{message[:1].lower()}{message[1:]}")
 
 
 def _flags(command: click.Command) -> list[str]:
@@ -179,8 +187,11 @@ def fedpriv() -> None:
 
 
 class _Train(click.Command):
-    """Hydra parses what follows ``fedpriv train``; what is here knows its flags, so that a wrong one is
-    refused in a sentence and TAB offers the right ones."""
+    """The command ``fedpriv train``, whose arguments Hydra parses.
+
+    The flags of Hydra are declared here too, so that a wrong flag is refused in one sentence and TAB offers
+    the right ones.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given = list(args)
@@ -195,11 +206,11 @@ class _Train(click.Command):
 
 
 def _dashed(flag: str, given: list[str]) -> ConfigError:
-    """``--dataset mnist`` instead of ``dataset=mnist``."""
-    place = next((i for i, word in enumerate(given) if word.startswith(flag)), len(given))
-    key, _, value = "".join(given[place : place + 1] or [flag]).partition("=")
+    """Return the error for a key that was written as a flag: ``--dataset mnist`` for ``dataset=mnist``."""
+    index = next((i for i, word in enumerate(given) if word.startswith(flag)), len(given))
+    key, _, value = "".join(given[index : index + 1] or [flag]).partition("=")
     written, key = key, key.replace("-", "_").lstrip("_")
-    value = value or "".join(given[place + 1 : place + 2]) or "..."
+    value = value or "".join(given[index + 1 : index + 2]) or "..."
     value = "true" if key in ("dry_run", "publish") and value == "..." else value
     return ConfigError(
         f"fedpriv train does not know {show(written)}: keys are written without dashes, "
@@ -227,6 +238,7 @@ _HYDRA_FLAGS = together(
 @click.argument("words", nargs=-1, type=Overrides())
 @_HYDRA_FLAGS
 def train(given: list[str], **_: Any) -> int:
+    """Run an experiment, or a sweep of them with -m."""
     if given in (["--help"], ["-h"]):
         print(train_help())
         return 0
@@ -241,7 +253,7 @@ for _command in (runs, figure, plot, report, account, calibrate):
 
 
 class _OptionsOfGroup(Names):
-    """Options of the group that stands before."""
+    """Names of the options of the group that is the argument before."""
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
         group = ctx.params["group"]
@@ -256,8 +268,11 @@ class _OptionsOfGroup(Names):
 @click.argument("option", required=False, type=_OptionsOfGroup(()))
 @flag("--config-dir", "DIR", "a folder with YAMLs of your own", PathParam(folder=True))
 def list_(group: str | None, option: str | None, config_dir: str | None) -> int:
-    """Groups, their options and ready-made experiments, one line each; GROUP: only this one, e.g.
-    clipper, with all keys of its options; OPTION: only this one, e.g. quantile."""
+    """List groups, their options and ready-made experiments, one line each.
+
+    GROUP: only this group, e.g. clipper, with all keys of its options. OPTION: only this option, e.g.
+    quantile.
+    """
     from fedpriv.cli.listing import show_groups
 
     show_groups(group, option, Path(config_dir) if config_dir else None)
@@ -272,7 +287,7 @@ def list_(group: str | None, option: str | None, config_dir: str | None) -> int:
 @flag("--path", "DIR", "look here instead of FEDPRIV_DATA or the cache", PathParam())
 @click.pass_context
 def data(context: click.Context, path: str | None) -> int:
-    """Which data sets are present and where."""
+    """Print which data sets are present and where."""
     if context.invoked_subcommand is None:
         from fedpriv.cli.listing import show_data
 
@@ -290,6 +305,7 @@ _NAMES = ("mnist", "fashion_mnist", "emnist", "cifar10", "adult", "shakespeare")
 @click.argument("name", type=Names(_NAMES))
 @flag("--to", "DIR", "the folder; default: FEDPRIV_DATA, else the cache", PathParam())
 def download(name: str, to: str | None) -> int:
+    """Fetch a data set and verify its checksums."""
     from fedpriv.data.catalogue import download as fetch
 
     status = fetch(name, to)
@@ -319,15 +335,17 @@ examples:
 @flag("--rounds", "N", "of each run; default 8, or 4 where a round takes long", Whole())
 @switch("--synthetic", "made-up records in the place of the data set's")
 def verify(**flags: object) -> int:
-    """Test that the mechanism which a configuration names does what its ledger says: noise, sensitivity,
-    independence, sampling, and whether anything else leaves. Takes the overrides of fedpriv train. Exit
-    status 1: a check failed."""
+    """Test that the mechanism of a configuration does what its ledger says.
+
+    The tests are of noise, sensitivity, independence and sampling, and of whether anything else is released.
+    Takes the overrides of fedpriv train. Exit status 1: a check failed.
+    """
     from fedpriv.tools.verify.command import run
 
     return run(SimpleNamespace(**flags))
 
 
-_MODELS = ("cnn", "mlp", "logistic")  # fedpriv.tools.bench knows them, which imports torch
+_MODELS = ("cnn", "mlp", "logistic")  # as in fedpriv.tools.bench, which imports torch
 
 
 @fedpriv.command(short_help="speed of the gradient engines (or --accounting) on this machine")
@@ -339,8 +357,10 @@ _MODELS = ("cnn", "mlp", "logistic")  # fedpriv.tools.bench knows them, which im
 def bench(
     repeats: int, model: Sequence[str], threads: int | None, json: Path | None, accounting: bool
 ) -> int:
-    """Speed of the gradient engines (or --accounting) on this machine. scripts/bench_peers.py, in a
-    checkout, has other libraries beside them."""
+    """Measure the speed of the gradient engines (or --accounting) on this machine.
+
+    scripts/bench_peers.py, in a checkout, compares them with other libraries.
+    """
     if accounting:
         from fedpriv.tools.accounting.speed import run as accounting_speed
 
@@ -353,16 +373,16 @@ def bench(
 @fedpriv.command(short_help='shell completion: eval "$(fedpriv completion bash)"')
 @click.argument("shell", type=OneOf(tuple(SCRIPTS)))
 def completion(shell: str) -> int:
-    """Shell completion of bash, zsh or fish: eval "$(fedpriv completion bash)"."""
+    """Print the completion script of bash, zsh or fish: eval "$(fedpriv completion bash)"."""
     print(SCRIPTS[shell].strip())
     return 0
 
 
 @fedpriv.command("_complete", hidden=True)
 def complete() -> int:
-    """What may stand at the end of the command line in COMP_LINE, a line each."""
-    for found in candidates(os.environ.get("COMP_LINE", ""), fedpriv):
-        print(found)
+    """Print what may stand at the end of the command line in COMP_LINE, one offer a line."""
+    for offer in candidates(os.environ.get("COMP_LINE", ""), fedpriv):
+        print(offer)
     return 0
 
 

@@ -1,7 +1,6 @@
 """Shell completion for ``fedpriv`` and for the overrides after ``fedpriv train``.
 
-The scripts take what is offered as text, never as code, and leave files to the shell, which quotes
-their names.
+The scripts take the offers as text, never as code. Names of files are left to the shell, which quotes them.
 """
 
 from __future__ import annotations
@@ -57,54 +56,61 @@ end
 complete -c fedpriv -n __fedpriv_offers -f -a '$__fedpriv_choices'
 """
 _HARMLESS = re.compile(r"[\w=.,:/+~-]+")
-"""What stands on a command line for itself: bash inserts it without quotes."""
+"""Texts without a special meaning on a command line: bash inserts them without quotes."""
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 def candidates(line: str, command: click.Command) -> list[str]:
-    """What may stand in place of the last word of a command line that begins with ``fedpriv``."""
+    """Return the offers for the last word of a command line.
+
+    Args:
+        line: The command line up to the cursor, which begins with ``fedpriv``.
+        command: The click command ``fedpriv``.
+    """
     words = split_arg_string(line)[1:]
     last = words.pop() if words and not line[-1:].isspace() else ""
     try:
-        found = ShellComplete(command, {}, "fedpriv", "").get_completions(words, last)
-    except FedprivError:  # what stands before it is wrong already
+        items = ShellComplete(command, {}, "fedpriv", "").get_completions(words, last)
+    except FedprivError:  # the words before are wrong already
         return []
-    offered = (item.value for item in found if item.type == "plain")
-    return [text for text in offered if _HARMLESS.fullmatch(text)]
+    offers = (item.value for item in items if item.type == "plain")
+    return [text for text in offers if _HARMLESS.fullmatch(text)]
 
 
 class Overrides(click.ParamType):
-    """``key=value`` and ``group=option`` after ``fedpriv train``; Hydra reads them."""
+    """Parameters ``key=value`` and ``group=option`` after ``fedpriv train``, which Hydra reads."""
 
     name = "override"
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-        own = ctx.params.get("config_dir")
+        config_dir = ctx.params.get("config_dir")
         given = ctx.params.get(param.name) or ()
-        found = _overrides(incomplete, given, Path(own) if own else None)
-        return [CompletionItem(text) for text in found if text.startswith(incomplete)]
+        offers = _overrides(incomplete, given, Path(config_dir) if config_dir else None)
+        return [CompletionItem(text) for text in offers if text.startswith(incomplete)]
 
 
-def _overrides(last: str, given: Sequence[str], own: Path | None) -> Iterator[str]:
-    """What may stand in place of ``last`` after what is ``given``, options in the folder ``own`` too."""
+def _overrides(last: str, given: Sequence[str], config_dir: Path | None) -> Iterator[str]:
+    """Yield the overrides that may replace the word ``last`` after those that are ``given``.
+
+    Options in the folder ``config_dir`` of the user's own YAMLs are offered too.
+    """
     sign = last[: len(last) - len(last.lstrip("+~"))]
     key, equals, value = last[len(sign) :].partition("=")
-    places = [conf_dir()] if own is None else [conf_dir(), own]
-    if equals and (key in LISTED or any((place / key).is_dir() for place in places)):
-        head = value[: value.rfind(",") + 1]  # several with -m
-        names = {name for place in places for name, _ in options(key, place)}
+    folders = [conf_dir()] if config_dir is None else [conf_dir(), config_dir]
+    if equals and (key in LISTED or any((folder / key).is_dir() for folder in folders)):
+        head = value[: value.rfind(",") + 1]  # with -m there may be several options
+        names = {name for folder in folders for name, _ in options(key, folder)}
         yield from sorted(f"{sign}{key}={head}{name}" for name in names)
     elif equals:
-        now = _keys(given, own).get(key)
-        if isinstance(now, (bool, int, float, str)) and not value:
-            yield f"{last}{show(now)}"
+        default = _keys(given, config_dir).get(key)
+        if isinstance(default, (bool, int, float, str)) and not value:
+            yield f"{last}{show(default)}"
     else:
         end = "" if sign == "~" else "="
         groups = [f"{name}{end}" for name in GROUPS]
-        keys = [f"{name}{end}" for name in _keys(given, own)]
-        level = len(
-            key[: key.rfind(".") + 1]
-        )  # one part of a key at a time: clipper. and then alpha=
+        keys = [f"{name}{end}" for name in _keys(given, config_dir)]
+        # One part of a key is offered at a time: clipper. and then alpha=
+        level = len(key[: key.rfind(".") + 1])
         parts = (name[: name.find(".", level) + 1 or None] for name in groups + keys)
         yield from dict.fromkeys(f"{sign}{part}" for part in parts)
         if sign in ("", "+"):
@@ -113,8 +119,8 @@ def _overrides(last: str, given: Sequence[str], own: Path | None) -> Iterator[st
             yield "+figure="
 
 
-def _keys(given: Sequence[str], own: Path | None) -> dict[str, object]:
-    """The keys and values of the configuration with the groups that are chosen among what is ``given``."""
+def _keys(given: Sequence[str], config_dir: Path | None) -> dict[str, object]:
+    """Return the keys and values of the configuration with the groups that the ``given`` words choose."""
     from omegaconf.errors import OmegaConfBaseException
 
     from fedpriv.common.config import as_tree, compose, flatten
@@ -123,7 +129,7 @@ def _keys(given: Sequence[str], own: Path | None) -> dict[str, object]:
         w for w in given if w.partition("=")[0].lstrip("+") in (*GROUPS, "experiment", "recipe")
     ]
     try:
-        tree = as_tree(compose([c for c in choices if "," not in c], own))
+        tree = as_tree(compose([c for c in choices if "," not in c], config_dir))
     except (FedprivError, OmegaConfBaseException):
         tree = as_tree(compose())
     return {key: value for key, value in flatten(tree).items() if not key.endswith("_target_")}

@@ -1,4 +1,4 @@
-"""``fedpriv list`` and ``fedpriv data``: what there is to choose from."""
+"""The tables of ``fedpriv list`` and ``fedpriv data``: groups, options, keys and data sets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,16 @@ _WIDEST_DEFAULT = 26  # characters; longer ones are broken into lines
 
 
 def show_groups(group: str | None, option: str | None, extra: Path | None) -> None:
-    """Print the options of all groups, or of one with their keys; those in the folder ``extra`` too."""
+    """Print the options of all groups, or the keys of the options of one group.
+
+    Args:
+        group: The only group to print; None for all groups.
+        option: The only option of the group to print; None for all options.
+        extra: A folder with YAMLs of the user's own, whose options are printed too.
+
+    Raises:
+        ConfigError: The group or the option is unknown.
+    """
     known = dict.fromkeys(LISTED)
     if extra is not None:
         known.update(dict.fromkeys(sorted(p.name for p in extra.iterdir() if p.is_dir())))
@@ -54,7 +63,7 @@ def show_groups(group: str | None, option: str | None, extra: Path | None) -> No
 
 
 def _show_keys(out: Console, group: str, option: str | None, extra: Path | None) -> None:
-    """Print all keys of the options of a group: default, meaning, unit, what is allowed."""
+    """Print all keys of the options of a group: default, meaning, unit and range."""
     places = {
         name: (folder, about)
         for folder in ((None, extra) if extra else (None,))
@@ -117,7 +126,7 @@ def _settings_of(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[st
 
 
 def show_data(path: str | None) -> None:
-    """Print which data sets are present, where, and whether their checksums hold."""
+    """Print a table of the data sets: their size, whether they are present, their checksums and folders."""
     from fedpriv.data.catalogue import dataset_status
 
     table = Table("Data sets", ("name", "records", "present", "checksums", "where"))
@@ -127,6 +136,6 @@ def show_data(path: str | None) -> None:
             "?" if row.train_records is None else f"{row.train_records:,} + {row.test_records:,}",
             "yes" if row.present else "no",
             row.checksums,
-            "\n".join(words for words in (row.where, row.note) if words),
+            "\n".join(text for text in (row.where, row.note) if text),
         )
     console().print(table)

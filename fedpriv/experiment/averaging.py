@@ -1,13 +1,16 @@
-"""The average of the released models, which is evaluated in the place of the last one.
+"""The average of the released models, which is evaluated instead of the last one.
 
     ema     θ̄ ← d_n θ̄ + (1 - d_n) θ_t,   d_n = min(d, (1 + n)/(10 + n))
     tail    θ̄ = mean of θ_t
 
-over the rounds t after the first ``start`` ones, n of them so far; until then θ̄ = θ_t. The noise of single
-rounds averages out (De et al., "Unlocking high-accuracy differentially private image classification through
-scale", 2022, from which d_n is; Polyak and Juditsky 1992 for the mean of the tail). Every θ_t is a function
-of released values, so the average is post-processing: it costs no privacy and changes no release. Training,
-schedules and audits go on with θ_t.
+over the rounds t after the first ``start`` rounds, n of them so far; until then θ̄ = θ_t. The noise of
+single rounds averages out. Every θ_t is a function of released values, so the average is post-processing:
+it costs no privacy and changes no release. Training, schedules and audits go on with θ_t.
+
+References:
+    De et al., "Unlocking high-accuracy differentially private image classification through scale", 2022, for
+    the moving average with d_n. Polyak and Juditsky, "Acceleration of stochastic approximation by averaging",
+    1992, for the mean of the tail.
 """
 
 from __future__ import annotations
@@ -31,21 +34,34 @@ DECAY = 0.99
 
 @dataclass(frozen=True)
 class Averaging:
-    """``kind``: ``ema`` or ``tail``; ``decay`` d; ``start``: after how many rounds it begins."""
+    """The kind of average that is evaluated.
+
+    Attributes:
+        kind: ``ema`` or ``tail``.
+        decay: d, the weight of the old average in a moving average.
+        start: Number of rounds after which averaging begins.
+    """
 
     kind: str
     decay: float
     start: int
 
     def describe(self) -> str:
-        """In words, for the plan."""
-        what = "the mean" if self.kind == TAIL else f"a moving average (decay {self.decay:g})"
+        """Describe the average for the plan."""
+        average = "the mean" if self.kind == TAIL else f"a moving average (decay {self.decay:g})"
         since = f" after round {self.start}" if self.start else ""
-        return f"{what} of the released models{since}"
+        return f"{average} of the released models{since}"
 
 
 def averaging_of(kind: Any, decay: Any, start: Any, rounds: int | None) -> Averaging | None:
-    """What ``averaging``, ``averaging_decay`` and ``averaging_start`` ask for. Raises ArgumentError."""
+    """Return the average that ``averaging``, ``averaging_decay`` and ``averaging_start`` ask for.
+
+    Returns:
+        None if the last model is evaluated.
+
+    Raises:
+        ArgumentError: A value is not allowed.
+    """
     kind = NONE if kind is None else checks.one_of("averaging", kind, (NONE, EMA, TAIL))
     if decay is not None and kind != EMA:
         raise ArgumentError("averaging_decay", decay, "null unless averaging=ema")
@@ -63,7 +79,7 @@ def averaging_of(kind: Any, decay: Any, start: Any, rounds: int | None) -> Avera
 
 
 class AveragedModel:
-    """The average so far."""
+    """The average of the released models so far."""
 
     def __init__(self, averaging: Averaging, model: FlatModel):
         self.averaging, self._model = averaging, model
@@ -72,7 +88,7 @@ class AveragedModel:
 
     @property
     def weights(self) -> torch.Tensor:
-        """θ̄ [d]."""
+        """Averaged weights θ̄ [d]."""
         return self._mean.to(self._model.flat.dtype)
 
     def observe(self) -> None:
@@ -83,25 +99,27 @@ class AveragedModel:
             return
         self._averaged += 1
         n = self._averaged
-        kept = 1.0 - 1.0 / n
+        decay = 1.0 - 1.0 / n
         if self.averaging.kind == EMA:
-            kept = 0.0 if n == 1 else min(self.averaging.decay, (1.0 + n) / (10.0 + n))
-        self._mean.mul_(kept).add_(self._model.flat, alpha=1.0 - kept)
+            decay = 0.0 if n == 1 else min(self.averaging.decay, (1.0 + n) / (10.0 + n))
+        self._mean.mul_(decay).add_(self._model.flat, alpha=1.0 - decay)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """The model has the averaged weights within, and its own again afterwards, bit for bit."""
-        own = self._model.flat.clone()
+        """Give the model the averaged weights within the context, and its own weights back afterwards."""
+        global_weights = self._model.flat.clone()
         self._model.set(self.weights)
         try:
             yield
         finally:
-            self._model.set(own)
+            self._model.set(global_weights)
 
     def state_dict(self) -> dict[str, object]:
+        """Return the average and the numbers of rounds."""
         return {"mean": self._mean.clone(), "rounds": self._rounds, "averaged": self._averaged}
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Go on from a state that :meth:`state_dict` returned."""
         saved: Mapping[str, Any] = state
         self._mean.copy_(saved["mean"])
         self._rounds, self._averaged = saved["rounds"], saved["averaged"]

@@ -1,4 +1,4 @@
-"""Canaries in a run: what its observers see of them, for the audit of ε once it has ended."""
+"""Canaries in a run: the scores that its observers see, for the audit of ε after the run."""
 
 from __future__ import annotations
 
@@ -21,29 +21,34 @@ from fedpriv.store.folder import RunFolder
 
 
 def watch_canaries(loop: Loop) -> WatchedComputation:
-    """Let every release of the loop be looked at."""
+    """Watch every release of the loop for the canaries, and return the watching computation."""
     watched = watched_computation(loop.trainer.computation, loop.context)
-    loop.trainer.computation = cast(
-        "ClientComputation", watched
-    )  # it passes on what else it is asked
+    # It passes every other call on to the computation that it watches.
+    loop.trainer.computation = cast("ClientComputation", watched)
     return watched
 
 
 def watched_computation(
     computation: ClientComputation, context: RunContext, alone: bool = False
 ) -> WatchedComputation:
-    """Return the clients' computation of a run, watched for the canaries of the run."""
-    watched = WatchedMislabelled if kind_of(context) == MISLABELLED else WatchedDirections
-    return watched(computation, context, cast("PlantedCanaries", context.canaries), alone)
+    """Return the clients' computation of a run, watched for the canaries of the run.
+
+    Args:
+        computation: The clients' computation.
+        context: The context of the run, with planted canaries.
+        alone: No client but the canaries' takes part.
+    """
+    kind = WatchedMislabelled if kind_of(context) == MISLABELLED else WatchedDirections
+    return kind(computation, context, cast("PlantedCanaries", context.canaries), alone)
 
 
 def kind_of(context: RunContext) -> str:
-    """Of the canaries in it."""
+    """Return the kind of the canaries in a run."""
     return MISLABELLED if isinstance(context.canaries, PlantedMislabelled) else DIRECTION
 
 
 class CanaryScores(Quiet):
-    """``audit/canaries.json``: coins and scores, when the run has ended."""
+    """The file ``audit/canaries.json``: coins and scores of the canaries, written when the run has ended."""
 
     name = "canaries"
 
@@ -59,10 +64,10 @@ class CanaryScores(Quiet):
         self._watched.released = Counter(dict(zip(kinds, state["counts"], strict=True)))
 
     def scores(self) -> dict[str, list[float]]:
-        """By observer."""
+        """Return the score of each canary, by observer."""
         before = self._before.to(self._loop.context.model.device)
-        found = self._watched.scores_by_observer(before)
-        return {observer: scores.tolist() for observer, scores in found.items()}
+        by_observer = self._watched.scores_by_observer(before)
+        return {observer: scores.tolist() for observer, scores in by_observer.items()}
 
     def close(self) -> None:
         coins = cast("PlantedCanaries", self._loop.context.canaries).canaries.coins

@@ -1,8 +1,8 @@
-"""Checkpoints: the whole state of a run between two rounds, in one file that is whole or not there.
+"""Checkpoints: the whole state of a run between two rounds, in one file that is written atomically.
 
 A checkpoint holds tensors and plain values and is read with ``weights_only=True``, so that reading one from
-somebody else runs no code of theirs. The one before is kept, and serves where the newest cannot be read.
-Every random draw is a function of the run and of (purpose, round, client), so no generator state is kept.
+somebody else runs no code of theirs. The checkpoint before is kept, and serves if the newest cannot be read.
+Every random draw is a function of the run and of (purpose, round, client), so no generator state is saved.
 """
 
 from __future__ import annotations
@@ -27,19 +27,25 @@ if TYPE_CHECKING:
 
 
 CHECKPOINT_VERSION = 4
-"""Of what a checkpoint holds: one of another version is not resumed."""
+"""Version of the content: a checkpoint of another version is not resumed."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a state comes from. ``identity``: the run; ``run``: its digest, with that of data and own
-    code (of a published run, of its key too); ``numerics``: what decides how its sums are rounded."""
+    """The run, code and machine that a state comes from.
+
+    Attributes:
+        identity: The configuration, without what cannot change a result.
+        run: Digest of the run with its data and the user's own code; of a published run, with its key too.
+        numerics: All that decides how sums are rounded.
+    """
 
     identity: dict[str, object]
     run: str
     numerics: dict[str, str | int | None]
 
     def state_dict(self) -> dict[str, object]:
+        """Return what a checkpoint notes of its origin."""
         return {
             "identity": self.identity,
             "run": self.run,
@@ -49,22 +55,26 @@ class Origin:
 
 
 def save(folder: RunFolder, state: dict[str, Any]) -> None:
-    """Write ``checkpoint.pt`` atomically; what was there becomes ``checkpoint_before.pt``.
+    """Write ``checkpoint.pt`` atomically; the previous one becomes ``checkpoint_before.pt``.
 
-    Raises ConfigError for a state with anything but tensors and plain values.
+    Raises:
+        ConfigError: The state holds something else than tensors and plain values.
     """
     full = plain({"schema_version": CHECKPOINT_VERSION, **state}, "the state")
 
-    def keep_the_one_before() -> None:
+    def keep_previous() -> None:
         if folder.checkpoint.exists():
             folder.checkpoint.replace(folder.checkpoint_before)
 
-    write_tensors(folder.checkpoint, full, keep_the_one_before)
+    write_tensors(folder.checkpoint, full, keep_previous)
 
 
 def plain(value: object, name: str) -> object:
-    """The value with numpy's numbers as Python's. Raises ConfigError for what is neither a tensor nor
-    plain."""
+    """Return the value with the numbers of numpy as numbers of Python.
+
+    Raises:
+        ConfigError: The value, or something in it, is neither a tensor nor plain. The message says where.
+    """
     import torch
 
     kind = type(value)
@@ -83,7 +93,7 @@ def plain(value: object, name: str) -> object:
 
 
 def exists(folder: RunFolder) -> bool:
-    """Whether there is a checkpoint, the newest or the one before."""
+    """Return whether the folder has a checkpoint, the newest or the one before."""
     return folder.checkpoint.exists() or folder.checkpoint_before.exists()
 
 
@@ -94,9 +104,9 @@ def remove(folder: RunFolder) -> None:
 
 
 def refuse_lost(folder: RunFolder) -> None:
-    """Raise ConfigError for a run without checkpoint that has run rounds: it would begin again in silence.
+    """Raise ConfigError for a run that has run rounds and has no checkpoint: it would silently begin again.
 
-    A checkpoint is there before the first round, so only a run that was killed before has none.
+    A checkpoint is written before the first round. So only a run that was killed before has none.
     """
     results = (folder.summary, folder.privacy_json, folder.ledger)
     if any(path.exists() for path in results) or _has_rows(folder.metrics):
@@ -107,7 +117,7 @@ def refuse_lost(folder: RunFolder) -> None:
 
 
 def _has_rows(path: Path) -> bool:
-    """Return whether a table has more than its header."""
+    """Return whether a CSV file has more than its header."""
     if not path.is_file():
         return False
     with open(path, "rb") as file:
@@ -115,7 +125,11 @@ def _has_rows(path: Path) -> bool:
 
 
 def read(folder: RunFolder, device: torch.device) -> tuple[dict[str, object], str | None]:
-    """(the newest checkpoint that can be read, why it is not the newest one). Raises ConfigError."""
+    """Return the newest checkpoint that can be read, and why it is not the newest one (None: it is).
+
+    Raises:
+        ConfigError: No checkpoint can be read.
+    """
     try:
         return _read(folder.checkpoint, device), None
     except ConfigError as newest:
@@ -127,10 +141,10 @@ def read(folder: RunFolder, device: torch.device) -> tuple[dict[str, object], st
 
 def _read(path: Path, device: torch.device) -> dict[str, Any]:
     state: Any = saved_tensors(path, device)
-    found = state.get("schema_version") if isinstance(state, dict) else None
-    if found != CHECKPOINT_VERSION:
+    version = state.get("schema_version") if isinstance(state, dict) else None
+    if version != CHECKPOINT_VERSION:
         raise ConfigError(
-            f"{path} was written with checkpoint schema {show(found)}, this version of fedpriv reads "
+            f"{path} was written with checkpoint schema {show(version)}, this version of fedpriv reads "
             f"{CHECKPOINT_VERSION}"
         )
     return state
@@ -139,15 +153,19 @@ def _read(path: Path, device: torch.device) -> dict[str, Any]:
 def load(
     folder: RunFolder, identity: dict[str, object], device: torch.device
 ) -> tuple[dict[str, object], str | None]:
-    """A checkpoint of this identity, and why it is not the newest one (None: it is). Raises ConfigError."""
+    """Return a checkpoint of the run with this identity, and why it is not the newest one (None: it is).
+
+    Raises:
+        ConfigError: There is no checkpoint, none can be read, or it is of another run.
+    """
     if not exists(folder):
         raise not_resumable(str(folder.path))
     try:
         state, passed_over = read(folder, device)
     except ConfigError as error:
         raise ConfigError(f"resume: {error}; start anew") from None
-    of_checkpoint: Any = state.get("identity", {})
-    refuse_other_identity(folder, of_checkpoint, identity)
+    saved_identity: Any = state.get("identity", {})
+    refuse_other_identity(folder, saved_identity, identity)
     if passed_over is not None:
         folder.checkpoint_before.replace(folder.checkpoint)
     return state, passed_over
@@ -156,11 +174,11 @@ def load(
 def refuse_other_origin(
     folder: RunFolder, state: Mapping[str, Any], origin: Origin, published: bool
 ) -> None:
-    """Raise ConfigError where the rounds since the checkpoint would not be those that were run.
+    """Raise ConfigError where rounds that are run again would differ from those that were run.
 
     Rounds that a killed process ran after its last checkpoint are run again, with the same noise. That
-    releases nothing new if they come out bit for bit the same. Other data or other code of the user's
-    would release a difference without noise; another machine a difference of rounding, which is refused
+    releases nothing new if they come out bit for bit the same. With other data, or other code of the user's,
+    the difference of the two releases has no noise. Another machine only rounds differently; this is refused
     for a ``published`` run.
     """
     if state["run"] != origin.run:
@@ -188,9 +206,12 @@ def refuse_other_origin(
 
 
 def compare_files(folder: RunFolder, state: Mapping[str, Any]) -> list[str]:
-    """Take over the digests that a checkpoint holds of the run's files; say which files are others now.
+    """Take over the digests that a checkpoint holds of the run's files.
 
     Tables compare their own rows when they go on.
+
+    Returns:
+        Warnings about files that have changed since the run wrote them.
     """
     known = state.get(KEY)
     if known is None:
@@ -207,13 +228,18 @@ def compare_files(folder: RunFolder, state: Mapping[str, Any]) -> list[str]:
     ]
     report = (folder.ledger, folder.privacy_json, folder.privacy_text, folder.model)
     damaged = StoredRun(folder, tolerant=True).damage_of(*report)
-    return edited + [f"warning: {one}; it is written again from the checkpoint" for one in damaged]
+    return edited + [
+        f"warning: {text}; it is written again from the checkpoint" for text in damaged
+    ]
 
 
 def refuse_other_identity(
     folder: RunFolder, saved: dict[str, object], wanted: dict[str, object]
 ) -> None:
-    """Raise ConfigError naming the first keys in which two runs differ; 2 and 2.0 have other streams."""
+    """Raise ConfigError naming the first keys in which two runs differ.
+
+    Values are compared as they are written: 2 and 2.0 have different streams.
+    """
     keys = sorted({*saved, *wanted})
     differing = [k for k in keys if repr(saved.get(k)) != repr(wanted.get(k))]
     if differing:

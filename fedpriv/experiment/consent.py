@@ -1,8 +1,8 @@
-"""Whose code a configuration may run.
+"""Consent to the code that a configuration runs.
 
-Who writes a configuration says with ``_target_`` which code runs. So one that somebody else wrote (that of
-a run folder) may name the parts of fedpriv that a group has, and code outside fedpriv only with the reader's
-own consent.
+A configuration says with ``_target_`` which code runs. A configuration that somebody else wrote, such as
+that of a run folder, may name the parts of fedpriv that a group has. It may name code outside fedpriv only
+with the consent of the user who resumes the run.
 """
 
 from __future__ import annotations
@@ -35,9 +35,14 @@ def refuse_strangers(
     where: object,
     own: Collection[tuple[str, object]] = (),
 ) -> None:
-    """Raise ConfigError for a ``_target_`` that is neither an option of fedpriv's in its group nor in a
-    module (or package) of ``allowed``. ``own``: (key, target) that stand in YAMLs of the
-    reader's own."""
+    """Raise ConfigError for code outside fedpriv to which the user has not consented.
+
+    Args:
+        config: The configuration.
+        allowed: Modules or packages to which the user has consented.
+        where: Name of the configuration, for the message.
+        own: Key and ``_target_`` of all that YAMLs of the user's own name.
+    """
     for key, target in targets(OmegaConf.to_container(config, resolve=True)):
         if is_shipped(key, target) or (key, target) in own:
             continue
@@ -50,8 +55,10 @@ def refuse_strangers(
 
 
 def refuse_odd_paths(config: DictConfig, where: object) -> None:
-    """Raise ConfigError for a value that is the path of something else than a file or folder: a pipe would be
-    waited for, a device read without end."""
+    """Raise ConfigError for a value that is the path of something else than a file or folder.
+
+    A pipe would be waited for, and a device read without end.
+    """
     for key, value in flatten(as_tree(config)).items():
         if isinstance(value, str) and 0 < len(value) < 4096 and "\0" not in value:
             path = Path(value)
@@ -63,14 +70,18 @@ def refuse_odd_paths(config: DictConfig, where: object) -> None:
 
 
 _OF_ONE_RUN = ("publish", "dry_run", "resume", "runtime", "hydra", "tracker")
-"""Root keys and groups whose overrides another command need not have."""
+"""Root keys and groups whose overrides are of one run, and not repeated in another command."""
 
 
 def resume_command(folder: Path, config: DictConfig) -> str:
-    """What continues the run in ``folder``: with the user's YAMLs, and with consent to the user's code."""
-    named = targets(OmegaConf.to_container(config, resolve=False))
+    """Return the command that continues the run in ``folder``.
+
+    It names the folder of the user's YAMLs, the trackers, and the consent to the user's own code.
+    """
     modules = {
-        str(target).rpartition(".")[0] for key, target in named if not is_shipped(key, target)
+        str(target).rpartition(".")[0]
+        for key, target in targets(OmegaConf.to_container(config, resolve=False))
+        if not is_shipped(key, target)
     }
     consent = (f"{FLAG} {module}" for module in sorted(modules))
     resume = shlex.quote(f"resume={folder}")
@@ -78,7 +89,13 @@ def resume_command(folder: Path, config: DictConfig) -> str:
 
 
 def command_again(verb: str, overrides: Sequence[str], *more: str) -> str:
-    """Return a command with the overrides of this one, and ``more``, which replace those of the same keys."""
+    """Return another command with the overrides of this one.
+
+    Args:
+        verb: The command, such as ``verify``.
+        overrides: The overrides of this command.
+        more: Further overrides, which replace those of the same keys.
+    """
     replaced = {_key_of(override) for override in more}
     given = [
         override
@@ -95,8 +112,8 @@ def _key_of(override: str) -> str:
 
 
 def _own_yamls() -> Iterator[str]:
-    """The flags that name the folder of the user's YAMLs, where the command was given one."""
-    if not HydraConfig.initialized():  # in a notebook
+    """Yield the flag that names the folder of the user's YAMLs, if the command was given one."""
+    if not HydraConfig.initialized():  # the run was started from Python
         return
     for source in HydraConfig.get().runtime.config_sources:
         if source.provider == "command-line":
@@ -104,22 +121,22 @@ def _own_yamls() -> Iterator[str]:
 
 
 def _tracking(config: DictConfig) -> Iterator[str]:
-    """The overrides that ask again for the trackers of a run: they are not taken over from its folder."""
+    """Yield the overrides that ask again for the trackers of a run, as its folder may not ask for them."""
     chosen: dict[str, Any] = as_tree(config.get("tracker") or OmegaConf.create())
     if chosen:
         names = ",".join(chosen)
         yield f"tracker={names}" if len(chosen) == 1 else shlex.quote(f"tracker=[{names}]")
     for name, values in chosen.items():
         path = conf_dir() / "tracker" / f"{name}.yaml"
-        usual = yaml.safe_load(path.read_text("utf-8"))[name] if path.exists() else values
+        defaults = yaml.safe_load(path.read_text("utf-8"))[name] if path.exists() else values
         for key, value in values.items():
-            if value != usual.get(key):
+            if value != defaults.get(key):
                 text = f"[{','.join(map(str, value))}]" if isinstance(value, list) else show(value)
                 yield shlex.quote(f"tracker.{name}.{key}={text}")
 
 
 def targets(tree: object, prefix: str = "") -> Iterator[tuple[str, object]]:
-    """(key, value) of each ``_target_`` in a tree of dicts and lists."""
+    """Yield the dotted key and the value of each ``_target_`` in a tree of dicts and lists."""
     items = enumerate(tree) if isinstance(tree, list) else ()
     for key, value in tree.items() if isinstance(tree, dict) else items:
         if key == TARGET:
@@ -129,26 +146,27 @@ def targets(tree: object, prefix: str = "") -> Iterator[tuple[str, object]]:
 
 
 def targets_of_yamls(folder: Path) -> set[tuple[str, object]]:
-    """(key, target) of all that the YAML files of the groups in a folder name."""
-    found: set[tuple[str, object]] = set()
+    """Return the key and the ``_target_`` of all that the YAML files of the groups in a folder name."""
+    named: set[tuple[str, object]] = set()
     for group in GROUPS:
         for path in (folder / group).rglob("*.yaml"):
             try:
                 tree = yaml.safe_load(path.read_text(encoding="utf-8"))
             except (OSError, ValueError, yaml.YAMLError):
                 continue
-            whole = isinstance(tree, dict) and isinstance(tree.get(group), dict)
-            found.update(targets(tree, "" if whole else f"{group}."))
-    return found
+            # A YAML of a group has the keys of the group, or the group as its one key (package _global_).
+            has_group = isinstance(tree, dict) and isinstance(tree.get(group), dict)
+            named.update(targets(tree, "" if has_group else f"{group}."))
+    return named
 
 
 def is_shipped(key: str, target: object) -> bool:
-    """Return whether an option of fedpriv names this target under this key, by an old path or a new."""
+    """Return whether an option of fedpriv has this target under this key, by an old or a new import path."""
     return (key, moved.current(str(target))) in _shipped()
 
 
 @lru_cache
 def _shipped() -> frozenset[tuple[str, str]]:
-    """(key, target) of all that the options of fedpriv name, by their present paths."""
+    """Return the key and the ``_target_`` of all options of fedpriv, by their present import paths."""
     named = targets_of_yamls(conf_dir())
     return frozenset((key, moved.current(str(target))) for key, target in named)

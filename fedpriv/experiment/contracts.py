@@ -1,4 +1,7 @@
-"""What the object behind each group must offer, so that what is missing is one sentence before the run."""
+"""Contracts: what the object of each group must offer, and which parts do not go together.
+
+What is missing, or does not fit, is told in one sentence before the run.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ MAY_EXTEND: dict[str, type] = {
     "model": ModelFactory,
     "attack.trigger": Trigger,
 }
-"""The base classes of parts that need not extend a class of fedpriv."""
+"""Base classes of parts that may, but need not, extend a class of fedpriv."""
 
 
 def refuse_incomplete(group: str, made: Any) -> None:
@@ -72,22 +75,22 @@ def refuse_incomplete(group: str, made: Any) -> None:
     if bases is not None and not isinstance(made, bases):
         base = first_name(bases[0])
         raise ConfigError(f"{group} needs a class that extends {base}, got {kind}")
-    for attribute, what in NEEDS.get(group, {}).items():
+    for attribute, meaning in NEEDS.get(group, {}).items():
         try:
             present = hasattr(made, attribute)
         except OSError as error:  # a data set that counts its records in a file
             raise unreadable_data(made, error) from None
         if not present:
-            raise ConfigError(f"{group} needs {attribute}: {what} ({kind} has none)")
+            raise ConfigError(f"{group} needs {attribute}: {meaning} ({kind} has none)")
 
 
 def conflicts(parts: Parts) -> Iterator[ConfigError]:
-    """Yield what the parts of a run refuse in one another, the first to be told first.
+    """Yield a ConfigError for each pair of parts that do not go together, the most important first.
 
-    All classes of a part are asked, so that one of the user's own adds to what its base class refuses.
+    All classes of a part are asked, so that a class of the user's own adds to what its base class refuses.
     """
     dataset, attack = parts.dataset, parts.attack
-    asked: list[tuple[str, Any]] = [
+    asked_parts: list[tuple[str, Any]] = [
         ("model", parts.model),
         ("dataset", dataset.without_features()),
         ("algorithm", parts.algorithm),
@@ -101,10 +104,11 @@ def conflicts(parts: Parts) -> Iterator[ConfigError]:
         ("", parts.settings),
         ("partition", parts.partition),
     ]
-    # any accountant but that of a theorem asks what is released, which the other parts must allow
-    place = 0 if isinstance(parts.accountant, PublishedAccountant) else len(asked)
-    asked.insert(place, ("accountant", parts.accountant))
-    for group, part in asked:
+    # An accountant asks what is released, so the other parts must fit together first. The accountant of a
+    # theorem does not ask.
+    position = 0 if isinstance(parts.accountant, PublishedAccountant) else len(asked_parts)
+    asked_parts.insert(position, ("accountant", parts.accountant))
+    for group, part in asked_parts:
         kinds = list(reversed(type(part).__mro__))
         if (base := MAY_EXTEND.get(group)) is not None and base not in kinds:
             kinds.insert(0, base)
@@ -116,7 +120,7 @@ def conflicts(parts: Parts) -> Iterator[ConfigError]:
 def _refused(
     group: str, part: Any, method: Callable[[Any, Parts], Any], parts: Parts
 ) -> Iterator[ConfigError]:
-    """Yield what one class of a part refuses; errors about an argument name its key."""
+    """Yield what one class of a part refuses. Errors about an argument become errors about its key."""
     try:
         for error in method(part, parts) or ():
             if not isinstance(error, ConfigError):
@@ -131,32 +135,32 @@ def _refused(
 
 
 def refuse_without_sampling(algorithm: Algorithm, records: Iterable[int]) -> None:
-    """Raise ConfigError where an algorithm does not say how the records of so many are sampled."""
+    """Raise ConfigError where an algorithm does not say how it samples from clients of so many records."""
     for count in records:
-        found = algorithm.sampling_of(count)
-        if not isinstance(found, Sampling):
+        sampling = algorithm.sampling_of(count)
+        if not isinstance(sampling, Sampling):
             raise ConfigError(
                 f"algorithm: {type(algorithm).__name__}.sampling_of({count}) must return a Sampling of "
-                f"fedpriv.privacy.core.sampling, PoissonSampling(0.1) say, got {_shown(found)}"
+                f"fedpriv.privacy.core.sampling, PoissonSampling(0.1) say, got {_shown(sampling)}"
             )
 
 
 def refuse_bad_answers(parts: Parts) -> None:
-    """Raise ConfigError where an own algorithm does not answer how it samples, or what it releases."""
+    """Raise ConfigError where an own algorithm does not say how it samples, or what it releases."""
     algorithm, clients = parts.algorithm, parts.partition.clients
     if not is_own(algorithm):
         return
     refuse_without_sampling(algorithm, (parts.even_share, 1000))
-    asked: list[tuple[str, object, type]] = [("mechanism", parts.mechanism, Mechanism)]
+    answers: list[tuple[str, object, type]] = [("mechanism", parts.mechanism, Mechanism)]
     if clients is not None:
-        asked.append(("client_sampling", algorithm.client_sampling(clients), Sampling))
-    for method, found, wanted in asked:
-        if not isinstance(found, wanted):
+        answers.append(("client_sampling", algorithm.client_sampling(clients), Sampling))
+    for method, answer, kind in answers:
+        if not isinstance(answer, kind):
             raise ConfigError(
-                f"algorithm: {type(algorithm).__name__}.{method} must return a {wanted.__name__} of "
-                f"{wanted.__module__}, got {_shown(found)}"
+                f"algorithm: {type(algorithm).__name__}.{method} must return a {kind.__name__} of "
+                f"{kind.__module__}, got {_shown(answer)}"
             )
 
 
-def _shown(found: object) -> str:
-    return "None; does it return anything?" if found is None else f"a {type(found).__name__}"
+def _shown(answer: object) -> str:
+    return "None; does it return anything?" if answer is None else f"a {type(answer).__name__}"

@@ -1,4 +1,8 @@
-"""What the planned releases of one client cost, and the noise that keeps them to an ε: before any run."""
+"""Privacy costs of what one client will release, and the noise that keeps them within an ε.
+
+Everything here is known before a run. The plan and the calibration of σ rest on it, and so do figures that
+are computed without runs.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +24,20 @@ from fedpriv.privacy.core.sampling import Sampling
 from fedpriv.privacy.mechanisms import JointQuery, Mechanism
 from fedpriv.privacy.mechanisms.claims import Claim
 
-_AT_ONCE = 4096  # rounds of a schedule whose noise moves
-_LOOKED_AT = 100_000  # rounds for whether it moves; and one far away
-_FAR = 10**6
+_ROUNDS_AT_ONCE = 4096  # so many rounds are composed at once where σ differs between rounds
+_ROUNDS_LOOKED_AT = 100_000  # rounds that are compared to tell whether σ changes; and one far away
+_FAR_ROUND = 10**6
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The ε that the ledger will state of a client in every round, at the end of the run.
+    """A forecast of the ε that the ledger will state at the end, for a client that is in every round.
 
     Attributes:
-        rounds: After so many rounds, or at most so many.
-        bound: Whether ε may also be smaller, as σ, or the number of rounds, depends on what is released.
-        by_rdp: Whether it is a bound by RDP, because the accountant takes long.
+        epsilon: The forecast ε, or an upper bound.
+        rounds: Number of rounds, or an upper bound.
+        bound: ε may also be smaller, because σ or the number of rounds depends on released values.
+        by_rdp: ε is a bound by RDP, because the configured accountant would take long.
     """
 
     epsilon: float
@@ -43,12 +48,17 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Costs:
-    """Privacy costs in the enforced view, by the configured accountant, of a client in every round.
+    """Privacy costs of a client that is in every round, in the enforced view, by the configured accountant.
 
     Attributes:
-        sampling: How the client samples its records.
-        view: ``sound`` or ``published``; the latter charges what ``claim`` does.
-        rounds: T, if given; clients: K, if known.
+        mechanism: What every round releases.
+        sampling: How the client samples its records, or how clients are sampled.
+        accountant: Turns events into ε(δ).
+        claim: The theorem of the algorithm's paper, or None.
+        view: ``sound`` or ``published``; the published view charges what ``claim`` does.
+        delta: δ at which ε is stated.
+        rounds: T, the number of rounds; None if only the budget ends the run.
+        clients: K, the number of clients; None if only the data tell.
     """
 
     mechanism: Mechanism
@@ -62,6 +72,7 @@ class Costs:
 
     @property
     def neighbours(self) -> str:
+        """Adjacency relation under which the costs hold."""
         if self.claim is None or self.view == SOUND:
             return self.sampling.neighbours
         return self.claim.neighbours
@@ -71,7 +82,7 @@ class Costs:
         return self.mechanism.algorithm.samples_per_round
 
     def joint(self, sigma: float, round_index: int = 0) -> JointQuery:
-        """What the client answers on one sample of its upload."""
+        """Return the queries that a client answers on one sample of records."""
         return self.mechanism.joint(self.sampling, sigma, round_index)
 
     def _events(self, planned: Mapping[JointQuery, int]) -> Counter[dp_event.DpEvent]:
@@ -83,13 +94,19 @@ class Costs:
         return events
 
     def _event(self, joint: JointQuery) -> dp_event.DpEvent | None:
-        """What is charged for it in the enforced view; None: nothing."""
+        """Return the event charged for ``joint`` in the enforced view; None if nothing is charged."""
         if self.claim is None or self.view == SOUND:
             return joint.event()
         return self.claim.event(joint) if self.claim.covers(joint) else None
 
     def epsilon(self, sigma: float, rounds: int, samples: int | None = None) -> float:
-        """ε of ``rounds`` rounds at one σ, or of so many ``samples`` in them."""
+        """Return ε of ``rounds`` rounds at one σ.
+
+        Args:
+            sigma: Noise multiplier of all rounds.
+            rounds: Number of rounds.
+            samples: Number of samples in these rounds; default: as many as a round has, in each of them.
+        """
         planned = self.mechanism.plan(self.sampling, sigma, rounds, samples)
         return self._epsilon_of(self._events(planned))
 
@@ -106,19 +123,21 @@ class Costs:
         schedule = self.mechanism.schedule
         first, planned = schedule.noise_multiplier(0), schedule.planned_rounds
         ends = [self.rounds, None if planned is None else math.floor(planned)]
-        asked = min((r for r in ends if r is not None), default=None)
-        rounds = min((r for r in (asked, allowed) if r is not None), default=None)
+        asked_rounds = min((r for r in ends if r is not None), default=None)
+        rounds = min((r for r in (asked_rounds, allowed) if r is not None), default=None)
         assert rounds is not None  # rounds or a budget is given
         if schedule.adaptive:
             return self._forecast_adaptive(first, rounds, limit)
         if limit is None:
             return Forecast(*self._with_rounds(rounds))
-        if not self._moves(first, rounds if asked is None else asked):
+        if not self._sigma_changes(first, rounds if asked_rounds is None else asked_rounds):
             return Forecast(self.epsilon(first, rounds), rounds)
-        if asked is not None:  # the budget may allow more or fewer rounds than at the first σ
-            whole = Forecast(*self._with_rounds(asked))
-            if whole.epsilon <= limit:
-                return whole
+        if (
+            asked_rounds is not None
+        ):  # the budget may allow more or fewer rounds than at the first σ
+            whole_run = Forecast(*self._with_rounds(asked_rounds))
+            if whole_run.epsilon <= limit:
+                return whole_run
         return Forecast(limit, rounds, bound=True)
 
     def _with_rounds(self, rounds: int) -> tuple[float, int, bool, bool]:
@@ -126,18 +145,21 @@ class Costs:
         return epsilon, rounds, by_rdp, by_rdp
 
     def _forecast_adaptive(self, first: float, rounds: int, limit: float | None) -> Forecast:
-        """Forecast a run whose σ depends on what is released: exactly as long as no signal can have moved it,
-        else by the budget, or without one by the lowest σ."""
+        """Forecast a run whose σ depends on released values.
+
+        The forecast is exact for so few rounds that no signal can have changed σ. A longer run is bounded by
+        its budget, or without a budget by the lowest σ that the schedule can reach.
+        """
         schedule = self.mechanism.schedule
         known = schedule.lowest_known
-        stays = known and rounds <= _LOOKED_AT
+        stays = known and rounds <= _ROUNDS_LOOKED_AT
         if stays and all(schedule.lowest(t) == first for t in range(rounds)):
             if limit is None or self.view != SOUND:
                 return Forecast(self.epsilon(first, rounds), rounds)
             return Forecast(self._filtered(first, rounds, limit), rounds)
         if limit is not None:
             return Forecast(limit, rounds, bound=True)
-        if not known or rounds > _AT_ONCE:
+        if not known or rounds > _ROUNDS_AT_ONCE:
             return Forecast(math.inf, rounds, bound=True)
         events: Counter[dp_event.DpEvent] = Counter(self._before())
         for t in range(rounds):
@@ -145,8 +167,11 @@ class Costs:
         return Forecast(self._epsilon_of(events), rounds, bound=True)
 
     def _filtered(self, sigma: float, rounds: int, limit: float) -> float:
-        """Return the value of the filter of the budget ``limit`` after ``rounds`` rounds at one σ: at its one
-        order, so above ε of the same rounds fixed in advance."""
+        """Return the value of the privacy filter of the budget ``limit`` after ``rounds`` rounds at one σ.
+
+        A filter has a single RDP order, fixed in advance. So its value is above the ε that the same rounds
+        would have if they were fixed in advance.
+        """
         first = self.mechanism.group(self.sampling, sigma, 0).event()[0]
         total = self.accountant.filter(1, self.neighbours, first, limit, self.delta)
         assert total is not None  # an accountant without a filter is refused
@@ -154,19 +179,25 @@ class Costs:
             total.add(event, np.zeros(1, dtype=int), count)
         return total.worst(self.delta)
 
-    def _moves(self, first: float, rounds: int) -> bool:
-        """Return whether a schedule fixed in advance has another σ than the ``first`` in so many rounds."""
-        looked_at = [*range(1, min(rounds, _LOOKED_AT)), *([_FAR] if rounds > _LOOKED_AT else [])]
+    def _sigma_changes(self, first: float, rounds: int) -> bool:
+        """Return whether a schedule fixed in advance leaves the ``first`` σ within so many rounds."""
+        looked_at = [
+            *range(1, min(rounds, _ROUNDS_LOOKED_AT)),
+            *([_FAR_ROUND] if rounds > _ROUNDS_LOOKED_AT else []),
+        ]
         return any(self.mechanism.schedule.noise_multiplier(t) != first for t in looked_at)
 
     def rounds_allowed(self, sigma: float, epsilon: float) -> int:
-        """How many rounds cost at most ``epsilon``."""
+        """Return the largest number of rounds that cost at most ``epsilon`` at one σ.
+
+        Where the whole run is charged at once, this is all of its rounds or none.
+        """
         if (together := self.mechanism.charged_at_once) is not None:
             return together if self.epsilon(sigma, together) <= epsilon else 0
-        one = self.mechanism.plan(self.sampling, sigma, 1)
-        if len(one) > 1:  # two samples a round, so no number of steps of one event
+        one_round = self.mechanism.plan(self.sampling, sigma, 1)
+        if len(one_round) > 1:  # two samples a round are not a number of steps of one event
             return most_steps(lambda rounds: self.epsilon(sigma, rounds), epsilon, MANY_STEPS, 1)
-        (first,) = self._events(one)
+        (first,) = self._events(one_round)
         steps = self.accountant.steps_allowed(first, epsilon, self.delta, self.neighbours)
         allowed = steps // self._samples_per_round
         kinds = self.mechanism.clipper.kinds_of_rounds(max(1, allowed))
@@ -175,7 +206,16 @@ class Costs:
         return most_steps(lambda rounds: self.epsilon(sigma, rounds), epsilon, allowed, allowed)
 
     def smallest_noise_multiplier(self, epsilon: float, samples: int | None) -> float:
-        """The smallest σ at which ``samples`` samples (``None``: those planned) cost at most ``epsilon``."""
+        """Return the smallest σ at which a client's samples cost at most ``epsilon``.
+
+        Args:
+            epsilon: The budget.
+            samples: Number of samples that a client answers on; None for the planned number.
+
+        Raises:
+            ArgumentError: No σ is enough, because something else costs too much. The hint says what.
+            ConfigError: The number of samples cannot be planned.
+        """
         samples = self._planned_samples() if samples is None else samples
         rounds, clipper = self.rounds or samples, self.mechanism.clipper
         try:
@@ -196,15 +236,14 @@ class Costs:
             raise ArgumentError(error.argument, error.value, error.allowed, hint) from None
 
     def _guess(self, epsilon: float, rounds: int, samples: int) -> float:
-        """Where the search begins: near its end where each of its steps takes long."""
-
+        """Return the σ at which the search begins: near its end, where each step of the search takes long."""
         if self.mechanism.charged_at_once is None:
             return 1.0
 
         def about(sigma: float) -> float:
             planned = self.mechanism.plan(self.sampling, sigma, rounds, samples)
-            found = self.accountant.about(self._events(planned), self.delta, self.neighbours)
-            return math.nan if found is None else found
+            estimate = self.accountant.about(self._events(planned), self.delta, self.neighbours)
+            return math.nan if estimate is None else estimate
 
         if math.isnan(about(1.0)):
             return 1.0
@@ -212,27 +251,26 @@ class Costs:
         return least_noise_multiplier(about, epsilon, self.accountant.name, most=most)
 
     def _alike(self, rounds: int) -> bool:
-        """Whether every sample of so many rounds releases the same."""
+        """Return whether every sample of so many rounds releases the same queries."""
         return len(self._events(self.mechanism.plan(self.sampling, 1.0, rounds))) == 1
 
     def epsilon_of_schedule(self, rounds: int) -> tuple[float, bool]:
-        """(ε of ``rounds`` rounds at the σ the schedule gives each of them, one fixed in advance; whether it
-        is only a bound)."""
+        """Return ε of ``rounds`` rounds of a schedule fixed in advance, and whether this is only a bound."""
         schedule = self.mechanism.schedule
         first = schedule.noise_multiplier(0)
         if all(schedule.noise_multiplier(t) == first for t in range(1, rounds)):
             return self.epsilon(first, rounds), False
         alike = len(self.mechanism.clipper.kinds_of_rounds(rounds)) == 1
         parts: Iterable[Mapping[dp_event.DpEvent, int]] = (
-            self._events_of_rounds(range(start, min(start + _AT_ONCE, rounds)), alike)
-            for start in range(0, rounds, _AT_ONCE)
+            self._events_of_rounds(range(start, min(start + _ROUNDS_AT_ONCE, rounds)), alike)
+            for start in range(0, rounds, _ROUNDS_AT_ONCE)
         )
         if before := self._before():
             parts = itertools.chain([before], parts)
         return self.accountant.forecast(parts, self.delta, self.neighbours)
 
     def of_rounds(self, rounds: int) -> dict[dp_event.DpEvent, int]:
-        """What ``rounds`` rounds release at the σ the schedule gives each of them, one fixed in advance."""
+        """Return the events of ``rounds`` rounds of a schedule fixed in advance, with their numbers."""
         if self.mechanism.charged_at_once is not None:
             sigma = self.mechanism.schedule.noise_multiplier(0)
             return dict(self._events(self.mechanism.plan(self.sampling, sigma, rounds)))
@@ -240,12 +278,12 @@ class Costs:
         return dict(Counter(self._before()) + Counter(of_rounds))
 
     def _before(self) -> dict[dp_event.DpEvent, int]:
-        """What is released before the first round."""
+        """Return the events of what is released before the first round, with their numbers."""
         joint = self.mechanism.joint_before(self.sampling)
         return {} if joint is None else dict(self._events({joint: 1}))
 
     def _events_of_rounds(self, rounds: range, alike: bool) -> dict[dp_event.DpEvent, int]:
-        """What these rounds release at the σ of the schedule; ``alike``: the clipper asks the same in all."""
+        """Return the events of these rounds; ``alike``: the clipper asks the same queries in all of them."""
         schedule = self.mechanism.schedule
         kinds = Counter((schedule.noise_multiplier(t), 0 if alike else t) for t in rounds)
         events: dict[dp_event.DpEvent, int] = {}
@@ -255,7 +293,7 @@ class Costs:
         return events
 
     def _events_of_round(self, sigma: float, round_index: int) -> dict[dp_event.DpEvent, int]:
-        """Return what one round releases at this σ."""
+        """Return the events of one round at this σ, with their numbers."""
         events: dict[dp_event.DpEvent, int] = {}
         for sample in self.mechanism.group(self.sampling, sigma, round_index).samples:
             event = self._event(sample.joint)

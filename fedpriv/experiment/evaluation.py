@@ -1,4 +1,4 @@
-"""The global model on test records."""
+"""Evaluation of the global model on test records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from fedpriv.algorithms.run_context import RunContext
 
 @dataclass(frozen=True)
 class Evaluation:
-    """``backdoor_accuracy``: the attack success rate; None where nobody attacks."""
+    """Loss and accuracy on the test records, which are not private.
+
+    Attributes:
+        loss: Mean loss.
+        accuracy: Share of correct predictions, 0 … 1.
+        backdoor_accuracy: Attack success rate, 0 … 1; None where nobody attacks.
+    """
 
     loss: float
     accuracy: float
@@ -17,7 +23,7 @@ class Evaluation:
 
 
 def evaluate(context: RunContext) -> Evaluation:
-    """Loss and accuracy of the weights as they are."""
+    """Return loss and accuracy of the model with the weights that it has now."""
     data, model = context.data, context.model
     loss, accuracy = model.evaluate(data.test.inputs, data.test.targets)
     if context.attack is None:
@@ -28,7 +34,7 @@ def evaluate(context: RunContext) -> Evaluation:
 
 @dataclass
 class Results:
-    """What the summary says of all evaluations so far."""
+    """The results of all evaluations so far, as the summary has them."""
 
     test_accuracy: float | None = None
     test_loss: float | None = None
@@ -37,11 +43,12 @@ class Results:
     highest_backdoor_accuracy: float | None = None
     attacked_rounds: int = 0
 
-    def include(self, found: Evaluation) -> None:
-        self.test_loss, self.test_accuracy = found.loss, found.accuracy
-        self.best_test_accuracy = max(found.accuracy, self.best_test_accuracy or 0.0)
-        if found.backdoor_accuracy is not None:
-            self.backdoor_accuracy = found.backdoor_accuracy
+    def include(self, latest: Evaluation) -> None:
+        """Take in the latest evaluation."""
+        self.test_loss, self.test_accuracy = latest.loss, latest.accuracy
+        self.best_test_accuracy = max(latest.accuracy, self.best_test_accuracy or 0.0)
+        if latest.backdoor_accuracy is not None:
+            self.backdoor_accuracy = latest.backdoor_accuracy
             self.highest_backdoor_accuracy = max(
-                found.backdoor_accuracy, self.highest_backdoor_accuracy or 0.0
+                latest.backdoor_accuracy, self.highest_backdoor_accuracy or 0.0
             )

@@ -1,4 +1,4 @@
-"""The object of each group from its YAML, and what is wrong with one in a sentence."""
+"""Instantiation of the object of a group from its YAML, with every failure as one sentence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,15 @@ _Made = TypeVar("_Made")
 
 
 def instantiate(config: DictConfig, group: str) -> Any:
-    """The object of a group, or of one option of a group of several (``tracker.csv``). Raises ConfigError."""
+    """Return the object of a group, checked against the contract of the group.
+
+    Args:
+        config: The configuration.
+        group: The group, or one option of a group that may have several (``tracker.csv``).
+
+    Raises:
+        ConfigError: The YAML is wrong, or the object lacks what the group needs.
+    """
     node = OmegaConf.select(config, group)
     top = group.partition(".")[0]
     if not isinstance(node, DictConfig) or not isinstance(node.get("_target_"), str):
@@ -44,9 +52,15 @@ def instantiate(config: DictConfig, group: str) -> Any:
 
 
 def within_group(group: str, make: Callable[[], _Made], keys: Sequence[str] = ()) -> _Made:
-    """Call ``make``; errors about an argument come out as errors about the key group.argument.
+    """Return ``make()``; errors about an argument become errors about the key ``group.argument``.
 
-    ``keys``: those of the group, which ``make`` may refuse as unknown.
+    Args:
+        group: The group.
+        make: Makes an object, or calls one.
+        keys: Keys of the group, which ``make`` may refuse as unknown.
+
+    Raises:
+        ConfigError: ``make`` refused an argument, or its ``_target_`` cannot be imported or called.
     """
     try:
         return make()
@@ -55,17 +69,17 @@ def within_group(group: str, make: Callable[[], _Made], keys: Sequence[str] = ()
     except InstantiationException as error:
         cause = error.__cause__
         if isinstance(cause, ArgumentError):
-            place = _PLACE.search(str(error))  # of a part of a part, such as attack.trigger
-            inside = place[1] if place and place[1].startswith(f"{group}.") else group
-            named = f"{group}.{cause.argument}".startswith(f"{inside}.")
-            raise cause.within(group if named else inside) from None
+            nested = _PLACE.search(str(error))  # a part of a part, such as attack.trigger
+            inner = nested[1] if nested and nested[1].startswith(f"{group}.") else group
+            is_named = f"{group}.{cause.argument}".startswith(f"{inner}.")
+            raise cause.within(group if is_named else inner) from None
         if isinstance(cause, FedprivError):
             raise cause from None
         refused = _UNEXPECTED.search(str(cause))
         if refused and refused[1] in keys:
             raise unknown_key(group, refused[1], [k for k in keys if k != refused[1]]) from None
         if absent := _NOT_FOUND.search(str(cause or error)):
-            raise _nowhere(group, *absent.groups()) from None
+            raise _not_importable(group, *absent.groups()) from None
         raise ConfigError(f"{group}: {_explain(cause or error)}") from None
 
 
@@ -77,9 +91,9 @@ _BLOCKED = re.compile(r"Target '([^']+)'.* is blocklisted")
 _UNEXPECTED = re.compile(r"unexpected keyword argument '([^']+)'")
 
 
-def _nowhere(group: str, target: str, missing: str) -> ConfigError:
-    """A ``_target_`` that is not there, by the name that Python did not find."""
-    if not f"{target}.".startswith(f"{missing}."):  # a module that the user's own imports
+def _not_importable(group: str, target: str, missing: str) -> ConfigError:
+    """Return the error for a ``_target_`` that cannot be imported; ``missing``: what Python did not find."""
+    if not f"{target}.".startswith(f"{missing}."):  # missing is imported by the user's own module
         return ConfigError(f"{group}: {target} cannot be imported: No module named '{missing}'")
     module = target.rpartition(".")[0]
     allowed = (
@@ -91,9 +105,9 @@ def _nowhere(group: str, target: str, missing: str) -> ConfigError:
 
 
 def _explain(error: BaseException) -> str:
-    """A wrong call or target in the words of Python, on one line."""
+    """Return Python's words on a wrong call or target, on one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if len(lines) > 1 and lines[0].endswith(":"):  # the reason is on the next one
+    if len(lines) > 1 and lines[0].endswith(":"):  # the reason is on the next line
         return f"{lines[0]} {lines[1]}"
     if refused := _BLOCKED.search(str(error)):
         return f"Hydra does not let a configuration call {refused[1]}"
@@ -101,6 +115,6 @@ def _explain(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, cut to a line."""
+    """Return the first line of an error's message, or the name of its class if it has no message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

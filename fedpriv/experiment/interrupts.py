@@ -1,8 +1,8 @@
-"""Ctrl-C, SIGTERM or a stop file end a run between rounds, with a checkpoint; a second Ctrl-C ends it
-at once.
+"""Interrupts: Ctrl-C, SIGTERM or a stop file end a run between rounds, with a checkpoint.
 
-A launcher on a cluster may handle a signal of its own, by which it is told that the time of its job is over
-(submitit: SIGUSR2). It gets the signal after the round, when the checkpoint is there.
+A second Ctrl-C ends the run at once. A launcher on a cluster may handle a signal of its own, which tells it
+that the time of its job is over (submitit: SIGUSR2). The launcher gets this signal after the round, when
+the checkpoint is written.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ from types import FrameType, TracebackType
 from typing import Any, Protocol
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_OF_LAUNCHERS = tuple(getattr(signal, name) for name in ("SIGUSR2",) if hasattr(signal, name))
+_LAUNCHER_SIGNALS = tuple(getattr(signal, name) for name in ("SIGUSR2",) if hasattr(signal, name))
 
 
 class StopRequest(Protocol):
-    """What a loop asks after each round: ``requested`` where it is to end."""
+    """The question of a loop after each round: is it to end?"""
 
     @property
-    def requested(self) -> bool: ...
+    def requested(self) -> bool:
+        """True once somebody wants the run to end."""
+        ...
 
 
 class Interrupts:
-    """Context in which the first signal, or the appearance of ``stop_file``, is only a request."""
+    """Context in which the first signal, or the appearance of ``stop_file``, is only a request to end."""
 
     def __init__(self, stop_file: str | None = None) -> None:
         self._stop_file = stop_file
@@ -42,12 +44,12 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            handled = [s for s in _OF_LAUNCHERS if callable(signal.getsignal(s))]
+            handled = [s for s in _LAUNCHER_SIGNALS if callable(signal.getsignal(s))]
             self._previous = {s: signal.signal(s, self._note) for s in (*SIGNALS, *handled)}
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if number in _OF_LAUNCHERS:
+        if number in _LAUNCHER_SIGNALS:
             self._to_pass_on = number
         elif self._signal is not None:
             raise KeyboardInterrupt
@@ -63,5 +65,5 @@ class Interrupts:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         if self._to_pass_on is not None and error is None:
-            with suppress(Exception):  # it does not put the job back into its queue
+            with suppress(Exception):  # the launcher failed to put the job back into its queue
                 signal.raise_signal(self._to_pass_on)

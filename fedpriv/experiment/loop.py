@@ -275,7 +275,7 @@ class Loop:
 
     @property
     def can_abort(self) -> bool:
-        """Whether a round that loses too many clients releases nothing; the column ``aborted`` tells."""
+        """True if a round that loses too many clients releases nothing, as the column ``aborted`` tells."""
         return "aborted" in self.parts.algorithm.metrics
 
     @property

@@ -1,4 +1,4 @@
-"""The device and the threads a run uses."""
+"""The device, threads and chunks of a run. Public numbers decide, never a timing."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ _FEWEST_CHUNKS, _MOST_CHUNKS = 4, 64
 
 
 def choose_threads(wanted: int | None, work: float) -> int:
-    """Set torch's threads: ``wanted``, or 1 for a small problem, or torch's own choice.
+    """Set the number of torch's threads and return it.
 
-    ``work`` (parameters × records per step) decides, never a timing, so a run takes the same path
-    everywhere. Returns the number in force.
+    Args:
+        wanted: Number of threads; None for one thread if there is little work, else torch's own choice.
+        work: Parameters × records of one step. It decides instead of a timing, so that a run takes the same
+            path on every machine.
     """
     import torch
 
@@ -40,11 +42,11 @@ def chunk_size(cohort: float, work: float) -> int | None:
     processors, processes or clients that there are in a round: sums are rounded alike everywhere.
 
     Args:
-        cohort: How many clients take part in a round on average.
-        work: Parameters × records of one local step of all of them.
+        cohort: Number of clients that take part in a round on average.
+        work: Parameters × records of one local step of the whole cohort.
 
     Returns:
-        The number of clients in a chunk; None: the whole cohort is one.
+        The number of clients in a chunk; None if the whole cohort is one chunk.
     """
     if cohort < _FEWEST_CHUNKS or work < _FEWEST_CHUNKS * _CHUNK:
         return None
@@ -55,8 +57,10 @@ def chunk_size(cohort: float, work: float) -> int | None:
 def numeric_environment(
     device: torch.device, threads: int, engine: str, chunk: int | None
 ) -> dict[str, str | int | None]:
-    """Return what decides how sums are rounded: the same streams on the same data give the same bits only
-    where all of this is the same."""
+    """Return all that decides how sums are rounded.
+
+    The same streams on the same data give the same bits only where all of it is the same.
+    """
     import torch
 
     from fedpriv.store.folder import own_commit_words
@@ -79,7 +83,7 @@ def numeric_environment(
 
 
 def processor() -> str:
-    """The name of this machine's processor."""
+    """Return the name of this machine's processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if "model name" in line)
@@ -88,7 +92,11 @@ def processor() -> str:
 
 
 def resolve_device(name: str) -> torch.device:
-    """``auto`` → cuda if there is one, else cpu. Raises ConfigError for a device that is absent."""
+    """Return the device with this name; ``auto`` is cuda if there is one, else cpu.
+
+    Raises:
+        ConfigError: The device is absent, or no device of torch that fedpriv supports.
+    """
     import torch
 
     if name == "auto":
@@ -100,9 +108,9 @@ def resolve_device(name: str) -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise ConfigError("runtime.device", name, "auto, cpu, cuda or cuda:N")
     if device.type == "cuda":
-        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (device.index or 0) >= found:
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= count:
             raise ConfigError(
-                "runtime.device", name, f"one that is present: {found} CUDA device(s) found"
+                "runtime.device", name, f"one that is present: {count} CUDA device(s) found"
             )
     return device

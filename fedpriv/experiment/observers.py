@@ -1,6 +1,6 @@
-"""What looks on while a run goes: tables, snapshots, checkpoints, the display. Each changes nothing.
+"""Observers of a run: tables, display, snapshots and checkpoints. None of them changes anything.
 
-They are called in this order after every round, so that what a checkpoint says is on disk is there.
+They are called in this order after every round. So all that a checkpoint takes for written is on disk.
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ from fedpriv.store.digests import KEY
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.tables import ATTACK_METRICS, CLIENTS, METRICS, GrowingTable, ParticipationTable
 
-_CLIENTS_SHOWN = 100  # clients.csv holds so many clients, those of lowest index
+_CLIENTS_SHOWN = (
+    100  # clients.csv holds so many participants of a round, those with the lowest numbers
+)
 
 
 class Watcher(Protocol):
-    """Shows a run while it goes."""
+    """A display of a run while it goes."""
 
-    def show(self, row: Mapping[str, object]) -> None: ...
+    def show(self, row: Mapping[str, object]) -> None:
+        """Show the row of ``metrics.csv`` of a round."""
 
 
 class Quiet:
-    """An observer that keeps nothing and needs no beginning; others override what they need."""
+    """An observer that does nothing. Other observers extend it and override what they need."""
 
     name = ""
 
@@ -48,7 +51,13 @@ class Quiet:
 
 
 class Metrics(Quiet):
-    """``metrics.csv``: a row a round; and what the summary says of all of them."""
+    """The table ``metrics.csv`` with one row for each round, and the results for the summary.
+
+    Attributes:
+        table: The file.
+        results: What the summary says of all evaluations so far.
+        row: The row of the last round.
+    """
 
     name = "metrics"
 
@@ -58,7 +67,7 @@ class Metrics(Quiet):
         self._attack = loop.context.attack
         attacked = () if self._attack is None else ATTACK_METRICS
         columns: tuple[str, ...] = (*METRICS, *attacked, *loop.parts.algorithm.metrics)
-        if not self._diagnostics:  # how long a round took tells how many took part to it
+        if not self._diagnostics:  # the time of a round tells how many clients took part
             columns = tuple(column for column in columns if column != "seconds")
         position = None if state is None else state["position"]
         self.table = GrowingTable(folder.metrics, columns, position, folder.digests)
@@ -71,10 +80,10 @@ class Metrics(Quiet):
 
     def _row(self, done: Round) -> dict[str, Any]:
         schedule, budget = self._loop.schedule, self._loop.budget
-        heard = "validation_loss" if schedule.reads_validation else "reported_loss"
+        signal = "validation_loss" if schedule.reads_validation else "reported_loss"
         row: dict[str, Any] = {
             "round": done.number,
-            heard: done.signal,
+            signal: done.signal,
             "planned_rounds": schedule.planned_rounds,
         }
         if budget is not None:
@@ -106,18 +115,21 @@ class Metrics(Quiet):
         if self._diagnostics:
             row.update(norms)
 
-    def _include_evaluation(self, row: dict[str, Any], done: Round, found: Evaluation) -> None:
+    def _include_evaluation(self, row: dict[str, Any], done: Round, evaluation: Evaluation) -> None:
         budget = self._loop.budget
-        row.update(test_loss=found.loss, test_accuracy=found.accuracy)
-        if found.backdoor_accuracy is not None:
-            row["backdoor_accuracy"] = found.backdoor_accuracy
-        self.results.include(found)
+        row.update(test_loss=evaluation.loss, test_accuracy=evaluation.accuracy)
+        if evaluation.backdoor_accuracy is not None:
+            row["backdoor_accuracy"] = evaluation.backdoor_accuracy
+        self.results.include(evaluation)
         if budget is not None and (done.stop is not None or self._seldom(done.number, budget.slow)):
             row.update(budget.worst(seldom=True))
 
     def _seldom(self, number: int, slow: bool) -> bool:
-        """Whether this evaluation is one at which an epsilon that takes long is asked for: by its number
-        and by what was released, so that a resumed run asks at the same ones."""
+        """Return whether an ε that takes long to compute is asked for at this evaluation.
+
+        The answer follows from the number of the round and from what was released, never from a timing. So a
+        resumed run asks in the same rounds.
+        """
         digits = 1 if slow else 2
         return has_few_digits(number // self._loop.settings.evaluation_interval, digits)
 
@@ -129,7 +141,10 @@ class Metrics(Quiet):
 
 
 class ClientsTable(Quiet):
-    """``clients.csv``: each participant at evaluated rounds; exact values, so with diagnostics alone."""
+    """The table ``clients.csv``: each participant of evaluated rounds.
+
+    Its values are exact, so it is written with ``runtime.diagnostics`` alone.
+    """
 
     name = "clients"
 
@@ -144,8 +159,8 @@ class ClientsTable(Quiet):
         epsilon = budget.epsilon() if budget is not None and budget.immediate else None
         norms = done.outcome.clip_norms
         norms = np.broadcast_to(norms, len(cohort)) if len(norms) == 1 else norms
-        found = done.outcome.gradient_norm_per_client(len(cohort))[:_CLIENTS_SHOWN]
-        for i, norm in enumerate(found):
+        gradient_norms = done.outcome.gradient_norm_per_client(len(cohort))[:_CLIENTS_SHOWN]
+        for i, norm in enumerate(gradient_norms):
             self._table.append(
                 {
                     "round": done.number,
@@ -164,7 +179,7 @@ class ClientsTable(Quiet):
 
 
 class ParticipationLog(Quiet):
-    """``participation.csv``: who took part; not where that must stay secret."""
+    """The table ``participation.csv``: which clients took part; not written where that must stay secret."""
 
     name = "participation"
 
@@ -182,7 +197,7 @@ class ParticipationLog(Quiet):
 
 
 class Display(Quiet):
-    """Hands each row of the metrics to whoever shows them."""
+    """An observer that passes each row of the metrics on to the display."""
 
     name = "display"
 
@@ -194,7 +209,7 @@ class Display(Quiet):
 
 
 class SnapshotFiles(Quiet):
-    """Copies of the released state, every so many rounds."""
+    """Copies of the released state, one after every ``runtime.snapshot_interval`` rounds."""
 
     name = "snapshots"
 
@@ -212,7 +227,7 @@ class SnapshotFiles(Quiet):
 
 
 class Checkpoints(Quiet):
-    """``checkpoint.pt``: the whole state, of the loop and of the observers."""
+    """The file ``checkpoint.pt``: the whole state of the loop and of the observers."""
 
     name = "checkpoints"
 
@@ -228,17 +243,19 @@ class Checkpoints(Quiet):
             self.save()
 
     def save(self) -> None:
-        """Write it now: called at the end of the run, too."""
+        """Write the checkpoint now; also called at the end of the run."""
         state = {**self._origin.state_dict(), **self._loop.state_dict()}
         state["observers"] = {o.name: o.state_dict() for o in self._others}
-        state[KEY] = dict(
-            self._folder.digests.written
-        )  # of what the lines above brought to disk, too
+        # After the lines above, as the state dicts of the tables bring rows to disk.
+        state[KEY] = dict(self._folder.digests.written)
         checkpoint.save(self._folder, state)
 
 
 def has_few_digits(number: int, digits: int) -> bool:
-    """Whether it has at most so many significant digits; two: 1 … 99 all, 100 … 990 every tenth, …"""
+    """Return whether a number has at most so many significant digits.
+
+    With two digits: all of 1 … 99, every tenth of 100 … 990, and so on.
+    """
     while number >= 10**digits:
         number, last = divmod(number, 10)
         if last:
@@ -247,5 +264,5 @@ def has_few_digits(number: int, digits: int) -> bool:
 
 
 def _known(value: float) -> float | None:
-    """The value, or None for the mean over no records."""
+    """Return the value, or None for nan, the mean over no records."""
     return None if math.isnan(value) else value

@@ -1,9 +1,9 @@
-"""Digests of the code of the user's own that a run rests on, and of what its objects hold.
+"""Digests of the user's own code that a run depends on, and of what the objects of this code hold.
 
-Two runs of one seed must not have the same noise if they compute something else, also where that stands in
-a file behind the same name. So the files that ``_target_`` names outside fedpriv, and all that these
-import, count; the standard library and installed packages do not. What an object of the user's own has read
-when the run begins is in its attributes, which count too.
+Two runs with the same seed must not have the same noise if they compute something different, even if only the
+content of a file has changed. So the files that ``_target_`` names outside fedpriv count, and all files that
+these import. The standard library and installed packages do not count. What an object of the user's own has
+read when the run begins is in its attributes, which count too.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 
 
 def own_targets(identity: Mapping[str, object]) -> dict[str, str]:
-    """Return what a flat configuration names outside fedpriv: the key of each ``_target_``, mostly a group,
-    and what it names. Lists may hold some, too."""
+    """Return the code outside fedpriv that a flat configuration names.
+
+    Returns:
+        By key, mostly a group: the value of its ``_target_``. Lists of parts may hold some, too.
+    """
     named = [(key, value) for key, value in identity.items() if key.rpartition(".")[2] == TARGET]
     for key, value in identity.items():
         named += targets(value, f"{key}.")
@@ -45,19 +48,21 @@ def own_targets(identity: Mapping[str, object]) -> dict[str, str]:
 
 
 def digest_of_targets(targets: Iterable[str]) -> str:
-    """SHA-256 of the files behind dotted names, and of those they import, in hexadecimal digits."""
-    found = _files_of(targets)
+    """Return the SHA-256 of the user's files behind dotted names, with all that these import."""
+    files = _files_of(targets)
     digest = hashlib.sha256()
-    for name in sorted(found):
+    for name in sorted(files):
         digest.update(f"{name}\n".encode())
-        digest.update(hashlib.sha256(found[name].read_bytes()).digest())
+        digest.update(hashlib.sha256(files[name].read_bytes()).digest())
     return digest.hexdigest()
 
 
 def digest_of_parts(context: RunContext, targets: Iterable[str]) -> str:
-    """Return a digest of what the parts of a run hold once they are made: the numbers, text and arrays in
-    attributes of objects, and in the modules that ``targets`` name or that these import. Paths do not
-    count, nor do objects of other packages."""
+    """Return a digest of what the parts of a run hold once they are made.
+
+    It covers the numbers, texts and arrays in attributes of objects, and in the modules that ``targets`` name
+    or that these import. Absolute paths do not count, nor do objects of other packages.
+    """
     targets = list(targets)
     packages = {"fedpriv", *(target.partition(".")[0] for target in targets)}
     mechanism, attackers = context.mechanism, context.attack
@@ -71,37 +76,42 @@ def digest_of_parts(context: RunContext, targets: Iterable[str]) -> str:
 
 
 _MODULES: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()
-"""The digests of modules as the first run of the process found them: what runs leave in globals (a list of
-what was seen, say) must not tell the next run in the process from the same one elsewhere."""
+"""Digests of modules as the first run of the process found them.
+
+What a run leaves in globals, such as a list of values it has seen, must not make the next run in this process
+different from the same run in another process.
+"""
 
 
 def _digest_of_module(module: ModuleType) -> str:
     """Return a digest of what a module and its classes held when it was first asked for."""
     if module not in _MODULES:
-        classes = [held for held in vars(module).values() if isinstance(held, type)]
+        classes = [value for value in vars(module).values() if isinstance(value, type)]
         own = [_named(kind) for kind in classes if kind.__module__ == module.__name__]
         packages = {module.__name__.partition(".")[0]}
-        held = partial(_held, packages=packages)
-        _MODULES[module] = exact_digest(_named(module), own, attributes=held)
+        attributes = partial(_held, packages=packages)
+        _MODULES[module] = exact_digest(_named(module), own, attributes=attributes)
     return _MODULES[module]
 
 
 def _named(owner: object) -> dict[str, Any]:
-    """Return what a module or class holds, but for classes and what Python itself sets."""
+    """Return what a module or class holds, without classes and without what Python itself sets."""
     held = {name: value for name, value in vars(owner).items() if not name.startswith("__")}
     return _without_paths({k: v for k, v in held.items() if not isinstance(v, type)})
 
 
 def _without_paths(held: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out absolute paths: the folder that code lies in is no part of what it computes."""
+    """Leave out absolute paths: the folder of the code has no influence on what the code computes."""
     return {k: v for k, v in held.items() if not (isinstance(v, str) and os.path.isabs(v))}
 
 
 def _held(value: Any, packages: Collection[str]) -> Mapping[str, Any]:
-    """Return the attributes of an object of these packages; of a module's, those that its user set."""
+    """Return the attributes of an object whose class is of these packages; no attributes of other objects."""
     import torch
 
-    if isinstance(value, torch.nn.Module):  # its parameters have a digest of their own
+    if isinstance(
+        value, torch.nn.Module
+    ):  # without its parameters, which have a digest of their own
         usual = vars(torch.nn.Module()).keys() - {"_modules", "_buffers"}
         return _without_paths({k: v for k, v in vars(value).items() if k not in usual})
     of_packages = type(value).__module__.partition(".")[0] in packages
@@ -109,37 +119,37 @@ def _held(value: Any, packages: Collection[str]) -> Mapping[str, Any]:
 
 
 def _files_of(targets: Iterable[str]) -> dict[str, Path]:
-    """The files of the user's own behind dotted names, and of those they import, by module."""
-    found: dict[str, Path] = {}
+    """Return, by module, the user's own files behind dotted names and all that they import."""
+    files: dict[str, Path] = {}
     for target in targets:
-        _collect(target, found)
-    return found
+        _collect(target, files)
+    return files
 
 
 @functools.cache
 def files_of(module: str) -> dict[str, Path]:
-    """Return the files behind a module of the user's own and all of the user's that it imports, by name; none
-    for a module of fedpriv, of Python or of an installed package."""
-    found: dict[str, Path] = {}
-    _collect(module, found)
-    return found
+    """Return, by module, the file of a module of the user's own and all of the user's files that it imports.
+
+    The result is empty for a module of fedpriv, of Python or of an installed package.
+    """
+    return _files_of([module])
 
 
-def _collect(name: str, found: dict[str, Path]) -> None:
-    """The files of a dotted name's packages and module; what is not one's own is not even looked up."""
+def _collect(name: str, files: dict[str, Path]) -> None:
+    """Add the files of a dotted name's packages and module to ``files``, and of all that they import."""
     parts = name.split(".")
     for length in range(1, len(parts) + 1):
         module = ".".join(parts[:length])
-        if module in found:
+        if module in files:
             continue
         spec = _spec(module)
         if spec is None or not _is_own(spec):
-            return
+            return  # a submodule of somebody else's package is not the user's own either
         if spec.origin is None:  # a folder without __init__.py
             continue
-        found[module] = Path(spec.origin)
-        for imported in _imports(found[module], spec):
-            _collect(imported, found)
+        files[module] = Path(spec.origin)
+        for imported in _imports(files[module], spec):
+            _collect(imported, files)
 
 
 def _is_own(spec: ModuleSpec) -> bool:
@@ -152,7 +162,7 @@ def _is_own(spec: ModuleSpec) -> bool:
 
 
 def _installed() -> list[Path]:
-    """Return the folders in which packages are installed, also those of an environment below this one."""
+    """Return the folders in which packages are installed, also of an environment that this one extends."""
     roots = [*site.getsitepackages(), site.getusersitepackages()]
     roots += [entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
     roots += [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
@@ -160,10 +170,10 @@ def _installed() -> list[Path]:
 
 
 def _imports(path: Path, spec: ModuleSpec) -> Iterator[str]:
-    """The dotted names that a source file imports, wherever in it."""
+    """Yield the dotted names that a source file imports, anywhere in it."""
     try:
         tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):  # not Python: it is read as it is
+    except (SyntaxError, ValueError):  # not Python, so it imports nothing
         return
     package = spec.name if spec.submodule_search_locations else spec.name.rpartition(".")[0]
     for node in ast.walk(tree):

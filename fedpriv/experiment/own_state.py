@@ -1,10 +1,10 @@
-"""What parts of the user's own keep from round to round, for the checkpoint.
+"""The state that parts of the user's own keep from round to round, for the checkpoint.
 
-Clipper, noise schedule, mechanism, optimiser, server step, rule and attackers have a place of their own.
-Any other part that a user may write (algorithm, work, uploads, attack, trigger, accountant) is asked for
-``state_dict`` and given its state back by ``load_state_dict``. A part whose attributes change over the rounds
-and that offers no state would go on from its beginning: its attributes are noted, and named when the run is
-resumed.
+Other modules save the state of clipper, noise schedule, mechanism, optimiser, server step, rule and
+attackers. This module saves that of any other part that a user may write (algorithm, work, uploads, attack,
+trigger, accountant): it calls ``state_dict``, and ``load_state_dict`` when the run is resumed. A part whose
+attributes change over the rounds but which offers no state would begin anew in a resumed run. Such
+attributes are noted in the checkpoint, and named when the run is resumed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from fedpriv.experiment.parts import Parts
 
 
 class OwnState:
-    """The state of one run's parts of the user's own."""
+    """The state of the user's own parts in one run.
+
+    Args:
+        parts: The parts of the run.
+        trainer: The started algorithm.
+        model: The model, whose weights belong to no part.
+        attackers: The simulated attackers, or None.
+    """
 
     def __init__(
         self, parts: Parts, trainer: Trainer, model: FlatModel, attackers: Attack | None = None
@@ -48,20 +55,23 @@ class OwnState:
             "rule": None if rule is None else rule.rule,
         }
         self._saved = {name: part for name, part in saved.items() if _is_part(part)}
-        silent = {**self._saved, **elsewhere}
-        self._silent = {n: p for n, p in silent.items() if _is_part(p) and not _offers_state(p)}
-        held = (model.flat, *model.module.state_dict().values())
+        every = {**self._saved, **elsewhere}
+        self._silent = {n: p for n, p in every.items() if _is_part(p) and not _offers_state(p)}
+        # A part may refer to the weights, which change in every round and are saved with the training.
+        tensors = (model.flat, *model.module.state_dict().values())
         self._weights = {
-            value.untyped_storage().data_ptr()
-            for value in held
-            if hasattr(value, "untyped_storage")
+            tensor.untyped_storage().data_ptr()
+            for tensor in tensors
+            if hasattr(tensor, "untyped_storage")
         }
         self._before = {name: self._digests(part) for name, part in self._silent.items()}
 
     def state_dict(self) -> dict[str, object]:
-        """Return the state of each part that has one, by name; and ``forgotten``, the attributes that changed
-        in parts that offer none."""
-        found = {
+        """Return the state of each part that has one, by name.
+
+        The entry ``forgotten`` names the attributes that changed in parts which offer no state.
+        """
+        states = {
             name: state
             for name, part in self._saved.items()
             if _offers_state(part) and (state := part.state_dict())
@@ -71,10 +81,10 @@ class OwnState:
             for name, part in self._silent.items()
             if (changed := changed_attributes(self._before[name], self._digests(part)))
         }
-        return {**found, **({"forgotten": forgotten} if forgotten else {})}
+        return {**states, **({"forgotten": forgotten} if forgotten else {})}
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Give each part its state back. Raises ConfigError where a part does not take it."""
+        """Give each part its state back. Raise ConfigError where a part has no ``load_state_dict``."""
         saved: Mapping[str, Any] = state
         for name, part in self._saved.items():
             if name not in state:
@@ -87,13 +97,13 @@ class OwnState:
             load(saved[name])
 
     def _digests(self, part: object) -> dict[str, str]:
-        """Digests of what a part keeps, but for what classes of fedpriv keep for themselves."""
+        """Return digests of a part's attributes, without those that belong to classes of fedpriv."""
         digests = attribute_digests(part, self._weights)
         return {name: digest for name, digest in digests.items() if not _is_of_fedpriv(part, name)}
 
 
 def forgotten_words(state: Mapping[str, Any]) -> str | None:
-    """Return what a checkpoint's ``own`` state says was not saved, or None."""
+    """Return words on what the ``own`` state of a checkpoint says was not saved; None if all was saved."""
     forgotten = state.get("forgotten")
     if not forgotten:
         return None
@@ -109,15 +119,17 @@ def _is_part(part: object) -> bool:
 
 
 def _offers_state(part: object) -> bool:
-    """Return whether a class of the user's own, not one of fedpriv that it extends, says what is saved."""
+    """Return whether a class of the user's own says what is saved, and not only a base class of fedpriv."""
     offers = {"state_dict", "saved_attributes"}
     home = next((kind for kind in type(part).__mro__ if offers & vars(kind).keys()), None)
     return home is not None and not home.__module__.startswith(PACKAGE)
 
 
 def _is_of_fedpriv(part: object, name: str) -> bool:
-    """Return whether an attribute is that of a class of fedpriv that a part extends: a private one that its
-    methods use, or one that its ``state_dict`` saves."""
+    """Return whether an attribute belongs to a class of fedpriv that a part extends.
+
+    Such a class has methods that use the private attribute, or a ``state_dict`` that saves the attribute.
+    """
     if isinstance(part, Saved) and name in part.saved_attributes.values():
         return True
     for kind in type(part).__mro__:

@@ -1,4 +1,7 @@
-"""Everything a run is made of. Nothing here needs torch or data."""
+"""The parts of a run: one object for each group of the configuration, and what follows from them together.
+
+Nothing here needs torch or data.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,21 @@ from fedpriv.privacy.noise_schedules import NoiseSchedule
 
 @dataclass(frozen=True)
 class Parts:
-    """Everything a run is made of."""
+    """The objects of all groups of a configuration.
+
+    Attributes:
+        settings: The root keys.
+        dataset: Public facts of the data set, and how to load it.
+        partition: How the training records are dealt out to clients.
+        model: A factory of torch modules.
+        clipper: The rule that sets clip norms.
+        noise_schedule: The rule that sets the noise multiplier σ of each round.
+        accountant: Turns releases into ε(δ).
+        algorithm: What clients compute and how the server steps.
+        attack: Simulated attackers; None where nobody attacks.
+        aggregation: A rule that combines the uploads; None for the weighted mean.
+        trackers: Other places that show the run, by name.
+    """
 
     settings: Settings
     dataset: Dataset
@@ -42,27 +59,30 @@ class Parts:
 
     @property
     def private(self) -> bool:
+        """True if the algorithm claims privacy."""
         return self.algorithm.private
 
     @property
     def adaptive(self) -> bool:
-        """Whether σ depends on what was released."""
+        """True if σ depends on released values."""
         return self.noise_schedule.adaptive
 
     @property
     def unprotected(self) -> Mapping[str, object]:
-        """Keys of the data set, with their values, by which something of every client's data is known
-        without noise before the first round."""
+        """Keys of the data set, with their values, that release something of every client without noise.
+
+        They do so before the first round.
+        """
         return self.dataset.unprotected
 
     @property
     def without_noise(self) -> bool:
-        """Whether nothing is private: by the algorithm, or because its noise is 0."""
+        """True if nothing is private: the algorithm claims no privacy, or adds no noise."""
         return not (self.private and self.noise_schedule.adds_noise)
 
     @property
     def released_statistics(self) -> ReleasedStatistics | None:
-        """What the clients release of their features before the first round, to normalize them."""
+        """Statistics of their features that clients release before the first round, to normalize them."""
         return self.dataset.released_statistics
 
     @property
@@ -82,14 +102,17 @@ class Parts:
 
     @property
     def shares_known(self) -> bool:
-        """Whether :attr:`even_share` is a client's, or the privacy cost is the same for any number of
-        records; a natural partition has as many clients as the data has users."""
-        fixed = self.partition.clients or self.partition.records
-        return bool(fixed) or not self.algorithm.cost_depends_on_records
+        """True if the privacy cost of a client is known before the data are read.
+
+        It is where :attr:`even_share` is known, or where the cost is the same for any number of records. A
+        natural partition has as many clients as the data has users.
+        """
+        share_is_fixed = bool(self.partition.clients or self.partition.records)
+        return share_is_fixed or not self.algorithm.cost_depends_on_records
 
     @cached_property
     def mechanism(self) -> Mechanism:
-        """What every round releases."""
+        """The mechanism: what every round releases, and with how much noise."""
         mechanism = self.algorithm.mechanism(self.clipper, self.noise_schedule)
         if self.aggregation is not None and isinstance(mechanism, Mechanism):
             mechanism.uploads_apart = True
@@ -98,11 +121,13 @@ class Parts:
         return mechanism
 
     def release_of(self, sampling: Sampling) -> Group:
-        """Return what a participant that samples so releases in a round, with a σ that the run may use.
-        Raises ConfigError."""
-        sigma = min(
-            1.0, self.clipper.largest_noise_multiplier / 2.0
-        )  # for one that is not known yet
+        """Return what a participant with this ``sampling`` releases in a round, at a σ that the run may use.
+
+        Raises:
+            ConfigError: The clipper's statistic does not go with this σ.
+        """
+        # Any valid σ serves where the schedule is not calibrated yet.
+        sigma = min(1.0, self.clipper.largest_noise_multiplier / 2.0)
         if self.noise_schedule.known:
             sigma = self.noise_schedule.noise_multiplier(0)
         self.algorithm.learn_size(lambda: model_size(self.model, self.dataset))
@@ -113,11 +138,11 @@ class Parts:
 
     @property
     def other_accountants(self) -> tuple[Accountant, ...]:
-        """Accountants that a refused one may be replaced by, the tighter one first."""
+        """Accountants that a refusal may name instead of the chosen one, the tightest first."""
         return PldAccountant(), RdpAccountant()
 
     def costs(self, records: int | None = None) -> Costs:
-        """Of what is planned, for a client of ``records`` records (default: an even share)."""
+        """Return the planned privacy costs of a client of ``records`` records (default: an even share)."""
         return Costs(
             mechanism=self.mechanism,
             sampling=self.algorithm.sampling_of(records or self.even_share),

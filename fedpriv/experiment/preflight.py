@@ -1,5 +1,8 @@
-"""The refusals of a run that need more than its configuration, found before it: by a dry run, and by a sweep
-for all of its jobs. Torch and the data are read only where nothing less tells."""
+"""Refusals that need more than the configuration: a folder, a device, or the data.
+
+A dry run finds them, and a sweep finds them for all of its jobs before the first job runs. Torch is imported
+and the data are read only where nothing less tells.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,11 @@ _DATA_GROUPS = ("dataset", "features", "partition", "model", "attack")
 
 
 Known = MutableMapping[str, ClientSizes | None]
-"""Fingerprint of what the clients' sizes depend on → the sizes; None: known once data are downloaded."""
+"""Sizes of clients by the fingerprint of what they depend on; None: known once the data are downloaded."""
 
 
 def rehearse(parts: Parts, plan: Plan, config: DictConfig) -> None:
-    """Raise what a run of ``config`` would raise before its first round; nothing is left behind."""
+    """Raise whatever a run of ``config`` would raise before its first round, and leave no file behind."""
     refuse_unstartable(parts, plan)
     with ExitStack() as held:
         if _refuse_folder_of_another_run(parts, config, held):
@@ -44,7 +47,7 @@ def rehearse(parts: Parts, plan: Plan, config: DictConfig) -> None:
 
 
 def refuse_unstartable(parts: Parts, plan: Plan) -> None:
-    """Raise ConfigError for trackers, a budget or a device that no run can have here."""
+    """Raise ConfigError for trackers that do not work here, or a budget that allows no round."""
     for tracker in parts.trackers.values():
         tracker.refuse_unusable()
     if not parts.algorithm.cost_depends_on_records:
@@ -58,7 +61,7 @@ def refuse_unusable_data(parts: Parts, config: DictConfig, known: Known, downloa
         parts: The parts of the run.
         config: Its configuration.
         known: Sizes of clients that were found before, for jobs with the same data.
-        download: Fetch absent data, as a run does. Else they are passed over.
+        download: Fetch absent data, as a run does. Else absent data are not checked.
     """
     device = parts.settings.runtime.device
     if device not in ("auto", "cpu"):
@@ -90,7 +93,7 @@ def _engine(parts: Parts) -> str:
 
 
 def _sizes(parts: Parts, needs_model: bool, download: bool) -> ClientSizes | None:
-    """Return the clients' sizes; None where the data are not here and a run would download them."""
+    """Return the sizes of the clients; None where the data are absent and a run would download them."""
     images = parts.dataset.without_features()
     if not download and images.to_be_downloaded:
         return None
@@ -109,16 +112,16 @@ def _sizes(parts: Parts, needs_model: bool, download: bool) -> ClientSizes | Non
         records = len(kept)
     one_label = images.task == CLASSIFICATION
     labels = np.zeros(records if one_label else (records, 1), dtype=np.int8)
-    return ClientSizes(np.array([len(own) for own in parts.partition.assign(labels, None)]))
+    return ClientSizes(np.array([len(indices) for indices in parts.partition.assign(labels, None)]))
 
 
 def _needs_model(parts: Parts) -> bool:
-    """Return whether only the data and the model tell if the run can begin."""
+    """Return whether only data and model together tell if the run can begin."""
     return parts.attack is not None or bool(parts.settings.canaries) or _engine(parts) == "fast"
 
 
 def _client_sizes(parts: Parts) -> ClientSizes:
-    """Build all that a run has before its first round."""
+    """Build all that a run has before its first round, and return the sizes of the clients."""
     from fedpriv.experiment.loop import Loop
     from fedpriv.experiment.second_draw import second_draw
     from fedpriv.experiment.uncalled import refuse_uncalled_by_trainer
@@ -133,7 +136,7 @@ def _client_sizes(parts: Parts) -> ClientSizes:
 
 
 def hold(held: ExitStack, folder: RunFolder) -> None:
-    """Keep other processes from the folder until ``held`` closes. Raises FedprivError if one is there."""
+    """Lock the folder until ``held`` closes. Raise FedprivError if another process has locked it."""
     if not held.enter_context(locked(folder.path)):
         raise FedprivError(f"{folder.path} is being run by another process")
 
@@ -147,7 +150,7 @@ def _goes_on(parts: Parts) -> bool:
 
 
 def _refuse_folder_of_another_run(parts: Parts, config: DictConfig, held: ExitStack) -> bool:
-    """Raise ConfigError where the run cannot go on in its folder; return whether it is finished there."""
+    """Return whether the run is finished in its folder. Raise ConfigError where it cannot go on there."""
     settings = parts.settings
     if settings.resume:
         folder = RunFolder(settings.resume)
@@ -171,19 +174,19 @@ def _refuse_folder_of_another_run(parts: Parts, config: DictConfig, held: ExitSt
 
 
 def _refuse_unwritable(parts: Parts) -> None:
-    """Make the run folder and take it away again. Raises ConfigError where it cannot be made."""
+    """Make the run folder and remove it again. Raise ConfigError where it cannot be made."""
     runtime = parts.settings.runtime
     path = Path(runtime.run_dir or runtime.output_dir)
-    there = next(p for p in (path, *path.parents) if _is_there(p))
+    existing = next(p for p in (path, *path.parents) if _exists(p))
     made = assemble.new_run_folder(parts).path
     with suppress(OSError):
         (made / "plots").rmdir()
-        while made != there and made not in there.parents:
+        while made != existing and made not in existing.parents:
             made.rmdir()
             made = made.parent
 
 
-def _is_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     try:
         return path.exists()
     except OSError:

@@ -1,4 +1,4 @@
-"""Writes what a finished (or interrupted) run leaves behind beside its metrics."""
+"""The files that a run leaves at its end beside its metrics: ledger, statement, model, summary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 
 
 def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[str, object]]:
-    """Write plots, ledger, privacy statement and summary; return (summary, privacy facts)."""
+    """Write plots, ledger, privacy statement, model and summary.
+
+    The ledger is accounted for again, so the stated ε does not rest on the running totals alone.
+
+    Args:
+        run: The run that has ended or was interrupted.
+        stop_reason: Reason why it ended.
+
+    Returns:
+        Summary and privacy facts, as in ``summary.json`` and ``privacy.json``.
+    """
     folder, loop = run.folder, run.loop
     settings, algorithm = loop.settings, loop.parts.algorithm
     run.close(stop_reason)
@@ -38,7 +48,7 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[st
         before=0 if loop.statistics is None else loop.statistics.numbers,
     )
     privacy = privacy_facts(loop.budget, circumstances, stop_reason)
-    # first, as it takes longest: a report that Ctrl-C ends meanwhile leaves the files of the last one whole
+    # Plots come first, as they take longest. If Ctrl-C ends the report meanwhile, the other files stay whole.
     if settings.runtime.plots and loop.rounds_done:
         from fedpriv.store.run_plots import plot_run
 
@@ -53,7 +63,7 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[st
     if settings.publish:
         with saying_where(folder.public):
             write_public(folder, privacy, settings.publish_test_metrics)
-    # last: it holds the digests of all files, and with it the run counts as finished
+    # The summary comes last: it holds the digests of all files, and with it the run counts as finished.
     summary = folder.write_summary(summarise(run, stop_reason, privacy))
     return summary, privacy
 
@@ -64,16 +74,17 @@ def _attackers(loop: Loop) -> list[int]:
 
 
 def _write_model(run: Run) -> None:
-    """``model.pt``: the model that was evaluated as a state dict, readable with ``weights_only=True``.
+    """Write ``model.pt``: the state dict of the evaluated model, readable with ``weights_only=True``.
 
-    It holds released weights, and beside them what the model held before the first round."""
+    It holds released weights, and beside them buffers that the model held before the first round.
+    """
     with run.loop.evaluated_model():
         weights = run.loop.trainer.saved_state().state_dict()
     run.folder.write_tensors(run.folder.model, weights)
 
 
 def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, Any]:
-    """One row about the run."""
+    """Return the row of ``summary.json``. Values that a run without diagnostics withholds are None."""
     loop, results = run.loop, run.metrics.results
     settings, private = loop.settings, loop.budget is not None
     return {

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes and when it ends: rich on a terminal, plain lines elsewhere."""
+"""The display of a run while it goes and when it ends: live on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -28,26 +28,29 @@ from fedpriv.store.table import pairs
 
 _SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BETWEEN_FRAMES = 0.2
-_SECONDS_TO_JUDGE = 1.0  # of rounds, before their pace says anything
-_MARKS = 60  # of the pace, a second apart: what was before is forgotten
+_SECONDS_TO_JUDGE = 1.0  # of rounds, before their pace tells anything
+_MARKS = 60  # of the pace, a second apart: older ones are forgotten
 
 
 class Pace:
-    """How fast a run goes of late: the best guess of what is left, because rounds cost more budget as
-    the noise falls. It begins after the first round, which warms up."""
+    """The pace of the last minute of a run, from which the remaining time is estimated.
+
+    The last minute is the best guess, because rounds cost more budget as the noise falls. The first round
+    warms up and does not count.
+    """
 
     def __init__(self) -> None:
         self._marks: deque[tuple[float, float]] = deque(maxlen=_MARKS)
         self._latest = (0.0, 0.0)
 
     def note(self, now: float, fraction: float) -> None:
-        """After a round: the run is so far at this time (in seconds)."""
+        """Note that at time ``now`` (in seconds) this ``fraction`` of the run is done."""
         self._latest = (now, fraction)
         if not self._marks or now - self._marks[-1][0] >= _SECONDS_TO_JUDGE:
             self._marks.append(self._latest)
 
     def left(self) -> float | None:
-        """Seconds to the end; ``None`` before there is a second of rounds to judge from."""
+        """Return the estimated seconds to the end; None before there is a second of rounds to go by."""
         if not self._marks:
             return None
         seconds, done = (b - a for a, b in zip(self._marks[0], self._latest, strict=True))
@@ -57,10 +60,15 @@ class Pace:
 
 
 class Reporter:
-    """Follows one run: implements ``Watcher`` of the observers."""
+    """The display of one run; a ``Watcher`` of the observers.
+
+    Args:
+        run: The run that is shown.
+        plan: Its plan, which is shown first.
+        label: Words that set one job of a sweep apart. Such a job gets a line at its end instead of tables.
+    """
 
     def __init__(self, run: Run, plan: Plan, label: str | None = None):
-        """``label``: what sets a job of a sweep apart, which gets a line at its end instead of tables."""
         self.label, brief = label, label is not None
         self.folder, self.loop, self.plan, self.out = run.folder, run.loop, plan, console()
         loop = run.loop
@@ -114,7 +122,7 @@ class Reporter:
         yield "run folder", str(self.folder.path)
 
     def line(self, text: str) -> None:
-        """One line on the console (unless silent) and in run.log; a warning goes to standard error."""
+        """Write one line to run.log and, unless it is silent, to the console; warnings to standard error."""
         with saying_where(self.folder.log):
             self._log.write(text + "\n")
             self._log.flush()
@@ -125,7 +133,7 @@ class Reporter:
 
     def close(self) -> None:
         """Close run.log, however the run ended."""
-        with suppress(OSError):  # of a full disk, which was told when it was written
+        with suppress(OSError):  # a full disk was reported when the line was written
             self._log.close()
 
     def watch(self, run: Callable[[], str]) -> str:
@@ -136,12 +144,12 @@ class Reporter:
             return run()
 
     def show(self, row: Mapping[str, object]) -> None:
-        """Called after every round."""
+        """Show the row of a round, unless the last one was shown a moment ago."""
         if row.get("epsilon") is not None:
             self._epsilon = cast("float", row["epsilon"])
         if row.get("test_accuracy") is not None:
-            kept = ("test_accuracy", "backdoor_accuracy")
-            self._evaluated = {k: row[k] for k in kept if k in row}
+            columns = ("test_accuracy", "backdoor_accuracy")
+            self._evaluated = {column: row[column] for column in columns if column in row}
         now = time.perf_counter()
         if now - self._last_noted >= _SECONDS_BETWEEN_FRAMES:
             self._last_noted = now
@@ -155,18 +163,20 @@ class Reporter:
             self._live.update(self._frame(row))
         elif self.loop.settings.runtime.diagnostics:
             self.line(self._words(row))
-        elif self.mode != "none":  # when lines come tells how long rounds take: not for run.log
+        elif (
+            self.mode != "none"
+        ):  # not for run.log, as the number of lines tells how long rounds take
             self.out.print(Text(self._words(row)))
 
     def _fraction(self, row: Mapping[str, Any]) -> float:
-        """How far the run is: by its budget, or by the rounds that were planned."""
+        """Return the progress of the run, by its budget or by the planned rounds."""
         fraction = self.loop.fraction()
         if fraction is None and self.plan.rounds:
             fraction = min(1.0, row["round"] / self.plan.rounds)
         return fraction or 0.0
 
     def _epsilon_words(self, row: Mapping[str, object]) -> str | None:
-        """ε of this round, else a bound where its accountant is slow, else the last one known."""
+        """Return ε of this round; where its accountant is slow, a bound or the last ε that is known."""
         budget, limit = self.loop.budget, self.loop.settings.epsilon
         of = "" if limit is None else f" of {limit:g}"
         if budget is None:
@@ -175,7 +185,7 @@ class Reporter:
             bound = budget.bound()
             if bound is not None:
                 name = self.loop.parts.accountant.name
-                if bound == limit:  # the budget itself, of which less may be spent
+                if bound == limit:  # this is the budget itself, of which less may be spent
                     return f"within the budget of {limit:g} ({name} is slow)"
                 return f"<= {bound:.3f}{of} (by RDP, {name} is slow)"
         return None if self._epsilon is None else f"{self._epsilon:.3f}{of}"
@@ -220,7 +230,7 @@ class Reporter:
         return Group(bar, table)
 
     def finish(self, summary: Mapping[str, Any], privacy: Mapping[str, Any]) -> None:
-        """The summary table, the statement in a sentence, and where everything is."""
+        """Show the summary, the privacy statement in short, and the folder of the run."""
         ended = f"ended after {counted(summary['rounds'], 'round')}: {summary['stop_reason']}"
         with saying_where(self.folder.log):
             self._log.write(f"{ended}\n{headline(dict(privacy))}\n")

@@ -1,6 +1,7 @@
-"""Jobs of Slurm that run again by themselves: those that are preempted or put back into the queue.
+"""Jobs of Slurm that run again by themselves: jobs that are preempted or put back into the queue.
 
-Such a run ends with a checkpoint, as any that gets SIGTERM. Its launcher must not take that for its result.
+Such a run ends with a checkpoint, as any run that gets SIGTERM. Its launcher must not take that for the
+result.
 """
 
 from __future__ import annotations
@@ -15,29 +16,25 @@ _SECONDS = 20  # for an answer of Slurm, which kills after 30 by default
 def leave_if_requeued() -> None:
     """End this process without a result if it is a job of Slurm that will run again; else return.
 
-    Where Slurm ends it to make room for another job, and would not start it again because it ended by itself,
-    it is put back into the queue.
+    Slurm does not start a preempted job again if the job ends by itself. Such a job is put back into the
+    queue.
     """
     if os.environ.get("SUBMITIT_EXECUTOR") != "slurm":
         return
-    job = _own_job()
+    # The last job of an array has the number of the whole array as its own, so the array is named instead.
+    job = os.environ.get("SLURM_ARRAY_JOB_ID")
+    job = (
+        os.environ["SLURM_JOB_ID"] if job is None else f"{job}_{os.environ['SLURM_ARRAY_TASK_ID']}"
+    )
     try:
-        said = dict(re.findall(r"(\w+)=(\S+)", _scontrol("show", "job", "--oneliner", job)))
-        if int(said["Restarts"]) == int(os.environ.get("SLURM_RESTART_COUNT", "0")):
-            if said["JobState"] != "RUNNING" or said.get("PreemptTime", "None") == "None":
+        facts = dict(re.findall(r"(\w+)=(\S+)", _scontrol("show", "job", "--oneliner", job)))
+        if int(facts["Restarts"]) == int(os.environ.get("SLURM_RESTART_COUNT", "0")):
+            if facts["JobState"] != "RUNNING" or facts.get("PreemptTime", "None") == "None":
                 return
             _scontrol("requeue", job)
     except (OSError, subprocess.SubprocessError, KeyError, ValueError):
-        return  # it does not say: then this is the end
+        return  # Slurm does not say, so the job is taken to have ended
     raise SystemExit(f"job {job} goes on from its checkpoint when Slurm starts it again")
-
-
-def _own_job() -> str:
-    """What Slurm calls this job. The last of an array has the number of the whole array as its own."""
-    array = os.environ.get("SLURM_ARRAY_JOB_ID")
-    if array is None:
-        return os.environ["SLURM_JOB_ID"]
-    return f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}"
 
 
 def _scontrol(*words: str) -> str:

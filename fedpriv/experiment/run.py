@@ -1,4 +1,7 @@
-"""From a configuration to a finished run folder."""
+"""One run, from a configuration to a finished run folder.
+
+:func:`run` tells the whole story: build, plan, assemble, all rounds, report.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,14 @@ _SECONDS_BETWEEN_LOOKS = 1.0  # at a folder that another process has
 
 @dataclass(frozen=True)
 class RunResult:
-    """A finished (or planned) run."""
+    """A finished, interrupted or only planned run.
+
+    Attributes:
+        plan: The forecast of rounds and ε.
+        folder: The run folder; None of a dry run.
+        summary: The row of ``summary.json``: accuracy, ε, rounds, stop reason; None of a dry run.
+        privacy: The facts of ``privacy.json``; None of a dry run.
+    """
 
     plan: Plan
     folder: Path | None = None
@@ -53,12 +63,17 @@ class RunResult:
 
     @property
     def stop_reason(self) -> str | None:
+        """Reason why the run ended, such as ``budget`` or ``rounds``; None of a dry run."""
         return None if self.summary is None else self.summary["stop_reason"]
 
 
 def check(config: DictConfig, known: Known) -> None:
-    """Raise FedprivError for a job of a sweep that cannot run. ``known``: what jobs with the same data have
-    found of them."""
+    """Raise FedprivError for a job of a sweep that cannot run.
+
+    Args:
+        config: The configuration of the job.
+        known: Sizes of clients that jobs with the same data have found; this job adds to it.
+    """
     parts = build_parts(config)
     if parts.settings.publish:
         refuse_without_stamp(config)
@@ -75,10 +90,23 @@ def run(
 ) -> RunResult:
     """Run an experiment to its end and write its folder.
 
-    ``overrides`` are noted in the folder so that ``resume=<folder>`` needs nothing else; ``label``: what
-    sets a job of a sweep apart, which gets a line at its end instead of tables. Raises ConfigError or
-    DataError before the first round. With ``dry_run`` the plan is made and shown, and the same is raised.
+    With ``dry_run`` the plan is shown, and whatever would keep the run from its first round is raised.
+
+    Args:
+        config: A composed configuration.
+        overrides: The overrides of the command. They are noted in the folder, so that ``resume=<folder>``
+            needs nothing else.
+        label: Words that set one job of a sweep apart. Such a job gets a line at its end instead of tables.
+
+    Returns:
+        The plan, the folder, the summary and the privacy facts.
+
+    Raises:
+        ConfigError: A key is wrong, or two choices do not go together. Nothing was run.
+        DataError: The data cannot be read. Nothing was run.
+        FedprivError: Any other known failure.
     """
+    # Parts and plan need neither torch nor data: a dry run is quick.
     parts = build_parts(config)
     if parts.settings.publish:
         refuse_without_stamp(config, overrides)
@@ -96,19 +124,19 @@ def run(
                 checkpoint.refuse_other_identity(folder, stored.identity, identity)
                 return RunResult(plan, folder.path, stored.summary, stored.statement)
 
-        found = None
-        if parts.algorithm.search is not None:
-            found = find_rounds(
+        best = None
+        if parts.algorithm.search is not None:  # of the number of rounds T: then the best T is run
+            best = find_rounds(
                 config, parts.algorithm.search, run, teller(parts.settings.runtime.progress)
             )
-            parts = build_parts(with_rounds(config, found.rounds))
+            parts = build_parts(with_rounds(config, best.rounds))
             plan = make_plan(parts)
 
         running = assemble(parts, config, folder, overrides)
-        if found is not None:
-            running.folder.write_text(running.folder.search, frame_text(found.table))
+        if best is not None:
+            running.folder.write_text(running.folder.search, frame_text(best.table))
             if not running.resumed:
-                running.charge_search(found.samples)
+                running.charge_search(best.samples)
         if folder is None and not _reusing(parts):
             hold(held, running.folder)
         if parts.algorithm.cost_depends_on_records:
@@ -120,11 +148,15 @@ def run(
 def _to_the_end(
     running: Run, plan: Plan, label: str | None, config: DictConfig
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Run all rounds, show and track them, and write the report; return (summary, privacy facts).
+    """Run all rounds, show and track them, and write the report.
 
-    Whatever keeps the run from its end is raised as a sentence that says how to continue.
+    Returns:
+        Summary and privacy facts.
+
+    Raises:
+        FedprivError: Something kept the run from its end. The sentence says how to continue.
     """
-    from fedpriv.experiment.report import write_report  # what needs torch comes last
+    from fedpriv.experiment.report import write_report  # imported late, as it needs torch
     from fedpriv.experiment.reporter import Reporter
     from fedpriv.experiment.tracking import Tracking
 
@@ -154,14 +186,14 @@ def _to_the_end(
                 running.folder.checkpoint_before.unlink(missing_ok=True)
             if ended and not (parts.settings.runtime.diagnostics or parts.settings.publish):
                 _withhold_seeds(running.folder, config)
-                summary = running.folder.write_summary(summary)  # with no digest of a seed
+                summary = running.folder.write_summary(summary)  # without digests of the seeds
             reporter.finish(summary, privacy)
         tracking.finish(summary, stop_reason)
     return summary, privacy
 
 
 def _existing_folder(parts: Parts, held: ExitStack) -> RunFolder | None:
-    """The folder of a run that is there already, kept from other processes; None for a new run."""
+    """Return the folder of a run that exists already, locked against other processes; None for a new run."""
     runtime = parts.settings.runtime
     if parts.settings.resume:
         folder = RunFolder(parts.settings.resume)
@@ -175,7 +207,9 @@ def _existing_folder(parts: Parts, held: ExitStack) -> RunFolder | None:
     assert runtime.run_dir is not None
     folder = RunFolder(runtime.run_dir)
     folder.path.mkdir(parents=True, exist_ok=True)
-    held.callback(_remove_if_empty, folder.path)  # a run that is refused leaves nothing behind
+    held.callback(
+        _remove_if_empty, folder.path
+    )  # so that a run that is refused leaves nothing behind
     _wait_for(held, folder, runtime.stop_file)
     return folder if folder.config.exists() else None
 
@@ -186,12 +220,12 @@ def _remove_if_empty(path: Path) -> None:
 
 
 def _reusing(parts: Parts) -> bool:
-    """Whether the run's folder may hold this very run already."""
+    """Return whether the run's folder may hold this very run already."""
     return parts.settings.runtime.reuse and parts.settings.runtime.run_dir is not None
 
 
 def _wait_for(held: ExitStack, folder: RunFolder, stop_file: str | None) -> None:
-    """Keep the folder from other processes, once the one that has it is done."""
+    """Wait until no other process has the folder, and lock it."""
     while True:
         with ExitStack() as attempt:
             if attempt.enter_context(locked(folder.path)):
@@ -203,14 +237,14 @@ def _wait_for(held: ExitStack, folder: RunFolder, stop_file: str | None) -> None
 
 
 def _withhold_seeds(folder: RunFolder, config: DictConfig) -> None:
-    """Take the seeds, which give away the noise, out of a finished folder."""
-    kept = config.copy()
+    """Take the seeds out of a finished folder: whoever knows them can draw the noise again."""
+    without_seeds = config.copy()
     for key in ("seed", "noise_seed", "partition.seed", "model.seed"):
         group, _, name = key.rpartition(".")
-        node = kept[group] if group else kept
+        node = without_seeds[group] if group else without_seeds
         if name in node:
             node[name] = None
-    folder.write_text(folder.config, configuration.dump(kept))
+    folder.write_text(folder.config, configuration.dump(without_seeds))
     facts = StoredRun(folder).environment
     facts["overrides"] = facts["command"] = None
     folder.write_json(folder.environment, facts)

@@ -1,4 +1,4 @@
-"""A run that is ready to go: its loop, its folder, and who looks on."""
+"""A run that is ready to go: its loop, its folder and its observers."""
 
 from __future__ import annotations
 
@@ -26,18 +26,25 @@ from fedpriv.experiment.observers import (
 )
 from fedpriv.experiment.own_code import own_targets
 from fedpriv.experiment.own_state import forgotten_words
+from fedpriv.experiment.plan import VACUOUS_EPSILON
 from fedpriv.experiment.second_draw import own_samplings
 from fedpriv.privacy.budgeted_schedules import UniformBudget
 from fedpriv.privacy.mechanisms import GRADIENT, Release
 from fedpriv.store.caveats import CAVEATS, aborted_words, own_code, own_model, own_sampling
 from fedpriv.store.folder import RunFolder
 
-_LARGE = 20.0  # an ε that deserves a word
-
 
 class Run:
-    """One run, new or resumed. ``state``: the checkpoint it goes on from; ``notes``: what is to be said of
-    that checkpoint and of the folder."""
+    """One run, new or resumed.
+
+    Attributes:
+        loop: State and rounds.
+        folder: The run folder.
+        notes: Lines about the folder and its checkpoint that the user must see.
+        resumed: The run goes on from a checkpoint.
+        forgotten: Words on attributes of the user's own parts that the checkpoint does not hold, or None.
+        metrics: The table ``metrics.csv``, with the results so far.
+    """
 
     def __init__(
         self,
@@ -52,21 +59,26 @@ class Run:
         self.resumed = state is not None
         saved: Mapping[str, Any] = state or {}
         self.forgotten = None if state is None else forgotten_words(saved.get("own", {}))
-        kept = {} if state is None else saved["observers"]
+        observers = {} if state is None else saved["observers"]
         diagnostics = loop.settings.runtime.diagnostics
-        self.metrics = Metrics(loop, folder, kept.get("metrics"))
+        self.metrics = Metrics(loop, folder, observers.get("metrics"))
         self._tables: list[Quiet] = [self.metrics]
         if diagnostics:
-            self._tables.append(ClientsTable(loop, folder, kept.get("clients")))
+            self._tables.append(ClientsTable(loop, folder, observers.get("clients")))
         if diagnostics or not loop.parts.algorithm.trust.secret_cohort:
-            self._tables.append(ParticipationLog(folder, kept.get("participation")))
+            self._tables.append(ParticipationLog(folder, observers.get("participation")))
         if loop.context.canaries is not None:
-            self._tables.append(CanaryScores(loop, folder, kept.get(CanaryScores.name)))
+            self._tables.append(CanaryScores(loop, folder, observers.get(CanaryScores.name)))
         self._snapshots = SnapshotFiles(loop, folder)
         self._checkpoints = Checkpoints(loop, folder, origin, self._tables)
 
     def go(self, watcher: Watcher, *others: Observer) -> str:
-        """Run to the end, leave a checkpoint behind, and return the reason it ended; ``others`` look on."""
+        """Run to the end, leave a checkpoint, and return the reason why the run ended.
+
+        Args:
+            watcher: Shows each row of the metrics.
+            others: Further observers.
+        """
         display = Display(self.metrics, watcher)
         observers = [*self._tables, display, *others, self._snapshots, self._checkpoints]
         with Interrupts(self.loop.settings.runtime.stop_file) as interrupts:
@@ -75,7 +87,7 @@ class Run:
         return stop
 
     def close(self, stop_reason: str) -> None:
-        """Write what is pending; an interrupted run goes on later."""
+        """Write what is pending. An interrupted run goes on later, so its tables stay open-ended."""
         if stop_reason == INTERRUPTED:
             self.metrics.close()
             return
@@ -83,8 +95,11 @@ class Run:
             table.close()
 
     def charge_search(self, runs: Mapping[int, int]) -> None:
-        """Charge the runs that were made to find T: how many samples of each T, by their own ledgers, every
-        client in every round."""
+        """Charge the runs that were made to find T, as if every client had been in every round.
+
+        Args:
+            runs: Number of samples that the runs of each T answered on, by their own ledgers.
+        """
         loop, mechanism = self.loop, self.loop.mechanism
         costs = loop.parts.costs()
         clip_norm = loop.context.clipper.clip_norm(0, loop.context.model.flat.new_zeros(1).long())
@@ -101,7 +116,11 @@ class Run:
             loop.budget.charge_prior(release)
 
     def caveats(self, stop_reason: str | None = None) -> list[str]:
-        """What a reader of the privacy numbers must know, in words."""
+        """Return the sentences that a reader of the privacy numbers must know.
+
+        Args:
+            stop_reason: Reason why the run ended; None before its first round.
+        """
         loop = self.loop
         budget, context, algorithm = loop.budget, loop.context, loop.parts.algorithm
         if budget is None:
@@ -120,31 +139,30 @@ class Run:
             "aggregation": loop.parts.aggregation is not None,
             "canaries": loop.settings.canaries > 0,
             "mislabelled": loop.settings.canary == MISLABELLED,
-            "large": _LARGE < float(np.max(budget.epsilon_sound())) < math.inf,
+            "large": VACUOUS_EPSILON < float(np.max(budget.epsilon_sound())) < math.inf,
             "diverged": stop_reason == DIVERGED,
             "interrupted": stop_reason == INTERRUPTED,
         }
         clipper = loop.parts.clipper
         aggregated = algorithm.unit == "client" and algorithm.trust.sees_each_upload
-        of_data = loop.parts.dataset.caveats
         targets = own_targets(self._identity)
         targets |= {
-            f"tracker.{name}": f"{type(one).__module__}.{type(one).__qualname__}"
-            for name, one in loop.parts.trackers.items()
-            if is_own(one)
+            f"tracker.{name}": f"{type(tracker).__module__}.{type(tracker).__qualname__}"
+            for name, tracker in loop.parts.trackers.items()
+            if is_own(tracker)
         }
         samplings = own_samplings(loop.parts, context.data.client_count)
-        own = [
+        statements = [
             own_code(targets) if targets else None,
             own_sampling(samplings) if samplings else None,
             own_model(context.probed_lots, context.model.isolated) if context.probed_lots else None,
             None if algorithm.augmentation is None else algorithm.augmentation.statement(),
             *algorithm.own_caveats(),
             aborted_words(loop.aborted_rounds, loop.rounds_done) if loop.aborted_rounds else None,
-            *of_data,
+            *loop.parts.dataset.caveats,
             clipper.caveat,
             clipper.aggregator_caveat if aggregated else None,
         ]
-        return [caveat for caveat in own if caveat] + [
+        return [caveat for caveat in statements if caveat] + [
             CAVEATS[name] for name, holds in applies.items() if holds
         ]

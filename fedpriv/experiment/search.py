@@ -1,4 +1,4 @@
-"""Finds the T of a rounds search: its runs are ordinary runs, kept and found again in a store."""
+"""Search for the number of rounds T. Its runs are ordinary runs, kept in a store and found there again."""
 
 from __future__ import annotations
 
@@ -21,13 +21,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Run = Callable[[DictConfig], Any]
-"""Runs a configuration to its end and returns its result."""
+"""A function that runs a configuration to its end and returns its result."""
 
 
 @dataclass(frozen=True)
 class BestRounds:
-    """``rounds``: the best T; ``table``: rounds, seed, the criterion of every run made for it; ``samples``:
-    T → how many samples a client answered on in all runs with it, by their ledgers."""
+    """The result of a search for T.
+
+    Attributes:
+        rounds: The best T.
+        table: T, seed and criterion of every run that the search made.
+        samples: By T: number of samples that a client answered on in all runs with this T, by their ledgers.
+    """
 
     rounds: int
     table: pd.DataFrame
@@ -37,7 +42,18 @@ class BestRounds:
 def find_rounds(
     config: DictConfig, search: RoundsSearch, run: Run, say: Callable[[str], None]
 ) -> BestRounds:
-    """The T with the best mean over seeds. Raises Interrupted; FedprivError if a run fails."""
+    """Return the T with the best mean of the criterion over seeds.
+
+    Args:
+        config: A configuration of an algorithm with a search.
+        search: The values of T, the seeds and the criterion.
+        run: Runs a configuration to its end.
+        say: Tells the user one line.
+
+    Raises:
+        Interrupted: The search was interrupted; the same command goes on.
+        FedprivError: A run failed.
+    """
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
@@ -45,7 +61,7 @@ def find_rounds(
     sign = 1.0 if search.criterion == "test_loss" else -1.0
 
     def cost(rounds: int) -> float:
-        found = []
+        values = []
         for seed in search.seeds:
             try:
                 result = run(_candidate(config, rounds, seed))
@@ -53,11 +69,11 @@ def find_rounds(
             except KeyboardInterrupt:
                 raise Interrupted(_INTERRUPTED) from None
             rows.append({"rounds": rounds, "seed": seed, search.criterion: value})
-            found.append(value)
+            values.append(value)
             samples[rounds] += _samples(Path(result.folder))
-        mean = sum(found) / len(found)
+        mean = sum(values) / len(values)
         say(
-            f"search: T = {rounds}, mean {search.criterion} {mean:.4f} ({counted(len(found), 'run')})"
+            f"search: T = {rounds}, mean {search.criterion} {mean:.4f} ({counted(len(values), 'run')})"
         )
         return sign * mean
 
@@ -70,7 +86,7 @@ _INTERRUPTED = "interrupted while searching T; the same command goes on with the
 
 
 def _at_an_end(best: int, search: RoundsSearch) -> str:
-    """A word of warning if the best may lie beyond what was tried."""
+    """Return a warning if the best T may lie beyond those that were tried."""
     if len(search.rounds) == 1:
         return ""
     if best == search.rounds[0]:
@@ -90,7 +106,7 @@ def _value(result: Any, criterion: str, rounds: int) -> float:
 
 
 def _samples(folder: Path) -> int:
-    """How many samples a client of a run answered on at most."""
+    """Return the largest number of samples that a client of a run answered on."""
     try:
         ledger = StoredRun(folder).ledger(SOUND)
     except ConfigError as error:
@@ -99,7 +115,7 @@ def _samples(folder: Path) -> int:
 
 
 def with_rounds(config: DictConfig, rounds: int) -> DictConfig:
-    """The configuration with that T."""
+    """Return the configuration with ``rounds`` as its T."""
     chosen = config.copy()
     with open_dict(chosen):
         chosen.rounds = rounds
@@ -107,7 +123,7 @@ def with_rounds(config: DictConfig, rounds: int) -> DictConfig:
 
 
 def _candidate(config: DictConfig, rounds: int, seed: int) -> DictConfig:
-    """A run of the algorithm without search: the same run as one would start by hand."""
+    """Return the configuration of a run without search: the same run as a user would start by hand."""
     candidate = with_rounds(config, rounds)
     with open_dict(candidate):
         candidate.seed = seed

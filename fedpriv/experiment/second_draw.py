@@ -1,12 +1,12 @@
-"""Cohorts and lots of an algorithm of the user's own, drawn a second time.
+"""Cohorts and lots of an algorithm of the user's own, drawn a second time and compared.
 
-ε of a sampled release holds if who took part, and which records were read, was drawn as the charged event
-says: by chance alone. An algorithm that picks clients by their loss, or the hardest records of a lot, would
-be charged as if it had not. So both are drawn again, by fedpriv's own samplers of the charged event and from
-the same streams, and held against what the algorithm took, before anything of the round leaves.
+ε of a sampled release holds only if the clients and records were drawn as the charged event says: by chance
+alone. An algorithm that picks clients by their loss, or the hardest records of a lot, would be charged too
+little. So cohorts and lots are drawn again, by fedpriv's own samplers of the charged event and from the same
+streams. They are compared with those of the algorithm before anything of the round is released.
 
-What was drawn is compared, and nothing is replaced. A sampling whose class is the user's own has no second
-draw; the privacy statement says so (``own_sampling``).
+The second draw is only compared; it replaces nothing. A sampling whose class is the user's own has no second
+draw, and the privacy statement says so (``own_sampling``).
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ from fedpriv.privacy.mechanisms import Announcement, Bounded, OpenRound, Visible
 
 
 class SecondDraw:
-    """The draws of one run, made again. It is made before the algorithm sees the data, and lets the run's
-    training records note which of them are read."""
+    """The second draws of one run.
+
+    The object is made before the algorithm sees the data: it has the training records note which of them are
+    read.
+    """
 
     def __init__(self, parts: Parts, context: RunContext):
         self._algorithm, self._context = parts.algorithm, context
         self._streams, self._name = context.streams, type(parts.algorithm).__name__
         clients = context.data.client_count
-        self._of_clients = parts.algorithm.client_sampling(clients)
+        self._client_sampling = parts.algorithm.client_sampling(clients)
         self._train = ReadRecords.of(context.data.train)
         context.data = with_train(context.data, self._train)
 
@@ -43,23 +46,29 @@ class SecondDraw:
     def hold_cohort(
         self, announced: Announcement, eligible: np.ndarray, sampled: np.ndarray
     ) -> None:
-        """Raise ReleaseError unless ``sampled`` is who fedpriv's sampler draws of those ``eligible`` [K]."""
+        """Raise ReleaseError unless fedpriv's sampler draws the same cohort.
+
+        Args:
+            announced: What the round will release, with the events that are charged.
+            eligible: Mask of the clients that may take part [K].
+            sampled: The cohort of the algorithm [c].
+        """
         algorithm, t = self._algorithm, announced.round_index
-        if algorithm.client_sampling(len(eligible)) != self._of_clients:
+        if algorithm.client_sampling(len(eligible)) != self._client_sampling:
             raise ReleaseError(
                 f"round {t + 1}: {self._name}.client_sampling is another one than before the first round; it "
                 "must not follow what a run sees. Nothing of this round was released"
             )
-        kind = drawn_by(algorithm)
+        sampler = drawn_by(algorithm)
         charged = announced.groups[0].upload.joint.sampling if announced.groups else None
         by_event = algorithm.trust.secret_cohort and charged is not None and not charged.whole
-        if by_event and not is_own(charged) and self._of_clients != charged:
+        if by_event and not is_own(charged) and self._client_sampling != charged:
             raise ReleaseError(
-                f"round {t + 1}: {self._name} draws its cohort by {self._of_clients} and is charged for "
+                f"round {t + 1}: {self._name} draws its cohort by {self._client_sampling} and is charged for "
                 f"{charged}; let client_sampling and sampling_of return the same. Nothing of this round was "
                 "released"
             )
-        drawn = kind.cohort(algorithm, self._streams, t, eligible.copy())
+        drawn = sampler.cohort(algorithm, self._streams, t, eligible.copy())
         if not np.array_equal(np.asarray(sampled), drawn):
             raise ReleaseError(
                 f"round {t + 1}: {self._name}.cohort chose other clients than fedpriv's sampler draws of "
@@ -71,10 +80,12 @@ class SecondDraw:
     # ---- which records are read
 
     def watch(self, opened: OpenRound) -> None:
-        """Hold the records that are read for each release of the uploads against the lots of its event."""
+        """Have every release of uploads compare the records that were read with the lots that are charged."""
         if self._algorithm.unit != "record":
             return
-        release, samplings = opened.release, self._samplings(opened)
+        release = opened.release
+        groups = opened.announcement.groups
+        samplings = {int(k): group.upload.joint.sampling for group in groups for k in group.clients}
         log: list[np.ndarray] = []
         object.__setattr__(self._train, "log", log)
         steps = 0
@@ -87,11 +98,6 @@ class SecondDraw:
             return release(answers)
 
         opened.release = released  # type: ignore[method-assign]
-
-    def _samplings(self, opened: OpenRound) -> dict[int, Sampling]:
-        """By client: how the lots are sampled that its releases are charged for."""
-        groups = opened.announcement.groups
-        return {int(k): group.upload.joint.sampling for group in groups for k in group.clients}
 
     def _hold_lots(
         self,
@@ -121,9 +127,9 @@ class SecondDraw:
 
 
 def second_draw(parts: Parts, context: RunContext) -> SecondDraw | None:
-    """Return the second draw of a run, or None where what samples is fedpriv's own, or nothing is charged."""
-    own = is_own(parts.algorithm) or is_own(parts.mechanism)
-    return SecondDraw(parts, context) if own and parts.private else None
+    """Return the second draw of a run; None where fedpriv's own code samples, or nothing is charged."""
+    samples_itself = is_own(parts.algorithm) or is_own(parts.mechanism)
+    return SecondDraw(parts, context) if samples_itself and parts.private else None
 
 
 def drawn_by(algorithm: Algorithm) -> type[Algorithm]:
@@ -136,11 +142,11 @@ def drawn_by(algorithm: Algorithm) -> type[Algorithm]:
 
 
 def own_samplings(parts: Parts, clients: int) -> list[str]:
-    """Return the names of the classes outside fedpriv by which a run samples: they have no second draw."""
+    """Return the names of the classes outside fedpriv by which a run samples: these have no second draw."""
     algorithm = parts.algorithm
     used: list[object] = [algorithm.client_sampling(clients), parts.costs().sampling]
     used += [] if algorithm.cohorts is None else [algorithm.cohorts]
-    return sorted({type(one).__name__ for one in used if is_own(one)})
+    return sorted({type(sampling).__name__ for sampling in used if is_own(sampling)})
 
 
 def _distinct(indices: list[np.ndarray]) -> np.ndarray:

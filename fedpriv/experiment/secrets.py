@@ -1,8 +1,8 @@
-"""Where the secret randomness of a run comes from: seeds of its configuration, or the operating system.
+"""The source of a run's secret randomness: seeds of its configuration, or the operating system.
 
-Either way the streams also depend on what the run is: its identity, its number of rounds, digests of its
-data, of its initial weights and of the user's own code. So two runs never share lots, cohorts or noise, but
-for simulations that ask for it (``paired``) so that they can be compared.
+Either way the streams also depend on the run itself: on its identity, its number of rounds, and digests of
+its data, its initial weights and the user's own code. So two runs never share lots, cohorts or noise. The
+exception are simulations that ask for it (``paired``), so that they can be compared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _LEFT_OUT = (
     *("evaluation_interval", "audit", "publish_test_metrics", "dataset.path"),
     *("averaging", "averaging_decay", "averaging_start"),
-    "chunk",  # as threads do, it changes the rounding of sums alone
+    "chunk",  # changes nothing but the rounding of sums, as threads do
 )
 _LATER = frozenset(
     f"{group}.{key}"
@@ -44,28 +44,33 @@ _LATER = frozenset(
     }.items()
     for key in keys
 )
-"""Keys of groups that came once streams of runs had been drawn: null is the same as absent."""
+"""Keys of groups that are younger than the first runs. For them null is the same as absent."""
 
 
 def run_digest(config: DictConfig, rounds: int | None, context: RunContext) -> str:
-    """What the run is, in 64 hexadecimal digits: its identity with its T, its data, its initial weights and
-    engine, and code of the user's own with what its objects hold.
+    """Return the digest of a run, 64 hexadecimal digits, on which its streams depend.
 
-    Device, threads and versions are left out: the same seed is the same run on a colleague's machine. So
-    are where the data lie, for the digest is of what they are, and keys that only look at the run: however
-    often it is evaluated, it releases the same. The engine counts, for engines differ by more than rounding
-    where the terms of a gradient cancel.
+    It covers the identity with T, the data, the initial weights, the engine, and code of the user's own with
+    what its objects hold. Device, threads and versions are left out: the same seed is the same run on a
+    colleague's machine. So is the folder of the data, as their content counts. So are keys that only look at
+    the run: however often it is evaluated, it releases the same. The engine counts, because engines differ by
+    more than rounding where the terms of a gradient cancel.
+
+    Args:
+        config: The configuration of the run.
+        rounds: T; None if only the budget ends the run.
+        context: Data, model and engine.
     """
     identity = {**configuration.identity(config), "rounds": rounds}
-    # of the root's keys null is the same as absent, so that a later one leaves the streams alone
-    kept = {
+    # For root keys null is the same as absent, so that a key of a later version leaves the streams alone.
+    counted = {
         k: v
         for k, v in identity.items()
         if k not in _LEFT_OUT and (v is not None or ("." in k and k not in _LATER))
     }
-    targets = own_targets(kept).values()
+    targets = own_targets(counted).values()
     parts = [
-        json.dumps(kept, sort_keys=True, default=str),
+        json.dumps(counted, sort_keys=True, default=str),
         context.data.digest,
         context.model.digest,
         context.engine.name,
@@ -79,25 +84,32 @@ def run_digest(config: DictConfig, rounds: int | None, context: RunContext) -> s
 def streams_of_run(
     settings: Settings, run: str, folder: RunFolder | None
 ) -> tuple[SecretStreams, str]:
-    """(the streams of the run with this digest, what tells this run from others): a published one needs the
-    key in its folder, and is not another one with the same configuration and another key. Paired runs have
-    the streams of their name and seeds, by purpose, round and client, whatever else they are."""
+    """Return the secret streams of a run, and the name that tells it from other runs.
+
+    A published run needs the key in its folder; with another key, the same configuration is another run.
+    Paired runs have the streams of their common name and seeds, whatever else they are.
+
+    Args:
+        settings: The root keys.
+        run: The digest of the run, by :func:`run_digest`.
+        folder: The run folder.
+    """
     if settings.publish:
         assert folder is not None
         key = read_key(folder)
         return SecretStreams.of_run(key, run), derived_key(key, "name of the run", run).hex()
-    whose = run if settings.paired is None else f"paired {settings.paired}"
-    return SecretStreams.simulated(settings.seed, settings.noise_seed, whose), run
+    owner = run if settings.paired is None else f"paired {settings.paired}"
+    return SecretStreams.simulated(settings.seed, settings.noise_seed, owner), run
 
 
 def streams_of_search() -> SecretStreams:
-    """Those of one search, from the operating system; nobody can have them again."""
+    """Return streams for one search, from the operating system's entropy. Nobody can draw them again."""
     return SecretStreams.of_run(secrets.token_bytes(KEY_BYTES), "search")
 
 
 def create_key(folder: RunFolder) -> None:
     """Write 256 bits from the operating system's entropy to a file that its owner alone may read."""
-    folder.secret_key.unlink(missing_ok=True)  # of a run that was killed before it was one
+    folder.secret_key.unlink(missing_ok=True)  # left by a run that was killed before it began
     descriptor = os.open(folder.secret_key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(secrets.token_hex(KEY_BYTES) + "\n")
@@ -106,7 +118,7 @@ def create_key(folder: RunFolder) -> None:
 
 
 def read_key(folder: RunFolder) -> bytes:
-    """The key of a published run. Raises ConfigError where it is not there or is not one."""
+    """Return the key of a published run. Raise ConfigError where it is missing or damaged."""
     try:
         key = bytes.fromhex(folder.secret_key.read_text(encoding="ascii"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The root keys of a configuration, checked."""
+"""The keys of a configuration that belong to no group, checked."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ENGINES = ("auto", "fast", "opacus")
 EPSILON_AUDIT = "epsilon"
 _OF_AVERAGING = ("averaging", "averaging_decay", "averaging_start")
 CANARIES = 1000
-"""How many an audit of epsilon plants where nobody says."""
+"""Number of canaries of ``audit=epsilon``, which names no number."""
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """How a run is executed; nothing here changes its result."""
+    """The keys of ``runtime``: how a run is executed. None of them changes the result."""
 
     device: str
     engine: str
@@ -46,11 +46,23 @@ class Runtime:
 
 @dataclass(frozen=True)
 class Settings:
-    """The values that belong to no group. ``canaries``: how many the run plants, 0 without an audit of ε,
-    and ``canary``: of which kind; ``shadow``: whose data it has in the place of its own, as a shadow run
-    of an audit; ``paired``: the name of the simulations whose lots, cohorts and noise are its own;
-    ``isolate_records``: whether each record is computed by a copy of the model of its own; ``chunk``: how
-    many clients compute together, None: see :func:`fedpriv.experiment.machine.chunk_size`."""
+    """The checked root keys of a configuration, see ``docs/keys.md``, and what follows from them.
+
+    Attributes:
+        epsilon: The budget; None for no budget.
+        delta: δ at which ε is stated.
+        rounds: T, the largest number of rounds; None if only the budget ends the run.
+        budget_view: ``sound`` or ``published``: the analysis by which the budget is enforced.
+        audit: Audits that are made once the run has ended.
+        canaries: Number of canaries that the run plants; 0 without an audit of ε.
+        canary: Kind of these canaries.
+        shadow: Half of the data on which a shadow run of an audit trains; None for any other run.
+        averaging: How released models are averaged for evaluation; None if they are not.
+        paired: Name of the simulations that share lots, cohorts and noise with this run.
+        isolate_records: The gradient of each record is computed by its own copy of the model.
+        chunk: Number of clients that compute together; None: see
+            :func:`fedpriv.experiment.machine.chunk_size`.
+    """
 
     epsilon: float | None
     delta: float
@@ -75,11 +87,11 @@ class Settings:
 
     @property
     def sound(self) -> bool:
-        """Whether the budget is enforced on the sound ε."""
+        """True if the budget is enforced on the sound ε."""
         return self.budget_view == SOUND
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse parts that a root key does not go with."""
+        """Yield a ConfigError for each part that a root key does not go with."""
         algorithm = parts.algorithm
         yield from self._budget_conflicts(parts)
         if self.shadow is not None and parts.attack is not None:
@@ -109,7 +121,7 @@ class Settings:
             yield error.within("algorithm")
 
     def _budget_conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse an ε, or a view of it, that the algorithm has not."""
+        """Refuse an ε, or a view of ε, that the algorithm does not have."""
         algorithm = parts.algorithm
         if algorithm.private and algorithm.claim is None and not self.sound:
             yield ConfigError(
@@ -132,7 +144,7 @@ class Settings:
             )
 
     def _publish_conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse to give away a run without privacy, or one that does not stand alone."""
+        """Refuse to publish a run without privacy, or a run that does not stand alone."""
         if parts.without_noise or parts.dataset.unprotected:
             allowed = "false for a run without privacy"
             yield ConfigError("publish", True, allowed, "nothing of it may be given away")
@@ -151,7 +163,7 @@ class Settings:
             yield ConfigError("publish", True, "false with an attack, which is a simulation")
 
     def _audit_conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse an audit of ε without a guarantee, or without uploads or sums that an observer sees."""
+        """Refuse an audit of ε without a guarantee, or without an upload or sum that an observer sees."""
         algorithm, audit = parts.algorithm, list(self.audit)
         if parts.without_noise:
             yield ConfigError("audit", audit, "without epsilon for a run without privacy")
@@ -176,12 +188,12 @@ NO_STATISTICS = (
 
 
 def canary_conflicts(parts: Combination, key: str, kind: str | None) -> Iterator[ConfigError]:
-    """Refuse parts that no canaries can be planted in.
+    """Yield a ConfigError for each part in which no canaries can be planted.
 
     Args:
         parts: The parts of the run that is audited.
         key: The key, or option, by which the kind of canaries was chosen.
-        kind: The kind; None: not known yet.
+        kind: The kind; None if it is not known yet.
     """
     algorithm, dataset = parts.algorithm, parts.dataset
     sums_of_records = algorithm.unit == "record" and not algorithm.row_per_client
@@ -211,7 +223,11 @@ def canary_conflicts(parts: Combination, key: str, kind: str | None) -> Iterator
 
 
 def read_settings(config: DictConfig) -> Settings:
-    """Check every root key. Raises ConfigError naming key, value and what is allowed."""
+    """Read and check every root key.
+
+    Raises:
+        ConfigError: A key is unknown, missing, or has a value that is not allowed.
+    """
     known = {*Settings.__dataclass_fields__, *GROUPS, "protocol", *_OF_AVERAGING}
     for key in config:
         if key == "figure":
@@ -298,8 +314,14 @@ def _read_runtime(node: object) -> Runtime:
 
 
 def canaries_of(audits: Iterable[str]) -> tuple[int, str]:
-    """(how many canaries a run plants, of which kind): those of ``epsilon:M:KIND`` or ``epsilon:M``, of
-    ``epsilon`` alone a thousand; 0 of other audits. Raises ArgumentError."""
+    """Return the number and the kind of the canaries that audits ask for.
+
+    ``epsilon:M:KIND`` and ``epsilon:M`` name the number, ``epsilon`` alone means :data:`CANARIES`. Other
+    audits plant none.
+
+    Raises:
+        ArgumentError: M is no whole number from 2 on, or KIND is unknown.
+    """
     for text in audits:
         name, *rest = text.split(":", 2)
         if name == EPSILON_AUDIT:
@@ -314,11 +336,11 @@ def canaries_of(audits: Iterable[str]) -> tuple[int, str]:
 
 
 def _read_audits(value: object) -> tuple[str, ...]:
-    """What is to be audited once the run has ended; ``fedpriv.tools.audit.request`` reads each text."""
+    """Return the texts of the audits to be made; :mod:`fedpriv.tools.audit.request` reads each text."""
     if value is None:
         return ()
     several = value if isinstance(value, ListConfig) else [value]
-    if not len(several) or not all(isinstance(one, str) and one.strip() for one in several):
+    if not len(several) or not all(isinstance(text, str) and text.strip() for text in several):
         raise ArgumentError("audit", value, "null, membership, property:CHOICE, epsilon, or a list")
     return tuple(several)
 

@@ -1,8 +1,8 @@
-"""Methods of the user's own classes that do not take what fedpriv passes to them: refused before a round.
+"""Checks that methods of the user's own classes take the arguments that fedpriv passes to them.
 
-Without this a ``clip_norm(self, round_index)`` ends the first round in a traceback. A method is held against
-the one of the same name in the class of fedpriv that it overrides, or in the protocol of its group: called
-with the arguments that have no default there, it must bind; a protocol's, with all.
+Without these checks a ``clip_norm(self, round_index)`` would end the first round in a traceback. A method is
+compared with the method of the same name in the class of fedpriv that it overrides, or in the protocol of its
+group. It must accept all arguments that have no default there; for a protocol, all arguments.
 """
 
 from __future__ import annotations
@@ -26,50 +26,50 @@ _PROTOCOLS: dict[str, type] = {
     "attack.trigger": Trigger,
     "rule": Rule,
 }
-"""What parts offer that need not extend a class of fedpriv."""
+"""Protocols of parts that need not extend a class of fedpriv."""
 _PROPERTIES = (property, functools.cached_property, fact)
 
 
 def refuse_wrong_signatures(group: str, part: Any, protocol: type | None = None) -> None:
-    """Raise ConfigError for a method of an own class that fedpriv could not call.
+    """Raise ConfigError for a method of the user's own class that fedpriv could not call.
 
     Args:
-        group: The group of the part, or what it is.
+        group: The group of the part, or another name for the message.
         part: The part.
-        protocol: What it offers where its class extends none of fedpriv's; None: that of its group.
+        protocol: Protocol of the part, if its class extends no class of fedpriv; None for that of its group.
     """
     kind = type(part)
     for name, base in _overridden(kind, protocol or _PROTOCOLS.get(group)):
-        ours = vars(base)[name]
+        expected = vars(base)[name]
         own = inspect.getattr_static(kind, name)
-        if isinstance(ours, _PROPERTIES):
+        if isinstance(expected, _PROPERTIES):
             if isinstance(own, FunctionType):
                 raise ConfigError(
                     f"{group}: {kind.__name__}.{name} must be a property, got a method; write @property "
                     f"above def {name}(self)"
                 )
-        elif isinstance(ours, FunctionType) and not isinstance(own, _PROPERTIES):
+        elif isinstance(expected, FunctionType) and not isinstance(own, _PROPERTIES):
             every = bool(getattr(base, "_is_protocol", False))
-            _refuse_unless_callable(group, part, name, ours, every)
+            _refuse_unless_callable(group, part, name, expected, every)
 
 
 def _overridden(kind: type, protocol: type | None) -> Iterator[tuple[str, type]]:
-    """(public name, the class or protocol of fedpriv that has it) of all that own classes define."""
-    theirs = [base for base in kind.__mro__ if base.__module__.startswith(PACKAGE)]
-    own = [base for base in kind.__mro__ if base not in theirs and base is not object]
-    theirs += [] if protocol is None else [protocol]
+    """Yield each public name that own classes define, with the class or protocol of fedpriv that has it."""
+    shipped = [base for base in kind.__mro__ if base.__module__.startswith(PACKAGE)]
+    own = [base for base in kind.__mro__ if base not in shipped and base is not object]
+    shipped += [] if protocol is None else [protocol]
     for name in sorted({name for base in own for name in vars(base) if not name.startswith("_")}):
-        for base in theirs:
+        for base in shipped:
             if name in vars(base):
                 yield name, base
                 break
 
 
 def _refuse_unless_callable(
-    group: str, part: Any, name: str, ours: FunctionType, every: bool
+    group: str, part: Any, name: str, overridden: FunctionType, every: bool
 ) -> None:
     own, called = getattr(part, name), f"{type(part).__name__}.{name}"
-    expected = list(inspect.signature(ours).parameters.values())
+    expected = list(inspect.signature(overridden).parameters.values())
     write = f"write def {name}({', '.join(_words(expected))})"
     if not callable(own):
         raise ConfigError(f"{group}: {called} must be a method, got {own!r}; {write}")
@@ -81,10 +81,10 @@ def _refuse_unless_callable(
     except (TypeError, ValueError):
         plain = inspect.getattr_static(type(part), name)
         if not isinstance(plain, FunctionType):
-            return  # built in, which has no signature
-        found = ", ".join(_words(inspect.signature(plain).parameters.values()))
+            return  # a built-in function has no signature
+        parameters = ", ".join(_words(inspect.signature(plain).parameters.values()))
         raise ConfigError(
-            f"{group}: {called}({found}) does not take what fedpriv passes to it; {write}"
+            f"{group}: {called}({parameters}) does not take what fedpriv passes to it; {write}"
         ) from None
 
 

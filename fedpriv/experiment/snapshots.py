@@ -29,7 +29,13 @@ _NAME = re.compile(r"round(\d{6,})\.pt")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """``rounds``: how many had been run; ``weights`` [d]; ``clipper``: its state."""
+    """The released state after a round.
+
+    Attributes:
+        rounds: Number of rounds that had been run.
+        weights: Global weights [d].
+        clipper: State of the clipper.
+    """
 
     rounds: int
     weights: Tensor
@@ -37,14 +43,19 @@ class Snapshot:
 
 
 class Snapshots:
-    """Writes those of one run. ``interval``: rounds between two; None: none are written; ``dated``: whether
-    the files say when they were written, and so how long the rounds between took."""
+    """The snapshots that one run writes.
+
+    Args:
+        folder: The run folder.
+        interval: Number of rounds between two snapshots; None: none are written.
+        dated: Files keep the time at which they were written, which tells how long the rounds took.
+    """
 
     def __init__(self, folder: RunFolder, interval: int | None, dated: bool = True):
         self._folder, self._interval, self._dated = folder.snapshots, interval, dated
 
     def begin(self, rounds_done: int) -> None:
-        """Remove what a killed process left of rounds after ``rounds_done``: they are run again."""
+        """Remove what a killed process left of rounds after ``rounds_done``, which are run again."""
         if not self._folder.is_dir():
             return
         for leftover in self._folder.glob(".*.tmp"):
@@ -56,11 +67,11 @@ class Snapshots:
     def offer(
         self, rounds_done: int, context: RunContext, average: AveragedModel | None = None
     ) -> None:
-        """Write one if it is due after so many rounds."""
+        """Write a snapshot if one is due after so many rounds."""
         if self._interval is None or rounds_done % self._interval:
             return
         if rounds_done == 0 and not self._dated:
-            return  # the initial weights follow from the seed: a guess could be checked
+            return  # initial weights follow from the seed, so they would confirm a guess of the seed
         with saying_where(self._folder):
             self._folder.mkdir(exist_ok=True)
         state = {
@@ -78,12 +89,12 @@ class Snapshots:
 
 
 def rounds_of(folder: RunFolder) -> list[int]:
-    """After how many rounds there are snapshots, in order."""
+    """Return the numbers of rounds after which there are snapshots, ascending."""
     return [rounds for rounds, _ in _files(folder.snapshots)]
 
 
 def load(folder: RunFolder, rounds: int) -> Snapshot:
-    """One snapshot, on the CPU. Raises FedprivError if it is damaged."""
+    """Return the snapshot after so many rounds, on the CPU. Raise FedprivError if it is damaged."""
     path = dict(_files(folder.snapshots))[rounds]
     state: Any = saved_tensors(path, "cpu")
     try:
@@ -95,5 +106,5 @@ def load(folder: RunFolder, rounds: int) -> Snapshot:
 def _files(folder: Path) -> list[tuple[int, Path]]:
     if not folder.is_dir():
         return []
-    found = [(_NAME.fullmatch(path.name), path) for path in folder.iterdir()]
-    return sorted((int(match[1]), path) for match, path in found if match)
+    matches = [(_NAME.fullmatch(path.name), path) for path in folder.iterdir()]
+    return sorted((int(match[1]), path) for match, path in matches if match)

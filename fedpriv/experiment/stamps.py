@@ -1,11 +1,12 @@
-"""Stamps: which configurations with code outside fedpriv have passed ``fedpriv verify`` on this machine.
+"""Stamps: notes of the configurations that have passed ``fedpriv verify`` on this machine.
 
-A published run whose code is not all fedpriv's needs one. A stamp is a file in the user's cache, named by a
+A published run with code outside fedpriv needs a stamp. A stamp is a file in the user's cache, named by a
 digest of fedpriv's own source, of the user's files with what they import, and of the configuration's keys.
-What a mechanism does not depend on is left out: a model of fedpriv's own, the sizes of its partition, T,
-seeds, and keys that only look at a run. So a verification may be small, and on made-up records.
+The digest leaves out what a mechanism does not depend on: a model of fedpriv's own, the sizes of its
+partition, T, seeds, and keys that only look at a run. So a verification may be small, and on made-up
+records.
 
-A stamp finds what was forgotten; who wants to forge one can.
+A stamp reminds of a forgotten verification. It is no protection against forging.
 """
 
 from __future__ import annotations
@@ -40,31 +41,39 @@ _SIZES = ("model", "partition")
 
 
 def stamp_of(config: DictConfig) -> Path | None:
-    """Return where the stamp of a configuration lies, or would; None where all of its code is fedpriv's."""
+    """Return the path that the stamp of a configuration has or would have; None if all code is fedpriv's."""
     chosen = config.copy()
     OmegaConf.set_struct(chosen, False)
-    chosen.rounds, chosen.seed = 1, 0  # keys that follow from T or a seed are the same for all
+    chosen.rounds, chosen.seed = (
+        1,
+        0,
+    )  # so that keys which follow from T or a seed do not count either
     values = configuration.identity(chosen)
     targets = own_targets(values)
     if not targets:
         return None
-    kept = {
+    counted = {
         key: value for key, value in values.items() if value is not None and key not in _LEFT_OUT
     }
     for group in _SIZES:
         target = str(values.get(f"{group}._target_"))
         if target.startswith(PACKAGE):
-            kept = {key: value for key, value in kept.items() if not key.startswith(f"{group}.")}
+            counted = {k: value for k, value in counted.items() if not k.startswith(f"{group}.")}
             if group != "model":
-                kept[f"{group}._target_"] = target
-    facts = (VERSION, _source(), digest_of_targets(targets.values()), kept)
+                counted[f"{group}._target_"] = target
+    facts = (VERSION, _source_digest(), digest_of_targets(targets.values()), counted)
     text = json.dumps(facts, sort_keys=True, default=str)
     name = hashlib.sha256(text.encode()).hexdigest()[:32]
     return cache_folder() / "verified" / f"{name}.json"
 
 
 def write_stamp(path: Path, facts: dict[str, object]) -> None:
-    """Note that the configuration of this stamp has passed all checks. Raises WriteError."""
+    """Write the stamp of a configuration that has passed all checks. Raise WriteError on failure.
+
+    Args:
+        path: Path of the stamp, by :func:`stamp_of`.
+        facts: Further entries of the file, for readers.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     when = datetime.now(UTC).isoformat(timespec="seconds")
     stamp = {"schema_version": VERSION, "stamp": path.stem, "verified": when, **facts}
@@ -77,19 +86,20 @@ def lacks_isolation(config: DictConfig) -> bool:
 
 
 def refuse_without_stamp(config: DictConfig, overrides: Sequence[str] | None = None) -> None:
-    """Raise ConfigError for a run with ``publish=true`` and code outside fedpriv that was not verified, or
-    with a model of the user's own whose records are not computed alone: all that is missing at once.
+    """Raise ConfigError for a published run whose code outside fedpriv was not verified.
+
+    A model of the user's own must also compute each record alone. The message names all that is missing.
 
     Args:
         config: The configuration.
-        overrides: Those of the command, for the commands that the refusal names; None: not known.
+        overrides: The overrides of the command, for the commands that the message names; None if unknown.
     """
     isolate = lacks_isolation(config)
-    wanted = config
+    isolated = config
     if isolate:
-        wanted = config.copy()
-        wanted.isolate_records = True
-    path = stamp_of(wanted)
+        isolated = config.copy()
+        isolated.isolate_records = True
+    path = stamp_of(isolated)
     verified = path is None or _is_stamp(path)
     if verified and not isolate:
         return
@@ -116,7 +126,7 @@ def refuse_without_stamp(config: DictConfig, overrides: Sequence[str] | None = N
 
 
 def _is_stamp(path: Path) -> bool:
-    """Whether there is such a stamp, and it is whole."""
+    """Return whether the file is a whole stamp."""
     try:
         stamp = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
@@ -125,8 +135,8 @@ def _is_stamp(path: Path) -> bool:
 
 
 @functools.cache
-def _source() -> str:
-    """Return a digest of the files of fedpriv: a version that tells working copies apart as well."""
+def _source_digest() -> str:
+    """Return a digest of the files of fedpriv, which unlike a version tells working copies apart."""
     root = Path(fedpriv.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):

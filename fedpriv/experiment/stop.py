@@ -1,8 +1,8 @@
-"""Ctrl-C while a launcher runs jobs: a file tells all of them, wherever they run, to stop.
+"""The stop file: after Ctrl-C it tells all jobs of a launcher to stop, wherever they run.
 
-Each run ends between rounds with a checkpoint, and jobs that wait do not begin. A second Ctrl-C ends
-everything at once. Where this process is killed, its workers on this machine would go on for hours: another
-process, which does nothing but wait for the end of this one, then makes the file.
+Each run ends between rounds with a checkpoint, and waiting jobs do not begin. A second Ctrl-C ends
+everything at once. If this process is killed, its workers on this machine would go on for hours. So another
+process, which does nothing but wait for the end of this one, makes the file then.
 """
 
 from __future__ import annotations
@@ -21,15 +21,23 @@ from fedpriv.common.notices import complain
 from fedpriv.experiment.interrupts import SIGNALS
 
 _WATCH = 'read -r _ || : > "$1"'
-"""A line on standard input says that all is well; its end without one, which the system brings about however
-this process ends, makes the file."""
+"""A script that makes the file if its standard input ends without a line.
+
+A line says that all is well. The system closes the input however this process ends.
+"""
 
 
 class StopFile:
-    """Context in which the first signal makes the file ``path`` appear; it is gone afterwards.
+    """Context in which the first signal makes the file ``path`` appear. The file is removed afterwards.
 
-    ``watched``: it also appears when this process is killed, and stays, until another one that is told to run
-    jobs in ``folder`` has come to its end.
+    Args:
+        folder: Folder of the file, which all jobs can see.
+        watched: The file also appears if this process is killed. It stays until another process, which runs
+            jobs in the same ``folder``, ends.
+
+    Attributes:
+        path: The stop file.
+        requested: The first signal has come.
     """
 
     def __init__(self, folder: Path, watched: bool = False):
@@ -51,7 +59,7 @@ class StopFile:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C, or the end of the terminal, is not for it
+                start_new_session=True,  # so that Ctrl-C, or the end of the terminal, does not end it
             )
         if threading.current_thread() is threading.main_thread():
             self._previous = {s: signal.signal(s, self._note) for s in SIGNALS}
@@ -75,13 +83,13 @@ class StopFile:
         if self._watcher is not None:
             self._watcher.communicate(b"\n")
         self.path.unlink(missing_ok=True)
-        for left in self.path.parent.glob(f"{self._name}*"):
-            if not _alive(left.name.removeprefix(self._name)):
-                left.unlink(missing_ok=True)
+        for leftover in self.path.parent.glob(f"{self._name}*"):
+            if not _alive(leftover.name.removeprefix(self._name)):
+                leftover.unlink(missing_ok=True)
 
 
 def _alive(pid: str) -> bool:
-    """Whether a process with this number is there."""
+    """Return whether a process with this number exists."""
     with suppress(ValueError, PermissionError):
         try:
             os.kill(int(pid), 0)

@@ -1,4 +1,4 @@
-"""The runs in a sweep's folder: which of its jobs they are, and names for those that are not there."""
+"""The runs in the folder of a sweep: the jobs that they belong to, and names for runs still to come."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def refuse_sweep_folder(folder: Path) -> None:
 
 
 def make_sweep_folder(folder: Path) -> None:
-    """Make the folder of a sweep. Raises ConfigError where it cannot be made or written."""
+    """Make the folder of a sweep. Raise ConfigError where it cannot be made or written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -41,11 +41,15 @@ def find_runs(
     to_audit: Callable[[SweepJob, StoredRun], bool],
     say: Callable[[str], object],
 ) -> None:
-    """Note in each job the run of its configuration that ``folder`` holds, and whether it is done.
+    """Note in each job its run in ``folder``, if there is one, and whether that run is done.
 
     A run whose configuration or summary is damaged is passed over.
 
-    ``to_audit``: whether a finished run lacks an audit that the job asks for.
+    Args:
+        jobs: The jobs of the sweep; their ``run``, ``done`` and ``error`` are set.
+        folder: The folder of the sweep.
+        to_audit: Returns whether a finished run lacks an audit that its job asks for.
+        say: Tells the user one line.
 
     Raises:
         ConfigError: Finished runs withhold their seeds, so nothing tells which jobs they are.
@@ -58,8 +62,8 @@ def find_runs(
         run = StoredRun(path, tolerant=True)
         values, _ = run.values, run.summary
         if run.damage:
-            known = run.files.config not in run.damage
-            damaged.append((name, identity_of_job(values, swept) if known else ()))
+            config_is_whole = run.files.config not in run.damage
+            damaged.append((name, identity_of_job(values, swept) if config_is_whole else ()))
             continue
         if values.get("seed") is None and _setting(values) in settings:
             raise ConfigError(
@@ -87,9 +91,9 @@ def find_runs(
 
 
 def _setting(values: Mapping[str, object]) -> str:
-    """The fingerprint of a configuration without its seeds."""
-    kept = {k: v for k, v in values.items() if k.rpartition(".")[2] not in SEEDS}
-    return configuration.fingerprint(configuration.identity_of_values(kept))
+    """Return the fingerprint of a configuration without its seeds."""
+    without_seeds = {k: v for k, v in values.items() if k.rpartition(".")[2] not in SEEDS}
+    return configuration.fingerprint(configuration.identity_of_values(without_seeds))
 
 
 def count_runs(folder: Path) -> int:
@@ -98,7 +102,7 @@ def count_runs(folder: Path) -> int:
 
 
 def new_names(folder: Path, jobs: Sequence[SweepJob]) -> list[str]:
-    """Return names for the runs of the jobs: the first numbers that are free in ``folder``."""
+    """Return names for new runs of the jobs: the first numbers that are free in ``folder``."""
     taken = {job.run for job in jobs}
     names: list[str] = []
     number = 0

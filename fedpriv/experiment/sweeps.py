@@ -1,4 +1,4 @@
-"""The jobs of a sweep: all checked before the first one runs, and found again by their configuration."""
+"""The jobs of a sweep: all are checked before the first one runs, and found again by their configuration."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class SweepJob:
     """One job of a sweep.
 
     Attributes:
-        overrides: What ``fedpriv train`` would be given.
-        config: The composed configuration; None where it cannot be composed.
-        error: Why the job cannot run.
-        identity: What tells the job from the others.
+        overrides: The overrides with which ``fedpriv train`` would make the same run.
+        config: The composed configuration; None if it cannot be composed.
+        error: The reason why the job cannot run; None if it can.
+        identity: What tells the job from the other jobs.
         values: The resolved configuration by dotted keys.
-        run: Name of the job's run below the folder of the sweep, if it is there already.
-        done: The run has nothing left to do.
+        run: Name of the job's run below the folder of the sweep, if it exists already.
+        done: The run exists and has nothing left to do.
     """
 
     overrides: tuple[str, ...]
@@ -59,20 +59,20 @@ class SweepJob:
 
     @property
     def composed(self) -> DictConfig:
-        """The configuration of a job without an error."""
+        """The composed configuration of a job without an error."""
         assert self.config is not None
         return self.config
 
 
 class JobComposer:
-    """Composes the jobs of a sweep. Jobs that differ only in plain values share one composition.
+    """A composer of the jobs of a sweep. Jobs that differ only in plain values share one composition.
 
     Hydra sets plain values after it has composed the options, so setting other ones in a copy gives the
     same configuration in a fraction of the time.
 
     Args:
-        compose: Overrides → configuration.
-        is_group: Whether a key is a group of options.
+        compose: Returns the configuration with some overrides.
+        is_group: Returns whether a key is a group of options.
     """
 
     def __init__(self, compose: Compose, is_group: Callable[[str], bool]):
@@ -81,7 +81,7 @@ class JobComposer:
         self._plain = cache(self._read_plain)
 
     def job(self, overrides: Overrides) -> SweepJob:
-        """Return the job with its configuration, or with the reason why it has none."""
+        """Return the job with its configuration, or with the reason why it has no configuration."""
         job = SweepJob(tuple(overrides))
         try:
             job.config = with_protocol(self._configured(job.overrides))
@@ -94,13 +94,13 @@ class JobComposer:
 
     def _configured(self, overrides: tuple[str, ...]) -> DictConfig:
         plain = {text: self._plain(text) for text in overrides}
-        kind = tuple(text if pair is None else f"{pair[0]}=" for text, pair in plain.items())
-        if kind not in self._bases:
+        keys = tuple(text if pair is None else f"{pair[0]}=" for text, pair in plain.items())
+        if keys not in self._bases:
             try:
-                self._bases[kind] = self._compose(overrides)
+                self._bases[keys] = self._compose(overrides)
             except (HydraException, OmegaConfBaseException) as error:
-                self._bases[kind] = explain(error, overrides)
-        base = self._bases[kind]
+                self._bases[keys] = explain(error, overrides)
+        base = self._bases[keys]
         if isinstance(base, ConfigError):
             raise base
         if self._overlap(plain):
@@ -111,7 +111,7 @@ class JobComposer:
         return config
 
     def _read_plain(self, text: str) -> tuple[str, object] | None:
-        """Key and value of an override that sets a plain value; None for any other."""
+        """Return key and value of an override that sets a plain value; None for any other override."""
         (parsed,) = OverridesParser.create().parse_overrides([text])
         if parsed.type != OverrideType.CHANGE or parsed.package is not None:
             return None
@@ -121,21 +121,25 @@ class JobComposer:
         return parsed.key_or_group, value
 
     def _overlap(self, plain: Mapping[str, tuple[str, object] | None]) -> bool:
-        """Return whether the order of the overrides may matter: one sets a key inside what another sets."""
+        """Return whether the order of overrides may matter: one sets a key inside what another sets."""
         others = [t.lstrip("+~").partition("=")[0] for t, pair in plain.items() if pair is None]
         others = [key for key in others if not self._is_group(key)]
         keys = [pair[0] for pair in plain.values() if pair is not None]
-        return any(key == one or key.startswith(f"{one}.") for key in keys for one in others)
+        return any(key == outer or key.startswith(f"{outer}.") for key in keys for outer in others)
 
 
 def sweep_jobs(
     batch: Sequence[Overrides], composer: JobComposer, say: Callable[[str], object]
 ) -> list[SweepJob]:
-    """Return the jobs of a sweep, each run once.
+    """Return the jobs of a sweep, each different run once.
 
     Baselines that are swept together with private algorithms are run without the epsilon of the sweep, and
-    without keys of noise and clipping that they lack. What
-    is said of the sweep as a whole goes to ``say``.
+    without keys of noise and clipping that they do not have.
+
+    Args:
+        batch: The overrides of each job.
+        composer: Composes the jobs.
+        say: Tells the user one line about the sweep.
     """
     jobs = [composer.job(overrides) for overrides in batch]
     jobs = _baselines_without_noise(jobs, composer, say)
@@ -157,10 +161,10 @@ def sweep_jobs(
 def _baselines_without_noise(
     jobs: list[SweepJob], composer: JobComposer, say: Callable[[str], object]
 ) -> list[SweepJob]:
-    """Take from baselines that are swept with private algorithms the keys of noise and clipping they lack."""
+    """Remove keys of noise and clipping from baselines that are swept together with private algorithms."""
     if not any(job.config is not None and _is_private(job.config) for job in jobs):
         return jobs
-    kept = []
+    result = []
     names: dict[str, None] = {}
     keys: dict[str, None] = {}
     for job in jobs:
@@ -170,16 +174,16 @@ def _baselines_without_noise(
             names[str(bare.composed.algorithm.name)] = None
             keys |= {o.partition("=")[0]: None for o in job.overrides if o not in rest}
             job = bare
-        kept.append(job)
+        result.append(job)
     if names:
         say(f"note: algorithm={','.join(names)} has no privacy and takes no {', '.join(keys)}")
-    return kept
+    return result
 
 
 def _baselines_without_epsilon(
     jobs: list[SweepJob], composer: JobComposer, say: Callable[[str], object]
 ) -> list[SweepJob]:
-    """Take the epsilon from baselines that are swept together with private algorithms."""
+    """Remove epsilon from baselines that are swept together with private algorithms."""
     private: dict[tuple[str, ...], bool] = {}
     for job in jobs:
         rest = _without_epsilon(job.overrides)
@@ -187,7 +191,7 @@ def _baselines_without_epsilon(
             private[rest] = _is_private(job.config)
     if len(set(private.values())) < 2:
         return jobs
-    kept = []
+    result = []
     names: dict[str, None] = {}
     for job in jobs:
         rest, given = _without_epsilon(job.overrides), any(map(_gives_epsilon, job.overrides))
@@ -196,13 +200,13 @@ def _baselines_without_epsilon(
             job = composer.job(
                 tuple(_NO_EPSILON if _gives_epsilon(o) else o for o in job.overrides)
             )
-        kept.append(job)
+        result.append(job)
     if names:
         say(
             f"note: algorithm={','.join(names)} has no privacy and takes no epsilon; it runs once for each "
             "seed and other setting"
         )
-    return kept
+    return result
 
 
 def _gives_epsilon(override: str) -> bool:
@@ -216,12 +220,12 @@ def _without_epsilon(overrides: Overrides) -> tuple[str, ...]:
 def _is_private(config: DictConfig) -> bool:
     try:
         return bool(instantiate(config, "algorithm").private)
-    except FedprivError:  # the check of the job says what is wrong
+    except FedprivError:  # the check of the job will say what is wrong
         return True
 
 
 def swept_runtime(jobs: Sequence[SweepJob]) -> list[str]:
-    """Keys of ``runtime`` in which the jobs differ: whoever sweeps over them wants each of the runs."""
+    """Return the keys of ``runtime`` in which the jobs differ: a sweep over them wants each of the runs."""
     known = [job.values for job in jobs if job.error is None]
     keys = sorted({key for values in known for key in values if key.startswith("runtime.")})
     keys = [key for key in keys if key != "runtime.run_dir"]
@@ -229,14 +233,17 @@ def swept_runtime(jobs: Sequence[SweepJob]) -> list[str]:
 
 
 def identity_of_job(values: Mapping[str, object], swept: Sequence[str]) -> Identity:
+    """Return what tells a job from others: its fingerprint, and the values of the ``swept`` runtime keys."""
     fingerprint = configuration.fingerprint(configuration.identity_of_values(values))
     return (fingerprint, *(str(values.get(key)) for key in swept))
 
 
 def check_jobs(jobs: Sequence[SweepJob], check: Callable[[DictConfig], object]) -> None:
-    """Check every job that is not done, those that differ only in seeds once.
+    """Check every job that is not done. Of jobs that differ only in seeds one is checked.
 
-    ``check`` raises a FedprivError for a configuration that cannot run.
+    Args:
+        jobs: The jobs; their ``error`` is set.
+        check: Raises FedprivError for a configuration that cannot run.
 
     Raises:
         FedprivError: Some jobs cannot run; the reasons are on standard error, each once.
@@ -267,7 +274,7 @@ FAILED = "{} of the sweep failed, see above"
 
 
 def _is_seed(key: str, value: object) -> bool:
-    """Return whether a key holds a valid seed, which changes nothing of what a run needs."""
+    """Return whether a key holds a valid seed, which has no influence on whether a run can begin."""
     if key.rpartition(".")[2] not in SEEDS:
         return False
     try:
@@ -278,7 +285,7 @@ def _is_seed(key: str, value: object) -> bool:
 
 
 def _refuse_shared_folder(jobs: Sequence[SweepJob]) -> None:
-    """Refuse the jobs whose ``runtime.run_dir`` is that of another job."""
+    """Set the error of jobs whose ``runtime.run_dir`` is that of another job."""
     seen: dict[object, SweepJob] = {}
     for job in jobs:
         given = job.values.get("runtime.run_dir")
@@ -294,9 +301,12 @@ def _refuse_shared_folder(jobs: Sequence[SweepJob]) -> None:
 def raise_failures(
     jobs: Sequence[SweepJob], failures: Sequence[tuple[SweepJob, FedprivError]], words: str
 ) -> None:
-    """Raise what went wrong with jobs: one sentence, or each reason on standard error and a summary.
+    """Raise the failures of jobs: the one reason, or a summary after each reason on standard error.
 
-    ``words``: the summary, with ``{}`` for the number of jobs.
+    Args:
+        jobs: All jobs of the sweep.
+        failures: Jobs that failed, with the reason; nothing is raised if there are none.
+        words: The summary, with ``{}`` for the number of jobs.
     """
     if not failures:
         return
@@ -313,29 +323,31 @@ def raise_failures(
 
 
 def label(job: SweepJob, jobs: Sequence[SweepJob]) -> str:
-    """Return what sets a job apart: its overrides without those that all jobs have."""
+    """Return the overrides of a job, without those that all jobs share."""
     shared = set(jobs[0].overrides).intersection(*(other.overrides for other in jobs))
     return " ".join(override for override in job.overrides if override not in shared)
 
 
 def only_moves_the_end(jobs: Sequence[SweepJob]) -> str | None:
-    """That epsilon sets the length of runs and not their noise, where it does; the jobs that differ in their
-    epsilon alone are compared, of the first such settings."""
+    """Return a note that epsilon sets only the length of the runs, not their noise; None if it sets both.
+
+    The jobs that differ from the first job in epsilon alone are compared.
+    """
     if not jobs or len({o for job in jobs for o in job.overrides if _gives_epsilon(o)}) < 2:
         return None
     first = _without_epsilon(jobs[0].overrides)
-    same = [job for job in jobs if _without_epsilon(job.overrides) == first]
-    values = [o.removeprefix(_EPSILON) for job in same for o in job.overrides if _gives_epsilon(o)]
+    alike = [job for job in jobs if _without_epsilon(job.overrides) == first]
+    values = [o.removeprefix(_EPSILON) for job in alike for o in job.overrides if _gives_epsilon(o)]
     given = f"epsilon={','.join(dict.fromkeys(values))}"
     try:
-        ends = [_ends(build_parts(job.composed)) for job in same]
-    except FedprivError:  # the run says so
+        ends = [_planned_rounds(build_parts(job.composed)) for job in alike]
+    except FedprivError:  # the check of the job will say what is wrong
         return None
     last = ends[0]
     if len(set(values)) < 2 or last is None or None in ends:
         return None
     if len(set(ends)) < 2:
-        paired = all(job.values.get("paired") is not None for job in same)
+        paired = all(job.values.get("paired") is not None for job in alike)
         rows = (
             "such rows are equal, as they are paired"
             if paired
@@ -352,7 +364,7 @@ def only_moves_the_end(jobs: Sequence[SweepJob]) -> str | None:
     )
 
 
-def _ends(parts: Parts) -> int | None:
-    """After how many rounds the run ends; None where its noise depends on epsilon, or has none."""
+def _planned_rounds(parts: Parts) -> int | None:
+    """Return the number of planned rounds; None if the noise depends on epsilon, or there is no noise."""
     fixed = isinstance(parts.noise_schedule, ConstantNoise | ExponentialNoise | StepNoise)
     return make_plan(parts).rounds if parts.algorithm.private and fixed else None

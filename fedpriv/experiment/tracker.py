@@ -1,4 +1,4 @@
-"""What every tracker offers, and what it is told of a run."""
+"""The interface of a tracker, and the facts of a run that it is given."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Parameter = str | int | float | bool
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """What a tracker is told before the first round.
+    """The facts of a run that a tracker is given before the first round.
 
     Attributes:
-        name: What the run is called, after its folder.
+        name: Name of the run, after its folder.
         folder: The run folder.
         fingerprint: Twelve hexadecimal digits that stand for ``parameters``.
-        parameters: The resolved configuration, without secrets and what concerns the machine.
-        rounds_done: Rounds before this process; more than 0 for a resumed run.
-        kept: What the tracker returned when the run was begun; empty for a new one. It comes from the run
-            folder, which may be somebody else's: check it.
+        parameters: The resolved configuration, without secrets and without what concerns the machine.
+        rounds_done: Number of rounds before this process; more than 0 for a resumed run.
+        kept: What :meth:`Tracker.begin` returned when the run was begun; empty for a new run. It is read from
+            the run folder, which may be somebody else's: check it.
     """
 
     name: str
@@ -37,13 +37,18 @@ class TrackedRun:
     kept: Mapping[str, str]
 
     def place(self, parent: str | None, inside: str) -> Path:
-        """A folder of the run's own: ``inside`` the run folder, or in ``parent`` under the run's name (with a
-        number, if others have it); the same one when it is resumed."""
+        """Return a folder for what the tracker writes; the same folder again when the run is resumed.
+
+        Args:
+            parent: A folder in which each run has a folder of its own name, with a number if another run has
+                that name; None for a folder inside the run folder.
+            inside: Name of the folder inside the run folder.
+        """
         if parent is None:
             return self.folder / inside
-        kept = self.kept.get("name", "")
-        if re.fullmatch(re.escape(self.name) + r"(-\d+)?", kept):
-            return Path(parent) / kept
+        earlier_name = self.kept.get("name", "")
+        if re.fullmatch(re.escape(self.name) + r"(-\d+)?", earlier_name):
+            return Path(parent) / earlier_name
         path, attempt = Path(parent) / self.name, 1
         while path.exists():
             attempt += 1
@@ -52,17 +57,38 @@ class TrackedRun:
 
 
 class Tracker(ABC):
-    """Shows a run elsewhere. An exception of a method leaves the tracker out for the rest of the run.
+    """A place other than the run folder where a run is shown: a table, a server, a dashboard.
 
-    ``package``: what must be installed, also the name of fedpriv's extra that brings it; None: nothing.
-    ``notes_times``: whether it keeps the time of each round, which tells how long the round took.
+    A tracker only looks on. If one of its methods raises, the tracker is left out for the rest of the run,
+    and the run goes on.
+
+    Attributes:
+        package: Package that must be installed, also the name of fedpriv's extra that brings it; None if no
+            package is needed.
+        notes_times: The tracker keeps the time at which a round ended, which tells how long the round took.
+
+    Example:
+        >>> from fedpriv.experiment.trackers import Tracker
+        >>> class LastLoss(Tracker):
+        ...     notes_times = False
+        ...     def begin(self, run):
+        ...         self.name = run.name
+        ...         return {}
+        ...     def log(self, round_number, values):
+        ...         self.loss = values.get("test_loss")
+        ...     def finish(self, summary, files, stop_reason):
+        ...         print(self.name, self.loss, stop_reason)
     """
 
     package: str | None = None
     notes_times = True
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse runs that keep a secret which a tracker would give away."""
+        """Yield a ConfigError for a run that keeps a secret which the tracker would give away.
+
+        Args:
+            parts: All parts of the run.
+        """
         names = ", ".join(parts.trackers)
         if parts.settings.publish:
             hint = "of such a run only public/ may be given away, once it has ended"
@@ -76,7 +102,11 @@ class Tracker(ABC):
             )
 
     def refuse_unusable(self) -> None:
-        """Raise ConfigError where it cannot work here; called before a run loads anything."""
+        """Check that the tracker can work here; called before a run loads anything.
+
+        Raises:
+            ConfigError: The package of the tracker is not installed.
+        """
         if self.package is not None and importlib.util.find_spec(self.package) is None:
             raise ConfigError(
                 f"tracker={self.package} needs the package {self.package}, which is not installed: "
@@ -85,21 +115,40 @@ class Tracker(ABC):
 
     @abstractmethod
     def begin(self, run: TrackedRun) -> Mapping[str, str]:
-        """Begin, or go on with what was tracked of the run; returns what going on needs. Rounds after
-        ``run.rounds_done`` that a killed process has tracked come again, with the same values."""
+        """Begin to track a run, or go on with what was tracked of a resumed run.
+
+        Rounds after ``run.rounds_done`` that a killed process has tracked come again, with the same values.
+
+        Args:
+            run: The facts of the run.
+
+        Returns:
+            What going on needs. A resumed run passes it to the tracker as ``run.kept``.
+        """
 
     @abstractmethod
     def log(self, round_number: int, values: Mapping[str, float]) -> None:
-        """The finite values of a round, by column of ``metrics.csv``."""
+        """Take the values of a round.
+
+        Args:
+            round_number: 1, 2, …
+            values: The finite values by column of ``metrics.csv``.
+        """
 
     def flush(self) -> None:
-        """Let go of what is pending: called after evaluations and before checkpoints."""
+        """Write or send what is pending; called after evaluations and before checkpoints."""
 
     @abstractmethod
     def finish(
         self, summary: Mapping[str, object], files: Sequence[Path], stop_reason: str
     ) -> None:
-        """The run has ended, or was interrupted. ``files``: privacy statement and summary."""
+        """Take the summary: the run has ended, or was interrupted.
+
+        Args:
+            summary: The row of ``summary.json``.
+            files: Paths of the privacy statement and of the summary.
+            stop_reason: Reason why the run ended.
+        """
 
     def close(self) -> None:
-        """Called once at the end, also where there was no ``finish`` because something failed."""
+        """Free what the tracker holds; called once at the end, even if something failed before ``finish``."""

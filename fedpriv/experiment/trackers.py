@@ -1,6 +1,6 @@
-"""Trackers: where else a run is shown, beside its folder. Each looks on and changes nothing.
+"""Trackers: other places than the run folder where a run is shown. None of them changes a run.
 
-The packages behind them are extras and are imported when a run begins.
+The packages behind them are extras of fedpriv and are imported when a run begins.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ __all__ = [
 
 
 def _folder(inside: str) -> Any:
-    """Declare where a run's own folder lies; null: ``inside`` the run folder."""
+    """Declare the key of the folder in which each run has a folder; null: ``inside`` the run folder."""
     line = f"folder in which runs have a folder each; null: {inside}/ in the run folder"
     return field(or_null(text), default=None, alias="folder", help=line)
 
 
-# ---- Tables that any program reads: what the other trackers get, with nothing to install
+# ---- CSV tables that any program reads: the same values as other trackers get, with nothing to install
 
 
 METRICS = ("round", "metric", "value")
@@ -82,7 +82,7 @@ class CsvTracker(Tracker):
 
 
 def _up_to(path: Path, rounds: int) -> list[list[str]]:
-    """The rows of the first rounds of a table that a process before has written."""
+    """Return the rows of the first rounds of a table that an earlier process has written."""
     if not rounds or not path.exists():
         return []
     with open(path, encoding="utf-8", newline="") as file:
@@ -104,9 +104,9 @@ _COMPARED = ("test_accuracy", "test_loss", "epsilon", "epsilon_published", "epsi
 
 @declared
 class TensorBoardTracker(Tracker):
-    """Scalars, parameters (HPARAMS) and the statement as text.
+    """TensorBoard event files: scalars, parameters (HPARAMS) and the privacy statement as text.
 
-    A resumed run purges the rounds that come again, as TensorBoard does.
+    A resumed run purges the rounds that come again, as is usual in TensorBoard.
     """
 
     package = "tensorboard"
@@ -142,8 +142,8 @@ class TensorBoardTracker(Tracker):
         self._writer.add_text("summary", pairs("", summary.items()).markdown(), self._round)
         for file in files:
             lines = file.read_text(encoding="utf-8").splitlines()
-            as_it_is = "\n".join(f"    {line}" for line in lines)  # a block of code in Markdown
-            self._writer.add_text(file.name, as_it_is, self._round)
+            code_block = "\n".join(f"    {line}" for line in lines)  # Markdown shows it as it is
+            self._writer.add_text(file.name, code_block, self._round)
         self._writer.file_writer.add_summary(self._end)
 
     def close(self) -> None:
@@ -155,15 +155,15 @@ class TensorBoardTracker(Tracker):
 
 
 _FINGERPRINT = "fedpriv.fingerprint"
-_AT_ONCE = {"metrics": 1000, "params": 100}  # what a server takes in a request
+_AT_ONCE = {"metrics": 1000, "params": 100}  # the most that a server takes in one request
 _LONGEST = 500  # characters of a parameter
 _ENVIRONMENT = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # of a server that is away: else it tries for many minutes
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # else MLflow tries for many minutes to reach a server
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
 }
-"""How MLflow behaves, unless the user says otherwise."""
+"""Environment variables of MLflow, unless the user has set them."""
 
 
 def _address(name: str, value: Any) -> str:
@@ -221,19 +221,19 @@ class MlflowTracker(Tracker):
     def _experiment_id(self) -> str:
         from mlflow.exceptions import MlflowException
 
-        found = self._client.get_experiment_by_name(self._experiment)
-        if found is not None:
-            return found.experiment_id
+        experiment = self._client.get_experiment_by_name(self._experiment)
+        if experiment is not None:
+            return experiment.experiment_id
         try:
             return self._client.create_experiment(self._experiment)
-        except MlflowException:  # another job of a sweep was faster
-            found = self._client.get_experiment_by_name(self._experiment)
-            if found is None:
+        except MlflowException:  # another job of a sweep may have made it meanwhile
+            experiment = self._client.get_experiment_by_name(self._experiment)
+            if experiment is None:
                 raise
-            return found.experiment_id
+            return experiment.experiment_id
 
     def _existing(self, run: TrackedRun) -> str | None:
-        """The run that was begun earlier, if it is there and of this configuration."""
+        """Return the id of the MLflow run that was begun earlier, if it exists and has this configuration."""
         from mlflow.exceptions import MlflowException
 
         try:
@@ -243,7 +243,7 @@ class MlflowTracker(Tracker):
         return run.kept["id"] if tags.get(_FINGERPRINT) == run.fingerprint else None
 
     def _last_step(self) -> int:
-        """The last round that is tracked: those that come again are not entered twice."""
+        """Return the last round that is tracked, so that rounds which come again are not entered twice."""
         names = self._client.get_run(self._id).data.metrics
         steps = (m.step for n in names for m in self._client.get_metric_history(self._id, n))
         return max(steps, default=0)
@@ -292,7 +292,7 @@ def _metrics(values: Mapping[str, float], step: int) -> Iterator[Any]:
 
 
 MODES = ("online", "offline")
-_SECONDS = {"init_timeout": 30.0, "finish_timeout": 120.0}  # of waiting for a server
+_SECONDS = {"init_timeout": 30.0, "finish_timeout": 120.0}  # to wait for a server
 
 
 def _texts(name: str, value: Any) -> list[str]:
@@ -301,11 +301,11 @@ def _texts(name: str, value: Any) -> list[str]:
 
 @declared
 class WandbTracker(Tracker):
-    """Metrics, configuration, summary, and the statement as an artefact of a run.
+    """Metrics, configuration, summary, and the statement as an artefact of a run in Weights & Biases.
 
-    Offline runs lie in ``wandb/`` where one works (WANDB_DIR)
-    until ``wandb sync`` sends them; not in the run folder, which has no links. wandb collects nothing by
-    itself: no code, git, command line, packages, console or machine.
+    Offline runs stay in ``wandb/`` in the working folder (WANDB_DIR) until ``wandb sync`` sends them. They
+    are not in the run folder, which must have no links. wandb collects nothing by itself: no code, git,
+    command line, packages, console or machine.
     """
 
     package = "wandb"
@@ -341,8 +341,8 @@ class WandbTracker(Tracker):
         import wandb
 
         kept = run.kept.get("id", "")
-        own = re.fullmatch(re.escape(run.fingerprint) + "-[0-9a-f]{1,16}", kept)
-        name = kept if own else f"{run.fingerprint}-{time.time_ns():x}"
+        is_ours = re.fullmatch(re.escape(run.fingerprint) + "-[0-9a-f]{1,16}", kept)
+        name = kept if is_ours else f"{run.fingerprint}-{time.time_ns():x}"
         self._run = wandb.init(
             project=self._project,
             entity=self._entity,
@@ -357,7 +357,7 @@ class WandbTracker(Tracker):
         return {"id": name}
 
     def log(self, round_number: int, values: Mapping[str, float]) -> None:
-        if round_number >= self._run.step:  # a server knows those before
+        if round_number >= self._run.step:  # the server has the rounds before
             self._run.log(dict(values), step=round_number)
 
     def finish(
@@ -378,21 +378,18 @@ class WandbTracker(Tracker):
 
 
 def _quiet(mode: str | None) -> dict[str, Any]:
-    """Settings under which wandb tells nothing of the machine, and prints nothing."""
-    chosen = {} if mode is None else {"mode": mode}
-    return (
-        chosen
-        | _SECONDS
-        | {
-            "silent": True,
-            "console": "off",
-            "save_code": False,
-            "disable_code": True,
-            "disable_git": True,
-            "host": "",
-            "x_disable_meta": True,
-            "x_disable_stats": True,
-            "x_disable_machine_info": True,
-            "x_save_requirements": False,
-        }
-    )
+    """Return settings under which wandb sends nothing about the machine, and prints nothing."""
+    return {
+        **({} if mode is None else {"mode": mode}),
+        **_SECONDS,
+        "silent": True,
+        "console": "off",
+        "save_code": False,
+        "disable_code": True,
+        "disable_git": True,
+        "host": "",
+        "x_disable_meta": True,
+        "x_disable_stats": True,
+        "x_disable_machine_info": True,
+        "x_save_requirements": False,
+    }

@@ -1,4 +1,4 @@
-"""Hands what a run shows to its trackers. One that fails is left out; the run goes on."""
+"""The observer that passes a run on to its trackers. A tracker that fails is left out; the run goes on."""
 
 from __future__ import annotations
 
@@ -23,15 +23,22 @@ from fedpriv.store.folder import RunFolder
 from fedpriv.store.stored_run import StoredRun
 
 _SEEDS = ("seed", "noise_seed")
-_LEFT_OUT = ("dataset.path",)  # it tells of the machine
+_LEFT_OUT = ("dataset.path",)  # it tells about the machine
 _SECRET = re.compile(
     r"(^|_)(secret|password|token|credentials|(api|secret)_?key)($|_)", re.IGNORECASE
 )
-"""Names of keys, of parts of one's own, whose values are nobody's business."""
+"""Names of keys of the user's own parts whose values are secret."""
 
 
 class Tracking(Quiet):
-    """An observer that tells every tracker what ``metrics.csv`` gets. ``warn``: shows a line to the user."""
+    """An observer that gives every tracker the rows of ``metrics.csv``.
+
+    Args:
+        trackers: The trackers by name.
+        run: The run.
+        config: Its configuration.
+        warn: Shows a line to the user.
+    """
 
     name = "tracking"
 
@@ -46,16 +53,16 @@ class Tracking(Quiet):
         self._interval = run.loop.settings.runtime.checkpoint_interval
 
     def open(self) -> None:
-        """Begin with every tracker; what that takes is no time of the run's."""
+        """Begin with every tracker, before the time of the run counts."""
         folder = self._run.folder
         try:
             kept = StoredRun(folder).trackers
-        except ConfigError:  # damaged: they begin anew
+        except ConfigError:  # the file is damaged, so the trackers begin anew
             kept = {}
-        if left := sorted({*kept} - {*self._active}):
+        if no_longer := sorted({*kept} - {*self._active}):
             self._warn(
-                f"note: this run was tracked by {show(', '.join(left))}; tracking goes on only where you ask "
-                "for it again (tracker=...)"
+                f"note: this run was tracked by {show(', '.join(no_longer))}; tracking goes on only where "
+                "you ask for it again (tracker=...)"
             )
         if not self._active:
             return
@@ -92,23 +99,24 @@ class Tracking(Quiet):
                 self._ask(name, lambda tracker: tracker.flush())
 
     def finish(self, summary: Mapping[str, Any], stop_reason: str) -> None:
-        """The report is written: hand over the summary and the privacy statement."""
+        """Give every tracker the summary and the privacy statement, once the report is written."""
         folder = self._run.folder
         files = [folder.privacy_text, folder.privacy_json, folder.summary]
-        told = {key: value for key, value in summary.items() if key != KEY and value is not None}
-        plain = {key: _plain(value) for key, value in told.items()}
+        plain = {
+            key: _plain(value) for key, value in summary.items() if key != KEY and value is not None
+        }
         for name in list(self._active):
             self._ask(name, lambda tracker: tracker.finish(plain, files, stop_reason))
         self.close()
 
     def close(self) -> None:
-        """However the run ended."""
+        """Close every tracker, however the run ended."""
         for name in list(self._active):
             self._ask(name, lambda tracker: tracker.close())
             self._active.pop(name, None)
 
     def _ask(self, name: str, call: Callable[[Tracker], object]) -> None:
-        """Call a tracker; one that fails, whatever its package or its server do, is asked no more."""
+        """Call a tracker. If it fails, whatever its package or its server raise, it is not called again."""
         tracker = self._active.get(name)
         if tracker is None:
             return
@@ -125,8 +133,12 @@ class Tracking(Quiet):
 
 
 def parameters_of(config: DictConfig, diagnostics: bool) -> dict[str, Any]:
-    """What makes the run that run, as plain values; without the seeds where the run folder withholds them,
-    and without where data lie."""
+    """Return the identity of a run as plain values, without secrets and without the folder of the data.
+
+    Args:
+        config: The configuration.
+        diagnostics: The run folder has the seeds; if not, the result has none either.
+    """
     identity = configuration.identity(config)
     withheld = () if diagnostics else _SEEDS
 
@@ -138,7 +150,7 @@ def parameters_of(config: DictConfig, diagnostics: bool) -> dict[str, Any]:
 
 
 def _plain(value: object) -> str | int | float | bool:
-    """A number or a text; what is not finite as text, for few trackers know it as a number."""
+    """Return a number or a text. Numbers that are not finite become text, as few trackers take them."""
     if isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return json.dumps(value, default=str)
@@ -149,6 +161,6 @@ def _finite(value: object) -> bool:
 
 
 def _name_of(folder: RunFolder) -> str:
-    """After the folder; a job of a sweep (``<date>/0``) has its sweep's name before it."""
+    """Return the name of a run, after its folder; for a job of a sweep (``<date>/0``) after both folders."""
     path = folder.path.resolve()
     return f"{path.parent.name}-{path.name}" if path.name.isdigit() else path.name

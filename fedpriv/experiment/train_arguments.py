@@ -1,4 +1,7 @@
-"""What is typed after ``fedpriv train``, as Hydra reads it: flags, then overrides, a resumed run's too."""
+"""The arguments of ``fedpriv train``, brought into the form that Hydra reads: flags first, then overrides.
+
+A resumed run brings the overrides of its folder with it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,11 @@ _FLAGS_WITH_VALUE = {
 
 
 def without_allowed(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """(the modules given with --allow, the other arguments)."""
+    """Return the modules given with --allow, and the other arguments.
+
+    Raises:
+        ConfigError: The flag has no module, or no run is resumed.
+    """
     allowed: list[str] = []
     rest: list[str] = []
     awaited = False
@@ -43,9 +50,10 @@ def without_allowed(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def note_given_twice(arguments: Sequence[str]) -> None:
-    """Say which key or group is given twice with different values, of which the last counts.
+    """Tell the user which key or group is given twice with different values: the last value counts.
 
-    Scripts override their own defaults so. Without a word, a private run might become one without privacy.
+    Scripts override their own defaults like this. Without a note, a private run might silently become a run
+    without privacy.
     """
     values: dict[str, str] = {}
     for argument in arguments:
@@ -59,7 +67,7 @@ def note_given_twice(arguments: Sequence[str]) -> None:
 
 
 def flags_first(arguments: list[str]) -> list[str]:
-    """Hydra takes overrides in one piece only: they go behind the flags, in their order."""
+    """Return the arguments with all overrides after the flags, as Hydra takes overrides in one piece only."""
     flags: list[str] = []
     overrides: list[str] = []
     for argument in arguments:
@@ -70,7 +78,11 @@ def flags_first(arguments: list[str]) -> list[str]:
 
 
 def with_run_dir(arguments: list[str]) -> list[str]:
-    """Put ``runtime.run_dir`` in the place of ``hydra.run.dir``: fedpriv makes the run folder itself."""
+    """Replace ``hydra.run.dir`` by ``runtime.run_dir``, as fedpriv makes the run folder itself.
+
+    Raises:
+        ConfigError: The command is a sweep, or names the run folder by both keys.
+    """
     given = [a for a in arguments if a.lstrip("+").startswith("hydra.run.dir=")]
     if not given:
         return arguments
@@ -85,7 +97,7 @@ def with_run_dir(arguments: list[str]) -> list[str]:
 
 
 def asks_for_figure(arguments: Sequence[str]) -> bool:
-    """Whether a figure is asked for. Raises ConfigError if it is not asked for as a sweep."""
+    """Return whether the arguments ask for a figure. Raise ConfigError if they do so without a sweep."""
     if not any(a.startswith(("+figure=", "figure=")) for a in arguments):
         return False
     if not {"-m", "--multirun"} & set(arguments):
@@ -94,14 +106,18 @@ def asks_for_figure(arguments: Sequence[str]) -> bool:
 
 
 def resumed(arguments: Sequence[str]) -> str | None:
-    """What stands behind ``resume=``, however it is written; None for a new run."""
+    """Return the value of ``resume=``, however it is written; None for a new run."""
     split = (argument.lstrip("+").partition("=") for argument in arguments)
     chosen = [value for key, _, value in split if key == "resume"]
     return chosen[-1] if chosen and chosen[-1] not in ("", "null") else None
 
 
 def with_resumed_overrides(arguments: list[str]) -> list[str]:
-    """With ``resume=<folder>``: the overrides of that run first, then those given now."""
+    """Return the arguments; with ``resume=<folder>``, after the overrides that the folder notes.
+
+    Raises:
+        ConfigError: The folder holds no run, or overrides that no run can have.
+    """
     chosen = resumed(arguments)
     if chosen is None:
         return arguments
@@ -120,30 +136,35 @@ def with_resumed_overrides(arguments: list[str]) -> list[str]:
 
 
 def _is_kept(override: str, folder: RunFolder) -> bool:
-    """Whether an override of the run counts when it is resumed: not where something else would be written
-    than in its folder, and in the one that it lies in."""
+    """Return whether an override of a run still counts when the run is resumed.
+
+    It does not where the run would write somewhere else than below the folder it is in.
+    """
     key, _, value = override.lstrip("+~").partition("=")
     if key.partition(".")[0].partition("/")[0] == "tracker":
-        return False  # it sends elsewhere what it is told: only to where the reader says
+        return False  # trackers send data elsewhere: only the user who resumes may say where
     if key == "runtime.output_dir":
         return folder.path.resolve().is_relative_to(Path(value.strip("'\"")).resolve())
     return key not in _OF_THE_PROCESS
 
 
 def _is_of_task(override: str) -> bool:
-    """Whether it may stand among the overrides of a run. Hydra's own settings and flags never do; nor does an
-    option that lies elsewhere (``model=../../x``), whose YAML could set them."""
+    """Return whether a run can have this override.
+
+    Settings and flags of Hydra itself are refused, and so is an option from elsewhere (``model=../../x``),
+    whose YAML could set them. The folder may be somebody else's.
+    """
     key, _, value = override.lstrip("+~").partition("=")
     if not re.fullmatch(r"\w+([./]\w+)*", key) or "hydra" in key.lower():
         return False
-    if key == "runtime":  # {output_dir: elsewhere}, which _is_kept does not see
+    if key == "runtime":  # {output_dir: elsewhere} would escape _is_kept
         return False
     chooses = "/" in key or key in LISTED or (conf_dir() / key).is_dir()
     return not (chooses and any(part in value for part in ("..", "\\", "$")))
 
 
 def _folder_name(written: str) -> str:
-    """The value of ``resume=`` as Hydra reads it: quotes taken off."""
+    """Return the value of ``resume=`` as Hydra reads it, without quotes."""
     try:
         name = yaml.safe_load(written)
     except yaml.YAMLError:

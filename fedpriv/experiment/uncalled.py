@@ -1,11 +1,11 @@
-"""Methods of the user's own classes that nothing calls, refused before the first round.
+"""Refusals of methods of the user's own classes that nothing calls, before the first round.
 
-Without this a median that is written as ``server_step`` of a client-level algorithm, which has no such
-method, would run as a mean and be called a median. What is called is read from the source: a public name of
-an own class counts as called where
+Without them a median that is written as ``server_step`` of a client-level algorithm, which has no such
+method, would run as a mean and be reported as a median. The source code tells what is called. A public name
+of an own class counts as called if
 
-- own code uses it (outside of the method of that name), or
-- fedpriv does: a class of fedpriv that the own class extends has the name, and it is reached from the names
+- own code uses the name, outside of the method of that name, or
+- fedpriv does: a class of fedpriv that the own class extends has the name, and the name is reached from those
   that other modules of fedpriv use, through the methods as the own class has them.
 
 A part that extends no class of fedpriv (a data set, a trigger) is known by its names alone.
@@ -46,10 +46,10 @@ _HOOKS = {
     "server step": ("apply", "weights"),
     "uploads": ("of", "of_records"),
 }
-"""By group: the methods by which parts differ, named in a refusal where the class has them."""
+"""Methods by which the parts of a group differ. A refusal names those that the class has."""
 _STATE = ("state_dict", "load_state_dict")
 _SAVED = ("work", "uploads", "accountant")
-"""Parts whose state a checkpoint holds (``own_state``) though their classes in fedpriv have none."""
+"""Parts whose state a checkpoint holds (``own_state``), though their classes in fedpriv have no state."""
 _ELSEWHERE = {
     "attack": "what attackers plant is the trigger's: plant(data, honest, stream) of attack.trigger; what "
     "they send follows from attack.dp_steps, boost and boosted, or from the attackers that start(data) "
@@ -58,7 +58,7 @@ _ELSEWHERE = {
 
 
 def refuse_uncalled(group: str, part: Any) -> None:
-    """Raise ConfigError naming a public method of an own class that nothing calls, and what to use."""
+    """Raise ConfigError for a public method of an own class that nothing calls, naming methods to use."""
     for kind, name in _uncalled(part):
         if name in _STATE and group in _SAVED:
             continue
@@ -79,8 +79,10 @@ def refuse_uncalled(group: str, part: Any) -> None:
 
 
 def refuse_unasked(parts: Parts) -> None:
-    """Raise ConfigError for a method of an own clipper or schedule that is called only where another one says
-    so, and does not."""
+    """Raise ConfigError for a method of an own clipper or schedule that needs another method to be called.
+
+    A ``statistic``, say, is computed only where ``query`` returns one.
+    """
     clipper, schedule = parts.clipper, parts.noise_schedule
     listens = schedule.reads_validation or schedule.loss_query is not None
     for group, part, method, called, needed in (
@@ -99,8 +101,10 @@ def refuse_unasked(parts: Parts) -> None:
 
 
 def refuse_uncalled_by_trainer(trainer: Any) -> None:
-    """The same, and signatures, for what an algorithm makes of itself once it starts: its server step,
-    uploads and so on."""
+    """Raise ConfigError for uncalled or uncallable methods of what an algorithm makes when it starts.
+
+    These are its server step, its uploads and so on.
+    """
     computation = trainer.computation
     parts = {
         "trainer": trainer,
@@ -109,17 +113,19 @@ def refuse_uncalled_by_trainer(trainer: Any) -> None:
         "optimizer": trainer.optimizer,
         "uploads": computation.uploads,
     }
-    for what, part in parts.items():
+    for name, part in parts.items():
         if part is not None:
-            refuse_wrong_signatures(what, part)
-            refuse_uncalled(what, part)
+            refuse_wrong_signatures(name, part)
+            refuse_uncalled(name, part)
     if trainer.context.rule is not None:
         _refuse_unused_rule(trainer)
 
 
 def _refuse_unused_rule(trainer: Any) -> None:
     """Raise ConfigError for an own algorithm or server step that does not let the rule combine uploads."""
-    from fedpriv.algorithms.server_steps import ServerStep  # a dry run does without torch
+    from fedpriv.algorithms.server_steps import (
+        ServerStep,
+    )  # imported late: a dry run needs no torch
 
     algorithm = trainer.context.mechanism.algorithm
     if trainer.computation.combines:
@@ -138,25 +144,28 @@ def _refuse_unused_rule(trainer: Any) -> None:
 
 
 def _reaches(kind: type, first: str, wanted: Any) -> bool:
-    """Return whether a method of a class, or any method that it calls by name, is the one wanted."""
+    """Return whether a method of a class, or any method that it calls by name, is ``wanted``."""
     todo, done = [(first, 0)], set()
     while todo:
-        name, place = todo.pop()
-        place = next(
-            (i for i in range(place, len(kind.__mro__)) if name in vars(kind.__mro__[i])), -1
-        )
-        if place < 0 or (name, place) in done:
+        name, start = todo.pop()
+        index = _home(kind, name, start)
+        if index is None or (name, index) in done:
             continue
-        done.add((name, place))
-        method = vars(kind.__mro__[place])[name]
+        done.add((name, index))
+        method = vars(kind.__mro__[index])[name]
         if method is wanted:
             return True
-        todo += [(called, place + 1 if above else 0) for called, above in _calls(method)]
+        todo += [(called, index + 1 if of_super else 0) for called, of_super in _calls(method)]
     return False
 
 
+def _home(kind: type, name: str, first: int) -> int | None:
+    """Return the index of the class that defines a name, in the method resolution order from ``first`` on."""
+    return next((i for i in range(first, len(kind.__mro__)) if name in vars(kind.__mro__[i])), None)
+
+
 def _uncalled(part: Any) -> Iterator[tuple[type, str]]:
-    """(own class, public name) of all that nothing calls."""
+    """Yield each public name that nothing calls, with the own class that defines it."""
     kinds = [kind for kind in type(part).__mro__ if files_of(kind.__module__)]
     if not kinds:
         return
@@ -169,16 +178,16 @@ def _uncalled(part: Any) -> Iterator[tuple[type, str]]:
                 continue
             method = callable(value) or hasattr(value, "__get__")
             if not method and (name in contract or name not in _hooks_of_relatives(type(part))):
-                continue  # a constant of its own, or one that its class has
+                continue  # a constant of the own class, or one that its class in fedpriv has
             if any(_uses(tree, name) for tree in trees):
                 continue
-            if loose and _is_mentioned(name):
+            if loose and name in _used_outside(frozenset()):
                 continue
             if name in contract:
                 live = _live(type(part)) if live is None else live
                 if name in live or not method:
                     continue
-            elif not loose and _is_asked_for(name):
+            elif not loose and name in _asked_for():
                 continue
             yield kind, name
 
@@ -188,26 +197,25 @@ def _is_ours(kind: type) -> bool:
 
 
 def _contract(kind: type) -> frozenset[str]:
-    """The public names of the classes that are not the user's own among those that one extends."""
-    found: set[str] = set()
+    """Return the public names of all base classes that are not the user's own."""
+    names: set[str] = set()
     for base in kind.__mro__:
         if base is not object and not files_of(base.__module__):
-            found |= {*vars(base), *getattr(base, "__annotations__", {})}
-    return frozenset(name for name in found if not name.startswith("_"))
+            names |= {*vars(base), *getattr(base, "__annotations__", {})}
+    return frozenset(name for name in names if not name.startswith("_"))
 
 
 def _hooks_of_relatives(kind: type) -> frozenset[str]:
-    """The public names of all classes of fedpriv that have the same root, as all algorithms do."""
+    """Return the public names of all classes of fedpriv with the same root, as all algorithms have one."""
     roots = [base for base in kind.__mro__ if _is_ours(base)]
-    found: set[str] = set()
+    names: set[str] = set()
     todo = roots[-1:]
     while todo:
         base = todo.pop()
-        found |= (
-            {name for name in vars(base) if not name.startswith("_")} if _is_ours(base) else set()
-        )
+        if _is_ours(base):
+            names |= {name for name in vars(base) if not name.startswith("_")}
         todo += base.__subclasses__()
-    return frozenset(found)
+    return frozenset(names)
 
 
 # ---- what fedpriv calls
@@ -222,76 +230,62 @@ def _live(kind: type) -> set[str]:
     done: set[tuple[str, int]] = set()
     while todo:
         name, first = todo.pop()
-        place = next(
-            (i for i in range(first, len(kind.__mro__)) if name in vars(kind.__mro__[i])), None
-        )
-        if place is None or (name, place) in done:
+        index = _home(kind, name, first)
+        if index is None or (name, index) in done:
             continue
-        done.add((name, place))
-        value = vars(kind.__mro__[place])[name]
-        for called, above in _calls(value):
-            todo.append((called, place + 1 if above else 0))
+        done.add((name, index))
+        value = vars(kind.__mro__[index])[name]
+        todo += [(called, index + 1 if of_super else 0) for called, of_super in _calls(value)]
     return {name for name, _ in done}
 
 
 def _calls(value: Any) -> list[tuple[str, bool]]:
-    """(attribute, whether of ``super()``) of all that a method reads of any object."""
-    functions = [getattr(value, what, None) for what in ("fget", "func", "__func__")]
-    function = next((one for one in functions if one is not None), value)
+    """Return each attribute that a method reads of any object, and whether of ``super()``."""
+    wrapped = [getattr(value, name, None) for name in ("fget", "func", "__func__")]
+    function = next((inner for inner in wrapped if inner is not None), value)
     if not inspect.isfunction(function):
         return []
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, SyntaxError, TypeError):
         return []
-    found = []
+    attributes = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
-            of = node.value
-            above = isinstance(of, ast.Call) and getattr(of.func, "id", None) == "super"
-            found.append((node.attr, above))
-    return found
+            owner = node.value
+            of_super = isinstance(owner, ast.Call) and getattr(owner.func, "id", None) == "super"
+            attributes.append((node.attr, of_super))
+    return attributes
 
 
 @functools.cache
 def _sources() -> dict[str, str]:
-    """The text of each module of fedpriv that does more than to look on, by its name."""
+    """Return the source of each module of fedpriv by its name, without those that only check parts."""
     root = Path(fedpriv.__file__).parent
-    found = {}
+    sources = {}
     for path in root.rglob("*.py"):
-        place = path.relative_to(root).as_posix()
-        if not place.startswith(_LOOK_ON):
-            found[f"fedpriv.{place.removesuffix('.py').replace('/', '.')}"] = path.read_text(
-                "utf-8"
-            )
-    return found
+        relative = path.relative_to(root).as_posix()
+        if not relative.startswith(_LOOK_ON):
+            module = f"fedpriv.{relative.removesuffix('.py').replace('/', '.')}"
+            sources[module] = path.read_text("utf-8")
+    return sources
 
 
 @functools.cache
 def _used_outside(homes: frozenset[str]) -> frozenset[str]:
-    """The attributes, and quoted names, that modules of fedpriv other than ``homes`` use."""
+    """Return the attributes and quoted names that modules of fedpriv other than ``homes`` use."""
     text = "\n".join(text for name, text in _sources().items() if name not in homes)
     text = re.sub(r"\bfedpriv(?:\.\w+)+", "", text)  # names of modules, in imports and prose
-    return frozenset(re.findall(r"\.([A-Za-z]\w*)\b", text)) | _quoted(text)
-
-
-def _is_mentioned(name: str) -> bool:
-    return name in _used_outside(frozenset())
+    return frozenset(re.findall(r"\.([A-Za-z]\w*)\b", text)) | frozenset(
+        re.findall(r'"(\w+)"', text)
+    )
 
 
 @functools.cache
 def _asked_for() -> frozenset[str]:
+    """Return the attributes that fedpriv asks parts for, though the parts need not have them."""
     text = "\n".join(_sources().values())
     return frozenset(re.findall(r'(?:getattr|hasattr)\([^()]*?,\s*"(\w+)"', text))
-
-
-def _is_asked_for(name: str) -> bool:
-    """Whether fedpriv asks parts for an attribute that they need not have."""
-    return name in _asked_for()
-
-
-def _quoted(text: str) -> frozenset[str]:
-    return frozenset(re.findall(r'"(\w+)"', text))
 
 
 # ---- what own code calls
@@ -299,18 +293,18 @@ def _quoted(text: str) -> frozenset[str]:
 
 @functools.cache
 def _trees(module: str) -> tuple[ast.Module, ...]:
-    """The syntax trees of a module of the user's own and of all of the user's that it imports."""
-    found = []
+    """Return the syntax trees of a module of the user's own and of all the user's modules that it imports."""
+    trees = []
     for path in files_of(module).values():
         try:
-            found.append(ast.parse(path.read_bytes()))
+            trees.append(ast.parse(path.read_bytes()))
         except (OSError, SyntaxError, ValueError):
             continue
-    return tuple(found)
+    return tuple(trees)
 
 
 def _uses(tree: ast.AST, name: str) -> bool:
-    """Whether code reads an attribute of this name, or has it as a text, outside of functions so called."""
+    """Return whether code reads an attribute of this name, or quotes it, outside of functions so named."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef) and node.name == name:
             continue
