@@ -108,7 +108,7 @@ def test_rounds_are_accounted_for_in_parts_as_together(accountant, monkeypatch):
     sampled = ("algorithm.sample_rate=1",) if accountant == "gdp" else ()
     found = costs(*FALLING, *sampled, f"accountant={accountant}")
     together = found.epsilon_of_schedule(100)
-    monkeypatch.setattr("fedpriv.experiment.costs._AT_ONCE", 7)
+    monkeypatch.setattr("fedpriv.experiment.costs._ROUNDS_AT_ONCE", 7)
     assert found.epsilon_of_schedule(100) == pytest.approx(together, rel=1e-9)
     assert not together[1]
 

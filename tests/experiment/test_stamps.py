@@ -135,7 +135,7 @@ def test_another_fedpriv_needs_another_stamp(given, monkeypatch):
     from fedpriv.experiment import stamps
 
     before = stamp_of(compose(list(given[0])))
-    monkeypatch.setattr(stamps, "_source", lambda: "another")
+    monkeypatch.setattr(stamps, "_source_digest", lambda: "another")
     assert stamp_of(compose(list(given[0]))) != before
 
 
