@@ -54,6 +54,12 @@ class DpFlServer(Augmented, ServerOptimizerKeys, SumOfUploads):
 
     See :class:`fedpriv.algorithms.sum_of_uploads.SumOfUploads` for trust and shares, and
     :class:`fedpriv.algorithms.augmentation.Augmented` for augmentation.
+
+    Example:
+        >>> algorithm = DpFlServer(name="dp_fl_server", trust="distributed", tolerated_dropouts=2)
+        >>> algorithm.check_clients(20)
+        >>> algorithm.fewest_clients, algorithm.honest
+        (18, 18)
     """
 
     unit = "record"

@@ -117,6 +117,11 @@ class DpFtrl(Algorithm):
 
     Raises:
         ArgumentError: An argument is out of its range, or does not go with the others.
+
+    Example:
+        >>> algorithm = DpFtrl(name="dp_ftrl", rounds=64, strategy="tree", min_separation=8, momentum=0.9)
+        >>> algorithm.optimizer, algorithm.expected_cohort(800)
+        ('momentum', 100.0)
     """
 
     private = True

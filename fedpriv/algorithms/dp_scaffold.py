@@ -48,6 +48,11 @@ class DpScaffold(ServerOptimizerKeys, LocalStepsAlgorithm):
         server: The server's optimiser with its settings (keys ``optimizer`` and ``learning_rate``).
 
     See :class:`fedpriv.algorithms.record_level.LocalStepsAlgorithm` for the other arguments.
+
+    Example:
+        >>> algorithm = DpScaffold(name="dp_scaffold", sample_rate=0.1, local_learning_rate=0.5)
+        >>> algorithm.samples_per_round, algorithm.server.describe()
+        (10, 'sgd, learning rate 1')
     """
 
     private = True

@@ -31,7 +31,13 @@ class FedSgd(GradientAlgorithm):
 
 
 class LdpFedSgd(UnsampledReports, GradientAlgorithm):
-    """LDP-FedSGD: every report is clipped and noised by its client; the formulas are in the module."""
+    """LDP-FedSGD: every report is clipped and noised by its client; the formulas are in the module.
+
+    Example:
+        >>> algorithm = LdpFedSgd(name="ldp_fedsgd", clients_per_round=10)
+        >>> algorithm.sampling_of(records=600)  # all records, one of them replaced in the other data set
+        WholeData(neighbours='replace_one')
+    """
 
     private = True
 

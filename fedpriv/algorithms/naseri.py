@@ -117,6 +117,11 @@ class NaseriLdp(LocalStepsAlgorithm):
         noise: ``fixed_denominator`` or ``as_printed``; see the module.
 
     See :class:`fedpriv.algorithms.record_level.LocalStepsAlgorithm` for the other arguments.
+
+    Example:
+        >>> algorithm = NaseriLdp(name="naseri_ldp", sample_rate=0.1, local_epochs=2)
+        >>> algorithm.local_steps
+        20
     """
 
     private = True

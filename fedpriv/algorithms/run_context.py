@@ -76,13 +76,19 @@ class Participants(Protocol):
 
 
 class Attack(Participants, Protocol):
-    """Malicious clients, with the state and the records of their attack."""
+    """Malicious clients, with the state and the records of their attack.
+
+    Attributes:
+        settings: Settings of the attack.
+        test: Records on which the success of the attack is measured.
+    """
 
     settings: Any
     test: Records
 
     @property
-    def active(self) -> bool: ...
+    def active(self) -> bool:
+        """True if the attack takes place in some round."""
 
     def observe(self, round_index: int, weights: Tensor) -> None:
         """Take note of the global weights [d] that a round begins with."""

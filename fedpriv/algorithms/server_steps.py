@@ -107,6 +107,12 @@ class WeightedAverage(ServerStep):
     Args:
         model: The global model.
         records_per_client: Number of records of each client [K].
+
+    Example:
+        >>> model = FlatModel(torch.nn.Linear(1, 1))
+        >>> step = WeightedAverage(model, records_per_client=np.array([10, 20, 30]))
+        >>> step.weights(cohort=np.array([0, 2]))
+        array([0.25, 0.75])
     """
 
     def __init__(self, model: FlatModel, records_per_client: np.ndarray):

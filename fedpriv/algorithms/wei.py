@@ -62,6 +62,12 @@ def wei_cdp(
 
     Raises:
         ArgumentError: An argument is out of its range, missing, or does not go with the others.
+
+    Example:
+        >>> wei_cdp("wei_cdp").unit
+        'record'
+        >>> wei_cdp("wei_cdp", sensitivity="weights", records=128).unit
+        'client'
     """
     checks.one_of("sensitivity", sensitivity, SENSITIVITIES)
     cohort, rate = clients_per_round, 1.0

@@ -34,8 +34,18 @@ def make_engine(
         ConfigError: The name is unknown, or ``fast`` cannot treat a layer (the error names it).
 
     Example:
-        >>> make_engine(nn.Linear(3, 2)).name
+        >>> engine = make_engine(nn.Linear(3, 2))
+        >>> engine.name
         'fast'
+        >>> inputs, targets = torch.randn(4, 3), torch.tensor([0, 1, 1, 0])
+        >>> client_of_record = torch.tensor([0, 0, 0, 1])
+        >>> def clip(norms, clients):
+        ...     return (0.1 / norms).clamp(max=1)
+        >>> result = engine.clipped_sums(inputs, targets, client_of_record, 2, clip)
+        >>> result.sums.shape, result.norms.shape
+        (torch.Size([2, 8]), torch.Size([4]))
+        >>> bool(result.sums[1].norm() <= 0.1)
+        True
     """
     try:
         checks.one_of("engine", engine, ENGINES)

@@ -54,6 +54,14 @@ class StackedModel:
         model: As given.
         loss: The loss in use.
         batched: Whether all clients are computed at once.
+
+    Example:
+        >>> model = FlatModel(nn.Sequential(nn.Linear(3, 2)))
+        >>> weights = torch.randn(5, model.size)  # of five clients
+        >>> inputs, targets = torch.randn(5, 4, 3), torch.zeros(5, 4, dtype=torch.int64)
+        >>> gradients, losses = StackedModel(model).gradients(weights, inputs, targets, targets == 0)
+        >>> gradients.shape, losses.shape
+        (torch.Size([5, 8]), torch.Size([5, 4]))
     """
 
     def __init__(self, model: FlatModel, loss: Loss | None = None, engine: Engine | None = None):
