@@ -134,7 +134,7 @@ class Augmented:
         help="border around an image, out of which a copy is cut anywhere; null: none",
     )
     crop_fill: str | None = field(
-        when(_given, one_of(FILLS)), default=None, help="what is in the border; null: reflect"
+        when(_given, one_of(FILLS)), default=None, help="content of the border; null: reflect"
     )
 
     def __attrs_post_init__(self) -> None:

@@ -310,7 +310,7 @@ def cohort_size() -> Any:
         or_null(whole(at_least=1)),
         default=None,
         unit="m",
-        help="clients in a round, sampled uniformly, which does not amplify; null: all",
+        help="clients in a round, sampled uniformly (no amplification); null: all",
     )
 
 

@@ -158,7 +158,7 @@ class GradientAlgorithm(ServerStepAlgorithm):
         number(above=0, at_most=1),
         default=1.0,
         unit="q",
-        help="probability with which a record joins a client's lot, which does not amplify; 1: all",
+        help="probability with which a record joins a client's lot (no amplification); 1: all",
     )
 
     def uploads(self, context: RunContext) -> Uploads:

@@ -159,7 +159,7 @@ class DpFtrl(Algorithm):
         when(_rests, whole(at_least=1)),
         default=None,
         unit="m",
-        help="clients in a round, with participation=min_separation; the others take one of b groups",
+        help="clients in a round with participation=min_separation; else one of b groups takes part",
     )
     _client_rate: float | None = field(
         when(_tosses_coins, number(above=0, at_most=1)),
@@ -174,12 +174,12 @@ class DpFtrl(Algorithm):
     _buffers: int | None = field(
         when(_is_of("buffers"), whole(at_least=1, at_most=MOST_BUFFERS)),
         default=None,
-        help="buffers of strategy=blt; null: as many as gain something",
+        help="buffers of strategy=blt; null: as many as lower the error",
     )
     _tree_rounds: int | None = field(
         when(_is_of("tree_rounds"), whole(at_least=1, at_most="rounds")),
         default=None,
-        help="rounds of a tree, then a new one begins; null: min_separation",
+        help="rounds of a tree, after which a new tree begins; null: min_separation",
     )
     objective: str = field(
         one_of(OBJECTIVES),
@@ -191,13 +191,13 @@ class DpFtrl(Algorithm):
         number(at_least=0, at_most=0.9999),
         default=0.0,
         unit="β",
-        help="momentum of the server, and of the objective",
+        help="momentum of the server, also in the objective",
     )
     cooldown: int = field(
         whole(at_most="rounds"),
         default=0,
         unit="rounds",
-        help="last rounds, over which the server's learning rate falls, also in the objective",
+        help="last rounds, in which the server's learning rate falls, also in the objective",
     )
     local_epochs: int = same_as(CdpFedAvg, "local_epochs")
     batch_size: int | None = same_as(CdpFedAvg, "batch_size")
@@ -205,7 +205,7 @@ class DpFtrl(Algorithm):
     _warm_start: bool | None = field(
         when(lambda part, value: value is not None and part.participation == B_MIN_SEP, boolean),
         default=None,
-        help="with b_min_sep: cohorts as after many rounds; false: all may join round 1; null: true",
+        help="with b_min_sep: begin as after many rounds; false: all may join round 1; null: true",
     )
 
     def __attrs_post_init__(self) -> None:

@@ -77,11 +77,11 @@ class LocalStepsAlgorithm(Algorithm):
     sample_rate: float = field(
         number(above=0, at_most=1), unit="q", help="probability with which a record joins a lot"
     )
-    sampling: str = field(one_of(SAMPLING_NAMES), default="poisson", help="how lots are sampled")
+    sampling: str = field(one_of(SAMPLING_NAMES), default="poisson", help="sampling of the lots")
     max_lot_size: int | None = field(
         when(_cuts_lots, whole(at_least=1)),
         default=None,
-        help="size to which Poisson lots are cut, which accountant=pld can charge; null: never",
+        help="size to which Poisson lots are cut (accountant=pld can charge it); null: never",
     )
     optimizer: str = field(one_of(OPTIMIZERS), default="adam", help="optimizer of the clients")
     optimizer_state: str = field(
@@ -96,7 +96,7 @@ class LocalStepsAlgorithm(Algorithm):
     participation: str = field(
         one_of(PARTICIPATIONS),
         default="all",
-        help="clients in a round: all, or clients_per_round sampled of those who still may",
+        help="clients in a round: all that have budget left, or clients_per_round of them, sampled",
     )
     clients_per_round: int | None = field(
         when(lambda part, value: part.participation == "sampled", whole(at_least=1)),
@@ -108,7 +108,7 @@ class LocalStepsAlgorithm(Algorithm):
         own_check(proximal_term, "number >= 0"),
         default=None,
         unit="μ",
-        help="weight of FedProx: with several steps, μ/2 ‖w - θ‖² holds clients back; null: 0",
+        help="FedProx: adds μ/2 ‖w - θ‖² to the loss of clients with several steps; null: 0",
     )
     learning_rate_decay: float | None = field(
         or_null(number(above=0, at_most=1)),

@@ -49,7 +49,11 @@ class RoundsSearch:
         37
     """
 
-    method: str = field(one_of(METHODS), default="grid", help="which of the rounds are tried")
+    method: str = field(
+        one_of(METHODS),
+        default="grid",
+        help="search: every number of rounds (grid), or golden section (golden)",
+    )
     rounds: tuple[int, ...] = field(
         own_check(_rounds, _ROUNDS), default=(), help="numbers of rounds T that are tried"
     )

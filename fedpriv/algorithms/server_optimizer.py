@@ -84,7 +84,7 @@ class ServerOptimizerKeys:
         "ε", "adam, adagrad: added to the root of the second moment; null: 1e-8", number(at_least=0)
     )
     initial_accumulator: float | None = _key(
-        "", "adagrad: the sum of squares at first; null: 0", number(at_least=0)
+        "", "adagrad: initial sum of squares; null: 0", number(at_least=0)
     )
     second_moment_floor: float | None = _key(
         "γ", "dp_adam_bc: least second moment without the noise; null: 1e-8", number(above=0)

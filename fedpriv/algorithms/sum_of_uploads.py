@@ -79,21 +79,21 @@ class SumOfUploads(Algorithm):
     trust: Trust = field(
         _trust,
         default=DISTRIBUTED_TRUST.name,
-        help="distributed: the server sees the sum; local: each noised upload; central: it is trusted",
+        help="the server sees the noised sum (distributed), each noised upload (local), all (central)",
     )
     tolerated_dropouts: int = field(
         whole(),
         default=0,
         kw_only=True,
         unit="s",
-        help="clients of a round that may drop out; with more it is aborted",
+        help="clients that may drop out of a round; with more the round is aborted",
     )
     tolerated_collusion: int = field(
         whole(),
         default=0,
         kw_only=True,
         unit="t",
-        help="clients that may tell their shares of the noise; those of the others suffice",
+        help="clients that may tell the server their shares of the noise without harm",
     )
     dropout: float = field(
         number(at_least=0, below=1),
@@ -105,7 +105,7 @@ class SumOfUploads(Algorithm):
         one_of(SHARES),
         default=CONTINUOUS,
         kw_only=True,
-        help="shares of the noise: real numbers (an idealisation), or whole ones",
+        help="shares of the noise: real numbers (an idealisation) or whole numbers",
     )
     bits: int | None = field(
         or_null(whole(at_least=_FEWEST_BITS, at_most=_MOST_BITS)),
