@@ -204,8 +204,7 @@ class Budget:
         if before is not None and not self.ledger.has_of_everyone(before):
             queries = " ".join(query.describe() for query in before.queries)
             raise ReleaseError(
-                f"{queries} is what every client releases before the first round, and not every client was "
-                "charged for it"
+                f"every client must be charged for {queries} before the first round, and some were not"
             )
         lowest = {s.joint: s.lowest for group in announcement.groups for s in group.samples}
         releases = tuple(releases)
@@ -363,12 +362,12 @@ class Budget:
 
     @property
     def immediate(self) -> bool:
-        """Whether ``epsilon`` is fast enough to be computed after every round."""
+        """True if ``epsilon`` is fast enough to be computed after every round."""
         return self._enforced.immediate
 
     @property
     def slow(self) -> bool:
-        """Whether an ε has become so slow that it is computed seldom, because the noise changed often."""
+        """True if an ε has become so slow that it is computed seldom, because the noise changed often."""
         return self._enforced.slow or self._sound.slow
 
     def bound(self) -> float | None:

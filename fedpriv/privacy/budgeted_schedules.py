@@ -136,7 +136,7 @@ class UniformBudget(NoiseSchedule):
 
     @property
     def spread_evenly(self) -> bool:
-        """Whether σ is the same in all rounds, as a search of T presumes; False for subclasses."""
+        """True if σ is the same in all rounds, as a search of T presumes. Subclasses may differ."""
         return type(self) is UniformBudget
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:

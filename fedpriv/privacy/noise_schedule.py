@@ -101,7 +101,7 @@ class NoiseSchedule(Saved, ABC):
 
     @property
     def spread_evenly(self) -> bool:
-        """Whether σ spends an ε as one number for all rounds."""
+        """True if σ spends an ε as one number for all rounds."""
         return False
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
@@ -147,7 +147,7 @@ class NoiseSchedule(Saved, ABC):
 
     @property
     def known(self) -> bool:
-        """Whether σ is known already. If not, :meth:`calibrate` computes it."""
+        """True if σ is known already. If not, :meth:`calibrate` computes it."""
         return True
 
     def calibrate(self, setting: Setting) -> None:
@@ -193,7 +193,7 @@ class NoiseSchedule(Saved, ABC):
 
     @property
     def lowest_known(self) -> bool:
-        """Whether :meth:`lowest` bounds σ. An adaptive schedule that does not override it has no bound."""
+        """True if :meth:`lowest` bounds σ. An adaptive schedule that does not override it has no bound."""
         return not self.adaptive or type(self).lowest is not NoiseSchedule.lowest
 
     def begin(self, validation_loss: Callable[[], float]) -> None:

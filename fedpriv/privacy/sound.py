@@ -83,7 +83,7 @@ class SoundEpsilon(ABC):
 
     @property
     def slow(self) -> bool:
-        """Whether an ε is so slow that it is computed still less often."""
+        """True if an ε is so slow that it is computed still less often."""
         return False
 
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:

@@ -165,7 +165,9 @@ def test_what_no_mechanism_released_does_not_become_part_of_the_model(made):
     statistics = FeatureStatistics(
         context, parts.released_statistics, parts.algorithm.row_per_client
     )
-    with pytest.raises(ReleaseError, match=r"the model's first layer takes what a mechanism"):
+    with pytest.raises(
+        ReleaseError, match=r"the model's first layer takes released or public values"
+    ):
         statistics._set((torch.zeros(5), torch.ones(5)))
     assert not statistics.known
 

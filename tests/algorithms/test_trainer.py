@@ -127,7 +127,7 @@ def test_work_that_moves_the_global_weights_itself_is_refused(either):
 def test_a_server_step_takes_nothing_private(either):
     training = either()
     before = training.weights.clone()
-    with pytest.raises(ReleaseError, match="the server step takes what a mechanism released"):
+    with pytest.raises(ReleaseError, match="the server step takes released or public values"):
         training.trainer.server.apply(np.array([0]), torch.ones(1, len(before)))
     assert torch.equal(training.weights, before)
     training.trainer.server.apply(np.array([0]), Public(torch.ones(1, len(before))))

@@ -237,7 +237,7 @@ def clip():
         ([[0, 1], [3]], "missing 2"),
         ([[0, 1], [1, 2, 3]], "there twice 1"),
         ([[0, 1], [2, 3, 4]], "not of the cohort 4"),
-        ([[2, 3], [0, 1]], "in another order"),
+        ([[2, 3], [0, 1]], "another order"),
     ],
 )
 def test_answers_of_other_clients_than_the_cohort_are_no_release(chunks, words, clip):

@@ -196,7 +196,7 @@ def test_less_noise_reaches_the_model_than_with_independent_noise(ran):
 REFUSED = {
     "algorithm.strategy=fancy": "algorithm.strategy must be one of identity, tree",
     "rounds=null": "algorithm.rounds must be a whole number >= 1, got null",
-    "algorithm.rounds=10": "algorithm.rounds must be 12, as many as rounds, got 10",
+    "algorithm.rounds=10": "algorithm.rounds must be 12, the value of rounds, got 10",
     "algorithm.min_separation=13": "algorithm.min_separation must be a whole number >= 1 and <= 12",
     "algorithm.max_participations=2": "algorithm.max_participations must be >= 3",
     "algorithm.bands=5 algorithm.strategy=banded": "algorithm.bands must be <= 4",

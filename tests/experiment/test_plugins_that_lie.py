@@ -205,7 +205,7 @@ class Own(DpFl):
 def test_noise_of_ones_own_is_refused_by_the_server_step(plug_in, tmp_path):
     said = plug_in("algorithm", "Own", OWN_NOISE.replace("{uploads}", "uploads"))
     assert said.status == 1
-    assert "the server step takes what a mechanism released" in said.sentence
+    assert "the server step takes released or public values" in said.sentence
     assert "got a Tensor" in said.sentence
     assert nothing_was_applied(tmp_path / "run")
 

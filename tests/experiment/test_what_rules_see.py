@@ -117,7 +117,7 @@ def test_a_row_that_is_no_visible_value_is_stopped(combined, monkeypatch):
     )
     said = combined(*PRIVATE["ldp_fedsgd"])
     assert said.status == 1
-    assert "the server step takes what a mechanism released" in said.sentence
+    assert "the server step takes released or public values" in said.sentence
 
 
 @pytest.mark.parametrize("name", ["dp_fl", "ldp_fedsgd", "ldp_fedsgd of five", "dp_fl_server"])

@@ -86,7 +86,7 @@ def test_the_absolute_noise_is_sensitivity_times_multiplier():
 def test_no_client_may_release_with_less_noise_than_sensitivity_times_multiplier(client):
     noise_std = [1.5, 3.0, 6.0, 12.0]
     noise_std[client] *= 0.999
-    with pytest.raises(ReleaseError, match="its noise multiplier 3 asks for"):
+    with pytest.raises(ReleaseError, match="of its noise multiplier 3"):
         of_four_clip_norms(noise_std)
 
 

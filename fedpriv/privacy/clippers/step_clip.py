@@ -131,8 +131,9 @@ class ChunkClip:
         for unit, (factor, factor_again) in enumerate(zip(forwards, backwards, strict=True)):
             if not bool(((factor == factor_again) | (factor.isnan() & factor_again.isnan())).all()):
                 raise ReleaseError(
-                    f"{type(clipper).__name__}.factors scaled a unit otherwise when it was asked again: the "
-                    "scale must follow from the unit's norm and clip norm alone; nothing was released"
+                    f"{type(clipper).__name__}.factors returned another factor when asked again about "
+                    "a unit: a factor must follow from the unit's norm and clip norm alone; "
+                    "nothing was released"
                 )
             factors[unit] = factor[0]
         return factors
@@ -146,8 +147,8 @@ class ChunkClip:
         answer = ask()
         if changed := changed_attributes(before, attribute_digests(self._clipper)):
             raise ReleaseError(
-                f"{type(self._clipper).__name__}.{method} changed {', '.join(changed)}: it is given private "
-                "values and may keep nothing of them; learn from what was released, in observe; nothing was "
+                f"{type(self._clipper).__name__}.{method} changed {', '.join(changed)}: this method is given "
+                "private values and must not store them; learn from released values, in observe; nothing was "
                 "released"
             )
         return answer
@@ -268,7 +269,7 @@ class StepClip(ChunkClip):
         """
         if not self.scaled and bool(sums.any()):  # an empty lot has sum zero without any scaling
             raise ReleaseError(
-                "a sum was said to be clipped, but the clipper was not asked for its factors"
+                "a sum must be clipped before its release, but the clipper was not asked for its factors"
             )
         sensitivity = self.norms
         if self._clipper.unbounded:
@@ -320,6 +321,6 @@ def _not_the_cohort(clients: np.ndarray, cohort: np.ndarray) -> ReleaseError:
         if len(clients_of_kind)
     ]
     return ReleaseError(
-        "the clients that computed are not those of the round, each once and in order: "
-        f"{'; '.join(differences) or 'in another order'}; nothing was released"
+        "every client of the round must compute once, in ascending order; got: "
+        f"{'; '.join(differences) or 'another order'}; nothing was released"
     )

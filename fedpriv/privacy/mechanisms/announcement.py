@@ -93,7 +93,7 @@ class Announcement:
         for release in releases:
             if release.joint not in announced:
                 queries = " ".join(query.describe() for query in release.joint.queries)
-                raise ReleaseError(f"{queries} was released and is not what the round announced")
+                raise ReleaseError(f"{queries} was released but not announced by the round")
 
 
 def as_one_event(

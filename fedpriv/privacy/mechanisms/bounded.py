@@ -74,7 +74,7 @@ class Bounded:
         if made is not _MADE_HERE:
             raise ReleaseError(
                 "a Bounded is made by a clipper or a bounded statistic (bounded_sum, histogram, ...), which "
-                "enforce the sensitivity that it states"
+                "enforces the stated sensitivity"
             )
         self.values, self.sensitivity, self.replaced = values, sensitivity, replaced
         self.divided_by, self.of_reports = divided_by, of_reports
@@ -233,8 +233,8 @@ def added(answers: list[Bounded]) -> Bounded:
         )
         if not same_sensitivity or len(set(settings)) > 1:
             raise ReleaseError(
-                "a statistic states another sensitivity for one unit than for the next: it must follow from "
-                "what is public; nothing was released"
+                "a statistic states different sensitivities for different units: a sensitivity must follow "
+                "from public values; nothing was released"
             )
     total = first.values.clone()
     for other in others:

@@ -159,7 +159,7 @@ class Correlation:
 
     @property
     def _amplified(self) -> bool:
-        """Whether sampling leaves something to chance. At rate 1 only a random start does."""
+        """True if sampling leaves something to chance. At rate 1 only a random start does."""
         return self.sample_rate < 1.0 or bool(self.warm_start)
 
     @cached_property
@@ -172,8 +172,8 @@ class Correlation:
         strategy = self._find()
         if self._amplified and strategy.bands > self.participation.apart:
             raise ReleaseError(
-                f"{strategy.describe()} has {strategy.bands} bands, and sampling amplifies those alone that "
-                f"a client's turns, {self.participation.apart} rounds apart, do not share"
+                f"{strategy.describe()} has {strategy.bands} bands; sampling amplifies at most as many bands "
+                f"as a client's turns are rounds apart, which is {self.participation.apart}"
             )
         return strategy
 
@@ -210,8 +210,8 @@ class Correlation:
             column = tuple(strategy.series.tolist())
         elif not isinstance(strategy, identity.Identity):
             raise ReleaseError(
-                f"{strategy.describe()} is neither identity nor banded_toeplitz, whose columns are alike: no "
-                "other is accounted for with b-min-sep sampling"
+                f"b-min-sep sampling is accounted for with identity and banded_toeplitz, whose columns are "
+                f"alike, and not with {strategy.describe()}"
             )
         return self.participation.separation, self.warm_start, column
 
@@ -285,7 +285,7 @@ class MatrixMechanism(Mechanism):
         """
         if rounds > self.correlation.rounds:
             raise ConfigError(
-                "algorithm.rounds", self.correlation.rounds, f"{rounds}, as many as rounds"
+                "algorithm.rounds", self.correlation.rounds, f"{rounds}, the value of rounds"
             )
         all_rounds = range(self.correlation.rounds)
         if self.schedule.known and len(set(map(self.schedule.noise_multiplier, all_rounds))) > 1:
@@ -378,8 +378,8 @@ class MatrixMechanism(Mechanism):
             )
         if self._stream is not None and self._stream.round != round_index:
             raise ReleaseError(
-                f"{round_name}: the noise stands at round {self._stream.round + 1}, and each round's follows "
-                "from those before it"
+                f"{round_name}: the noise stream is at round {self._stream.round + 1}, and rounds are noised "
+                "in their order"
             )
         if clip_norm != self._clip_norm:
             raise ReleaseError(
@@ -403,8 +403,8 @@ class MatrixMechanism(Mechanism):
         """
         if state["digest"] != self.correlation.digest:
             raise ConfigError(
-                f"resume: {self.correlation.strategy.describe()} came out with other numbers than those that "
-                "the run was begun with, so its noise cannot go on; resume it on the machine it was begun on"
+                f"resume: {self.correlation.strategy.describe()} came out with other numbers than at the "
+                "start of the run, so its noise cannot go on; resume the run on the machine it was started on"
             )
         self.attendance.load_state_dict(state["attendance"])
         self._clip_norm = state["clip_norm"]

@@ -195,6 +195,7 @@ class Mechanism:
         return JointQuery(sampling, tuple(map(self._noised_by_whom, queries)))
 
     def _noised_by_whom(self, query: Query) -> Query:
+        """Return the query with the party that adds its noise under the trust model of the algorithm."""
         if self.algorithm.unit == "record":
             if isinstance(query, RandomizedBit):
                 raise ConfigError(
@@ -205,10 +206,12 @@ class Mechanism:
                 )
             return query.noised_by(CLIENT)
         if self.algorithm.trust.sees_each_upload:
-            return query  # by each client, or by an aggregator that the clipper names
+            return query  # noised by each client, or by an aggregator that the clipper names
         if self.clipper.noised_by == CLIENT and query.name != GRADIENT:
             if isinstance(query, RandomizedBit):
-                query.noised_by(AGGREGATOR)
+                query.noised_by(
+                    AGGREGATOR
+                )  # raises an error that names the clipper's bit_mechanism
             raise ConfigError("clipper.noised_by", CLIENT, "aggregator with a trusted server")
         return query.noised_by(AGGREGATOR)
 
@@ -362,6 +365,8 @@ class Mechanism:
         sigma, rounds = self.schedule.total_noise_multiplier, self.schedule.planned_rounds
         if sigma is None or rounds is None:
             return None
+        # The uploads of all rounds together cost at most one release at the total noise multiplier. The other
+        # queries have noise of their own, and are counted once for each round.
         uploads = self.joint(sampling, sigma, 0).only(GRADIENT)
         bound = Counter({uploads.event(): 1})
         for round_index, count in self.clipper.kinds_of_rounds(math.ceil(rounds)).items():

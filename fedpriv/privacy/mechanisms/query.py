@@ -43,7 +43,7 @@ class Query(ABC):
     @property
     @abstractmethod
     def protects(self) -> bool:
-        """Whether the answer is noised at all."""
+        """True if the answer is noised at all."""
 
     @property
     def purpose_of_all(self) -> str:

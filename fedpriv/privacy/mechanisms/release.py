@@ -66,7 +66,7 @@ class Release:
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise ReleaseError(f"a release is of one sample at least, got {self.count}")
+            raise ReleaseError(f"count of a release must be >= 1, got {self.count}")
         for query in self.joint.queries:
             for quantity, values in (
                 ("sensitivity", self.sensitivity.get(query.name)),
@@ -75,8 +75,8 @@ class Release:
                 shape = None if values is None else np.shape(values)
                 if shape not in ((1,), (len(self.clients),)):
                     raise ReleaseError(
-                        f"a release of {query.name} by {len(self.clients)} clients needs their {quantity}: "
-                        f"one number for all or one for each, got shape {shape}"
+                        f"{quantity} of {query.name} must have one number for all or for each of the "
+                        f"{len(self.clients)} clients, got shape {shape}"
                     )
             multiplier = getattr(query, "noise_multiplier", None)
             if multiplier is not None and query.protects:
@@ -107,5 +107,5 @@ def refuse_too_little_noise(
     if short.any():
         raise ReleaseError(
             f"{name} was released with noise of standard deviation {added[short][0]:.6g}, less than the "
-            f"{needed[short][0]:.6g} that its noise multiplier {multipliers[short][0]:.6g} asks for"
+            f"{needed[short][0]:.6g} of its noise multiplier {multipliers[short][0]:.6g}"
         )

@@ -35,17 +35,14 @@ class OpenRound:
     gets less noise than announced raises ``ReleaseError`` before anything is seen.
 
     Attributes:
-        announcement: The queries that were announced.
-        cohort: Positions of the clients that take part [c], ascending.
-        streams: Secret streams of the run.
         round_index: t.
         aborted: Whether too few clients take part, so that nothing is released.
 
     Args:
-        announcement: See above.
-        cohort: See above.
+        announcement: The queries that were announced.
+        cohort: Positions of the clients that take part [c], ascending.
         charged: Positions of the clients that are charged [p].
-        streams: See above.
+        streams: Secret streams of the run.
         trust: Who sees which uploads and who adds the noise.
         row_per_client: Whether answers have one row for each client of the cohort, noised by that client. If
             not, one row belongs to the whole cohort.
@@ -157,16 +154,16 @@ class OpenRound:
     def _release(self, name: str, answer: Bounded) -> tuple[Visible, Measured]:
         if not isinstance(answer, Bounded):
             raise ReleaseError(
-                f"round {self.round_index + 1}: {name} is a {type(answer).__name__}, not a Bounded: what is "
-                "released has a sensitivity that a clipper or a bounded statistic enforced"
+                f"round {self.round_index + 1}: {name} must be a Bounded, whose sensitivity a clipper or a "
+                f"bounded statistic enforced, got a {type(answer).__name__}"
             )
         query = self._query(name)
         if query is None:  # an algorithm that claims no privacy
             return Unprotected(answer.values), (_numbers(answer.sensitivity), None)
         if answer.replaced > query.replaced:
             raise ReleaseError(
-                f"round {self.round_index + 1}: a unit replaced moves {name} by {answer.replaced:g} times as "
-                f"much as one more, and {query.replaced:g} times was announced"
+                f"round {self.round_index + 1}: replacing a unit moves {name} {answer.replaced:g} times as "
+                f"far as adding one, and at most {query.replaced:g} times was announced"
             )
         sensitivity, added = _numbers(answer.sensitivity), None
         if query.protects:
@@ -175,7 +172,9 @@ class OpenRound:
 
     def _noise(self, name: str, query: Query, answer: Bounded) -> np.ndarray | None:
         reports = self._reports(name)
-        multipliers = None  # that of each row, where clients of several groups have their own
+        multipliers = (
+            None  # of each row, where the cohort's clients belong to groups with different ones
+        )
         if (
             self._is_apart(name)
             and len(self._groups) > 1
@@ -236,6 +235,7 @@ class OpenRound:
         return None
 
     def _streams_of(self, query: Query, of_reports: bool = False) -> list[Stream]:
+        # A stream is named by query, round, step and client, so that no noise is ever used twice.
         noise, t = self.streams.noise, self.round_index
         if of_reports:
             return [noise(query.name, t)]
@@ -244,7 +244,7 @@ class OpenRound:
             return [noise(query.purpose_of_all, t, *([step] if step else []))]
         return [noise(query.name, t, len(self._steps), client) for client in self.cohort]
 
-    # ---- held against the announcement
+    # ---- comparison with the announcement
 
     def _not_announced(self, what: str) -> ReleaseError:
         return ReleaseError(
@@ -290,27 +290,30 @@ class OpenRound:
             if not len(members):
                 continue
             rows = np.searchsorted(self.cohort, members)
-            joint, measured = group.upload.joint, [dict(step) for step in self._steps]
-            samples = [(joint, step) for step in measured]
+            samples = [(group.upload.joint, dict(step)) for step in self._steps]
             if asked is not None and after is not None:
                 if group.after is not None:
                     samples.append((group.after.joint, {asked: after}))
-                else:  # asked on the sample of the upload
-                    for step in measured:
-                        step[asked] = after
+                else:  # the query was asked on the upload's sample
+                    for _, answers in samples:
+                        answers[asked] = after
             for joint, answers in samples:
-                sensitivity, noise_std = {}, {}
-                for name, (row_sensitivity, added) in answers.items():  # one number holds for all
-                    sensitivity[name] = (
-                        row_sensitivity if len(row_sensitivity) == 1 else row_sensitivity[rows]
-                    )
-                    if added is not None:
-                        noise_std[name] = added if len(added) == 1 else added[rows]
+                sensitivity = {name: _of_rows(moved, rows) for name, (moved, _) in answers.items()}
+                noise_std = {
+                    name: _of_rows(added, rows)
+                    for name, (_, added) in answers.items()
+                    if added is not None
+                }
                 shares = {
                     q.name: self._trust.shares(q.by, self._reports(q.name)) for q in joint.queries
                 }
                 releases.append(Release(joint, members, sensitivity, noise_std, shares))
         return tuple(releases)
+
+
+def _of_rows(numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return the numbers of these rows. A single number holds for all rows."""
+    return numbers if len(numbers) == 1 else numbers[rows]
 
 
 def _numbers(values: Tensor) -> np.ndarray:

@@ -60,9 +60,7 @@ def _part(part: object) -> tuple[Form, list[float]]:
     kind: Any = type(part)
     for name in _names(kind) or vars(part):
         value = getattr(part, name)
-        if isinstance(value, float) or (
-            isinstance(value, Real) and not isinstance(value, Integral)
-        ):
+        if isinstance(value, Real) and not isinstance(value, Integral):
             form.append((name,))
             floats.append(float(value))
         else:
@@ -98,10 +96,11 @@ def _made(base: type, form: Form, floats: Iterator[float]) -> Any:
         raise ConfigError(
             f"resume: the checkpoint holds releases of {name}, which the code of this run does not define"
         )
-    made: Any = object.__new__(kind)
+    # Around the constructor, whose arguments need not be the attributes. A field without a value is a float.
+    part: Any = object.__new__(kind)
     for field, *value in fields_of_part:
-        object.__setattr__(made, field, value[0] if value else next(floats))
-    return made
+        object.__setattr__(part, field, value[0] if value else next(floats))
+    return part
 
 
 def _known(base: type) -> dict[str, type]:

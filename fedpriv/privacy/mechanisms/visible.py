@@ -78,7 +78,7 @@ class Released(Visible[_Values]):
         >>> Released(3.0)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
-        fedpriv.common.errors.ReleaseError: a Released is made by a mechanism, ...
+        fedpriv.common.errors.ReleaseError: a Released is made by a mechanism ...
     """
 
     __slots__ = ()
@@ -86,7 +86,7 @@ class Released(Visible[_Values]):
     def __init__(self, values: _Values, *, made: object = None):
         if made is not _MADE_BY_MECHANISM:
             raise ReleaseError(
-                "a Released is made by a mechanism, which noises it and writes it down, and by nothing else"
+                "a Released is made by a mechanism alone, which adds the noise and records the release"
             )
         super().__init__(values)
 
@@ -132,6 +132,6 @@ def seen(value: Visible[_Values] | None, whose: str) -> _Values:
     if isinstance(value, Visible):
         return value.values
     raise ReleaseError(
-        f"{whose} takes what a mechanism released (or what is public), got a {type(value).__name__}, which "
-        "would leave a client without noise and without a charge"
+        f"{whose} takes released or public values, got a {type(value).__name__}, which is private: it has no "
+        "noise and no charge"
     )

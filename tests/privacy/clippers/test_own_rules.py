@@ -108,7 +108,7 @@ class InAGlobal(ConstantClipper):
 
 
 def test_state_outside_the_clipper_is_seen_when_a_unit_is_asked_about_again():
-    with pytest.raises(ReleaseError, match="scaled a unit otherwise when it was asked again"):
+    with pytest.raises(ReleaseError, match="returned another factor when asked again"):
         clip(InAGlobal(1.0)).factors(NORMS, OWNERS)
 
 
@@ -132,7 +132,7 @@ class StatesTheLargest(Centred):
 
 
 def test_a_sensitivity_that_follows_from_private_values_is_refused():
-    with pytest.raises(ReleaseError, match="another sensitivity for one unit"):
+    with pytest.raises(ReleaseError, match="different sensitivities for different units"):
         clip(StatesTheLargest(1.0)).statistic(NORMS, OWNERS)
 
 

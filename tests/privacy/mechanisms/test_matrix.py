@@ -146,7 +146,7 @@ def test_a_client_that_was_in_too_many_rounds_stops_the_run():
 def test_a_round_that_is_left_out_stops_the_run():
     made = mechanism()
     release(made, 0)
-    with pytest.raises(ReleaseError, match="the noise stands at round 2"):
+    with pytest.raises(ReleaseError, match="the noise stream is at round 2"):
         release(made, 2)
 
 
