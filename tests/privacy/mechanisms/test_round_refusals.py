@@ -96,7 +96,7 @@ def test_a_loss_that_was_not_announced_is_refused():
 
 def test_what_is_released_has_a_bound_that_was_enforced():
     of = mechanism(DP_FL)
-    with pytest.raises(ReleaseError, match="gradient_sum must be a Bounded, .* got a Tensor"):
+    with pytest.raises(ReleaseError, match=r"gradient_sum must be a Bounded, .* got a Tensor"):
         opened(of).release({GRADIENT: torch.zeros(3, SIZE)})
 
 
