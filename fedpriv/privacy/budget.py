@@ -109,7 +109,7 @@ class Budget:
         event = first.event()[0]
         relation = self.neighbours if claim is None or self.view == SOUND else claim.neighbours
 
-        def enforced() -> RunningTotal:
+        def new_enforced() -> RunningTotal:
             if self.filtered and self.limit is not None:
                 budget = (self.limit, self.delta)
                 total = self.accountant.filter(clients, self.neighbours, event, *budget)
@@ -117,7 +117,7 @@ class Budget:
                 return total
             return self.accountant.running(clients, relation)
 
-        self._enforced, self._new_enforced = enforced(), enforced
+        self._enforced, self._new_enforced = new_enforced(), new_enforced
         self._published = None
         if claim is not None:
             self._new_published = lambda: claim.accountant().running(clients, claim.neighbours)
@@ -126,18 +126,21 @@ class Budget:
         self._took_part = np.zeros(clients, dtype=bool)
         self.honest = np.ones(clients, dtype=bool)
         self.honest[np.asarray(attackers, dtype=int)] = False
+        # What attackers would have spent had they been honest. It bars them as it would bar honest clients.
         self._if_honest = deepcopy(self._enforced) if len(attackers) else None
         # Whether the theorem amplifies by sampling clients, and so charges all of them in every round.
-        self._of_all = claim is not None and claim.client_rate is not None
+        self._charges_everyone = claim is not None and claim.client_rate is not None
         self._events: dict[JointQuery, tuple[DpEvent, DpEvent | None]] = {}  # (sound, claimed)
 
     def _sound_epsilon(self, first: DpEvent, adaptation: Adaptation | None) -> SoundEpsilon:
+        """Choose the argument by which a sound ε holds: see the four cases of ``sound``."""
         if self.filtered and self.limit is not None:
             return Guarded(self._enforced, self.limit)
         if adaptation is not None and adaptation.bound is not None:
             return Capped(adaptation.bound, self.neighbours)
         if adaptation is not None and (self.limit is not None or not adaptation.lowest_known):
             return Unguarded()
+        # The enforced total is valid as well where it counts what was released, by a theorem for fixed σ.
         valid = self.view == SOUND and not self.adaptive
         return Composed(
             first,
@@ -157,11 +160,9 @@ class Budget:
             return eligible
         for group in announcement.groups:
             event, count = self._enforced_events(group)
-            group_clients = group.clients
-            for total, members in (
-                (self._enforced, group_clients),
-                (self._if_honest, group_clients[~self.honest[group_clients]]),
-            ):
+            # Attackers come second: their total is the hypothetical one, and overrides what was set first.
+            attackers = group.clients[~self.honest[group.clients]]
+            for total, members in ((self._enforced, group.clients), (self._if_honest, attackers)):
                 if total is not None:
                     exceeded = total.would_exceed(event, count, self.limit, self.delta, members)
                     eligible[members] = ~exceeded
@@ -211,7 +212,7 @@ class Budget:
         announcement.refuse_others(releases)
         for release in releases:
             self._charge(release, lowest[release.joint])
-        if self.claim is not None and self._of_all and not releases:
+        if self.claim is not None and self._charges_everyone and not releases:
             # A round of attackers alone. The theorem charges everyone, whoever took part.
             everyone = np.arange(self.ledger.clients)
             for group in announcement.groups:
@@ -230,10 +231,11 @@ class Budget:
             self._events[joint] = joint.event(), claimed_event
         event, claimed_event = self._events[joint]
         covered = claimed_event is not None
-        of_all = covered and self._of_all  # charged whether present or not
-        claimed = np.arange(self.ledger.clients) if of_all else clients
-        # The theorem charges nothing for releases that it does not cover.
-        claimed_count = count if of_all else None if covered or self.claim is None else 0
+        # How the theorem counts the release in the ledger: by those who released (None), not at all where it
+        # does not cover the release (0), or by all clients, whether they took part or not.
+        claimed, claimed_count = clients, None if covered or self.claim is None else 0
+        if covered and self._charges_everyone:
+            claimed, claimed_count = np.arange(self.ledger.clients), count
         self.ledger.record(release, claimed=claimed_count)
         if self.view == SOUND:
             self._enforced.add(event, clients, count)
@@ -254,7 +256,7 @@ class Budget:
         payers = self.trust.charged(sampled, self.ledger.clients)
         for group in announcement.groups:
             attackers = payers[np.isin(payers, group.clients) & ~self.honest[payers]]
-            if self.view != SOUND and self._of_all:
+            if self.view != SOUND and self._charges_everyone:
                 attackers = np.arange(self.ledger.clients)
             if len(attackers) and self._if_honest is not None:
                 event, count = self._enforced_events(group)

@@ -159,7 +159,7 @@ class UniformBudget(NoiseSchedule):
         """
         over = _spreading(setting, self.form)
         whole = self._budget(over, over.printed if self.form is None else self.form == "printed")
-        self._whole = whole * (1.0 - _ROUNDING)
+        self._whole = whole * (1.0 - _ROUNDING)  # B
         self._sigma = math.sqrt(self.rounds / self._whole)
 
     def _budget(self, over: Spreading, printed: bool) -> float:
@@ -198,9 +198,8 @@ class RecalculatedNoise(UniformBudget):
     and round t runs only if t + 1 ≤ T. ``trigger`` says which loss F is:
 
     - ``validation``: the loss of the validation split, which is public and hence free.
-    - ``noised``: the mean loss of the round's clients. Each loss is cut at ``loss_bound`` b and noised by its
-    client
-      with ``loss_noise_multiplier``. The cost is taken from B before B is spread.
+    - ``noised``: the mean loss of the round's clients. Each loss is cut at ``loss_bound`` b and noised by
+      its client with ``loss_noise_multiplier``. The cost is taken from B before B is spread.
     - ``exact``: the same without noise, as in the work. No finite ε holds then.
 
     Attributes:
@@ -266,14 +265,15 @@ class RecalculatedNoise(UniformBudget):
         if self.trigger == "validation":
             return None
         noise = self.loss_noise_multiplier if self.trigger == "noised" else 0.0
-        # any two losses are at most b apart
+        # Any two losses are at most b apart, so replacing a record moves the mean no further than adding one.
         return LossQuery(GaussianQuery(TRAINING_LOSS, noise, replaced=1.0), self.loss_bound)
 
     def _budget(self, over: Spreading, printed: bool) -> float:
         whole = super()._budget(over, printed)
         if printed or self.trigger != "noised":
             return whole
-        # a loss moves by b at most where an upload moves by D/C bounds
+        # B counts z^-2 of uploads, which the unit moves by D/C clip norms. The unit moves a loss by at most
+        # one bound b, so each round's loss takes (z_loss D/C)^-2 from B.
         remaining = whole - self.rounds / (over.sensitivity * self.loss_noise_multiplier) ** 2
         if remaining <= 0:
             raise ArgumentError(

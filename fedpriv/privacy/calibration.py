@@ -179,6 +179,8 @@ def least_noise_multiplier(
         raise ArgumentError(
             "epsilon", epsilon, f">= {known(top):.4g}, the least {accountant} can certify"
         )
+    # Widen a bracket around the guess in steps of a fifth. With PLD each evaluation takes long, and the
+    # guess is close.
     least = min(LEAST_NOISE, top)
     low = high = min(guess, top)
     if known(low) <= epsilon:
@@ -310,7 +312,8 @@ def _boundary(
     round_to_fit: Callable[[float], int],
 ) -> float:
     """Return the value between ``fits`` and ``exceeds`` where ε meets the target, rounded to fit."""
-    known = {math.log(end): end for end in (fits, exceeds)}  # exp(log(end)) need not be the end
+    # exp(log(end)) need not be the end to the last bit, and ε at the ends is cached.
+    known = {math.log(end): end for end in (fits, exceeds)}
 
     def excess(log_value: float) -> float:
         value = known.get(log_value, math.exp(log_value))
@@ -322,7 +325,7 @@ def _boundary(
     root = math.exp(optimize.brentq(excess, *ends, xtol=1e-6, rtol=1e-6))
     value, digit = _rounded(root, round_to_fit)
     toward = 1.0 if fits > exceeds else -1.0
-    while epsilon_of(value) > epsilon:  # the root is found to 1e-6 only
+    while epsilon_of(value) > epsilon:  # because the root is found to 1e-6 only
         value, digit = _rounded(value + toward * digit, round_to_fit)
     return value
 

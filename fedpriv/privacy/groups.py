@@ -53,6 +53,7 @@ def group_trade_off(
         return trade_off(deltas_of_sum(rounds * (k / z) ** 2, EPSILONS))
     from dp_accounting.pld import privacy_loss_distribution as library
 
+    # Binomial weights by logarithms: k can be large enough for binomial coefficients to overflow.
     counts = np.arange(k + 1)
     log_shares = (
         special.gammaln(k + 1) - special.gammaln(counts + 1) - special.gammaln(k - counts + 1)

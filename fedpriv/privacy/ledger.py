@@ -95,6 +95,7 @@ class Ledger:
         entry = self._entries.setdefault(joint, Entry())
         if claimed is not None:
             entry.claimed = (entry.claimed or 0) + claimed
+        # One number stands for the releases that all clients made; only others need a number for each client.
         if len(release.clients) == self.clients:
             entry.everyone += release.count
         else:
@@ -199,6 +200,8 @@ def _row_of(joint: JointQuery, entry: Entry) -> tuple[tuple[Any, ...], list[floa
         for extents_by_query in (entry.noise_std, entry.sensitivity)
     ]
     ends = [end for extent in extents for end in (extent.low, extent.high)]
+    # Entries of one form become rows of one matrix of floats, so counts and ranges come before the query's
+    # own.
     return (form, claimed), [*counts, *ends, *numbers]
 
 

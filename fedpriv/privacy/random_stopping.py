@@ -76,6 +76,7 @@ class NegativeBinomialTrials:
 
     def quantile(self, probability: float) -> int:
         """Return the smallest k with P[K ≤ k] > ``probability``. Applied to a uniform number this draws K."""
+        # The table is normalised by its own sum, so that rounding cannot leave a gap below 1.
         beyond = 100 / self.gamma + 20 * self.mean  # from here on, (1-γ)^k is below e^-100
         upto = np.cumsum(self.probabilities(int(beyond)))
         return 1 + int(np.searchsorted(upto / upto[-1], probability, side="right"))

@@ -121,6 +121,7 @@ def epsilon_of_shuffled(
         shuffled_delta = delta_of_shuffled(epsilon, report_epsilon, reports, report, _TAILS * delta)
         return shuffled_delta + lost <= delta
 
+    # δ falls with ε: bisect, and return the end that is certain to achieve δ.
     low, high = 0.0, report_epsilon
     for _ in range(_STEPS):
         middle = (low + high) / 2

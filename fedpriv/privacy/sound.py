@@ -143,17 +143,19 @@ class Composed(SoundEpsilon):
     ):
         accountant = tightest(first, neighbours)
         self.lowest = lowest
-        self._words = accountant.describe()
+        self._accountant_words = accountant.describe()
         if accountant.name == "rdp":
-            self._words += f" (PLD is tighter, but {PldAccountant().supports(first, neighbours)})"
+            self._accountant_words += (
+                f" (PLD is tighter, but {PldAccountant().supports(first, neighbours)})"
+            )
         self._valid: list[RunningTotal] = [] if enforced is None else [enforced]
-        self._own: RunningTotal | None = None
+        self._total: RunningTotal | None = None
         if enforced is None or enforced_by.describe() != accountant.describe():
-            self._new = lambda: accountant.running(clients, neighbours)
-            self._own = self._new()
-            if isinstance(self._own, CompositionTotal):
-                self._own.patience = _PATIENCE
-            self._valid.append(self._own)
+            self._new_total = lambda: accountant.running(clients, neighbours)
+            self._total = self._new_total()
+            if isinstance(self._total, CompositionTotal):
+                self._total.patience = _PATIENCE
+            self._valid.append(self._total)
         self.immediate = all(total.immediate for total in self._valid)
 
     @property
@@ -161,8 +163,8 @@ class Composed(SoundEpsilon):
         return any(total.slow for total in self._valid)
 
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
-        if self._own is not None:
-            self._own.add(event, clients, count)
+        if self._total is not None:
+            self._total.add(event, clients, count)
 
     def epsilon(self, delta: float) -> np.ndarray:
         return np.min([total.epsilon(delta) for total in self._valid], axis=0)
@@ -174,8 +176,8 @@ class Composed(SoundEpsilon):
         return self._valid[-1].deltas(epsilons)  # of the tightest accountant
 
     def reason(self) -> str:
-        reason = self._words
-        if isinstance(self._own, CompositionTotal) and self._own.bounded:
+        reason = self._accountant_words
+        if isinstance(self._total, CompositionTotal) and self._total.bounded:
             reason = f"an upper bound by RDP, for clients with many different histories; {reason}, is tighter"
         if self.lowest:
             return f"{reason}, of the smallest sigma the schedule could have reached in each round"
@@ -186,14 +188,14 @@ class Composed(SoundEpsilon):
 
         The ledger has the draws at their own σ, so the two could not be compared.
         """
-        return None if self._own is None or self.lowest else (self._own, self._new)
+        return None if self._total is None or self.lowest else (self._total, self._new_total)
 
     def state_dict(self) -> dict[str, object]:
-        return {} if self._own is None else self._own.state_dict()
+        return {} if self._total is None else self._total.state_dict()
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        if self._own is not None:
-            self._own.load_state_dict(state)
+        if self._total is not None:
+            self._total.load_state_dict(state)
 
 
 class Guarded(SoundEpsilon):
@@ -206,18 +208,20 @@ class Guarded(SoundEpsilon):
 
     def __init__(self, guard: RunningTotal, limit: float):
         self.guard, self.limit = guard, limit
-        self._kept = limit * (1.0 + 1e-9)  # rounding of a sum that was planned to end at the limit
+        self._tolerated = limit * (
+            1.0 + 1e-9
+        )  # rounding of a sum that was planned to end at the limit
 
     def epsilon(self, delta: float) -> np.ndarray:
-        return np.where(self.guard.epsilon(delta) <= self._kept, self.limit, np.inf)
+        return np.where(self.guard.epsilon(delta) <= self._tolerated, self.limit, np.inf)
 
     def worst(self, delta: float) -> float:
-        return self.limit if self.guard.worst(delta) <= self._kept else float("inf")
+        return self.limit if self.guard.worst(delta) <= self._tolerated else float("inf")
 
     def deltas(self, epsilons: np.ndarray, delta: float) -> np.ndarray:
         if math.isinf(self.worst(delta)):
             return np.ones_like(epsilons)
-        return self.guard.deltas_within(epsilons, self._kept, delta)
+        return self.guard.deltas_within(epsilons, self._tolerated, delta)
 
     def reason(self) -> str:
         return "the budget of the filter: what holds when sigma depends on released values"

@@ -6,12 +6,12 @@ The print does not say what is summed and what it costs. ``reading`` decides:
 
 - ``scalar``: norms are clipped at C_{t-1} and their sum is noised, a second Gaussian query on the same lot.
 - ``vector``: C_t = α ‖g̃_{t-1}‖, the norm of the noised mean gradient. This is post-processing, so it is
-free. - ``unclipped``: C_t is α times the exact mean of unclipped norms. This most likely gave the published
-curves. Its
-  sensitivity is unbounded, so it is not private and its sound ε is infinite.
+  free.
+- ``unclipped``: C_t is α times the exact mean of unclipped norms. This most likely gave the published curves.
+  Its sensitivity is unbounded, so it is not private and its sound ε is infinite.
 - ``sound`` (default): the fraction b of records that are *not* clipped is asked with Gaussian noise of
-standard
-  deviation ``bit_noise`` (bits are centred, b - ½, so the sensitivity is ½). C moves towards the quantile γ:
+  standard deviation ``bit_noise`` (bits are centred, b - ½, so the sensitivity is ½). C moves towards the
+  quantile γ:
   C ← C exp(-η_C (b̃ - γ))  (Andrew et al. 2021). α is not used.
 
 C_0 is ``initial_clip_norm``, or α times the mean gradient norm of the initial model on random noise, which is
