@@ -39,7 +39,6 @@ from fedpriv.tools.accounting.releases import (
     from_flags,
     from_run,
     from_schedule,
-    read_delta,
     stored_run,
 )
 
@@ -89,13 +88,9 @@ def run(options: SimpleNamespace) -> int:
         return shuffle.run(options)
     arguments.refuse(options, ("report_epsilon",), "without --shuffle")
     releases = read_releases(options)
-    delta_text = read_delta(options)
-    if delta_text is None and releases.run_delta is not None:
-        delta_text = str(releases.run_delta)
-    deltas = _deltas(delta_text)
-    accountants = _accountants(options, releases)
+    deltas = _deltas(options, releases)
     answers = []
-    for accountant in accountants:
+    for accountant in _accountants(options, releases):
         by_default = options.accountant is None and accountant.name == "prv"
         if by_default and len(releases.events()) > FEW and releases.refusal(accountant) is None:
             answers.append(Answer(accountant.name, accountant, _PRV_TAKES_LONG))
@@ -149,9 +144,11 @@ def read_releases(options: SimpleNamespace) -> Releases:
     return from_flags(options) if options.schedule is None else from_schedule(options)
 
 
-def _deltas(text: str | None) -> list[float]:
-    if text is None:
+def _deltas(options: SimpleNamespace, releases: Releases) -> list[float]:
+    """Return the distinct values of ``--delta``, or else the δ of the run."""
+    if options.delta is None and releases.run_delta is None:
         raise ConfigError("--delta must be given, such as --delta 1e-5 or --delta 1e-4,1e-5,1e-6")
+    text = str(releases.run_delta) if options.delta is None else options.delta
     return list(dict.fromkeys(arguments.delta(part) for part in text.split(",")))
 
 

@@ -386,11 +386,3 @@ def theorem(run: StoredRun) -> Accountant | None:
     except ConfigError:  # a run of another version: only the row of the theorem is missing
         return None
     return None if claim is None else claim.accountant()
-
-
-def read_delta(options: SimpleNamespace) -> str | None:
-    """Return the text of ``--delta``, or else the δ of the run."""
-    if options.delta is not None or options.run_folder is None:
-        return options.delta
-    delta = stored_run(options).statement.get("delta")
-    return None if delta is None else str(delta)

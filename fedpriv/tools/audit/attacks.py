@@ -63,23 +63,14 @@ def white_box_scores(
         candidates: Members and non-members.
         seed: Seed of the classifier.
     """
-    features = np.concatenate(
-        [
-            observed(context, weights, after - before, candidates.records)
-            for weights, before, after in _steps(trajectory)
-        ],
-        axis=1,
-    )
-    return out_of_fold(features, candidates.is_member, seed)
-
-
-def _steps(trajectory: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Return (weights, from, to) for each of the weights.
-
-    The movement (from, to) is the one that follows these weights, or for the last weights the one before.
-    """
-    pairs = list(itertools.pairwise(trajectory))
-    return [(before, before, after) for before, after in pairs] + [(pairs[-1][1], *pairs[-1])]
+    # Each of the weights is seen with the movement that follows, the last with the one before.
+    movements = [after - before for before, after in itertools.pairwise(trajectory)]
+    movements.append(movements[-1])
+    features = [
+        observed(context, weights, movement, candidates.records)
+        for weights, movement in zip(trajectory, movements, strict=True)
+    ]
+    return out_of_fold(np.concatenate(features, axis=1), candidates.is_member, seed)
 
 
 def observed(

@@ -133,18 +133,17 @@ def log_odds(model: FlatModel, weights: Tensor, records: Records) -> np.ndarray:
     A model with a loss ℓ of its own has p = e^-ℓ. The model keeps the weights afterwards.
     """
     model.set(weights)
-    return _finite(torch.cat([_log_odds(model, x, y) for x, y in _batches(records, 1000)]))
-
-
-def _log_odds(model: FlatModel, inputs: Tensor, targets: Tensor) -> Tensor:
-    outputs = model(inputs).double()
-    if model.loss is not cross_entropy or outputs.ndim != 2 or outputs.shape[1] < 2:
-        loss = model.loss(outputs, targets).clamp_min(_LEAST_LOSS)
-        return -loss - torch.log(-torch.expm1(-loss))
-    # From logits, because log(1 - p) would be -inf where p rounds to 1.
-    label = targets[:, None]
-    others = outputs.scatter(1, label, -torch.inf).logsumexp(1)
-    return outputs.gather(1, label)[:, 0] - others
+    phis = []
+    for inputs, targets in _batches(records, 1000):
+        outputs = model(inputs).double()
+        if model.loss is not cross_entropy or outputs.ndim != 2 or outputs.shape[1] < 2:
+            loss = model.loss(outputs, targets).clamp_min(_LEAST_LOSS)
+            phis.append(-loss - torch.log(-torch.expm1(-loss)))
+        else:  # from logits, because log(1 - p) would be -inf where p rounds to 1
+            label = targets[:, None]
+            others = outputs.scatter(1, label, -torch.inf).logsumexp(1)
+            phis.append(outputs.gather(1, label)[:, 0] - others)
+    return _finite(torch.cat(phis))
 
 
 def gradients(

@@ -40,35 +40,28 @@ def write(folder: RunFolder, audit: Audit) -> list[Path]:
     Raises:
         WriteError: The folder cannot be written.
     """
-    stem = folder.audit / _stem(audit)
-    files = [stem.with_name(f"{stem.name}.{ending}") for ending in ("json", "csv")]
+    if isinstance(audit, MembershipAudit):
+        stem = "membership"
+        table = pd.DataFrame([outcome.row() for outcome in (*audit.outcomes, audit.blind)])
+    elif isinstance(
+        audit, PropertyAudit
+    ):  # property-label-3 for label:3, the bare name of file:PATH
+        name, _, argument = audit.options.choice.partition(":")
+        stem = f"property-{name}-{Path(argument).stem}" if argument else f"property-{name}"
+        table = audit.clients
+    else:
+        stem, table = "epsilon", epsilon_report.frame(audit)
+    files = [folder.audit / f"{stem}.{ending}" for ending in ("json", "csv")]
     with saying_where(folder.audit):
         folder.audit.mkdir(exist_ok=True)
         folder.write_json(files[0], audit.as_json())
-        write_csv(files[1], _table(audit))
+        write_csv(files[1], table)
         if isinstance(audit, MembershipAudit):
-            files.append(stem.with_name(f"{stem.name}.png"))
+            files.append(folder.audit / f"{stem}.png")
             draw_panels([files[-1]], [[roc_panel(audit)]], "", _caption(audit))
     if StoredRun(folder).finished:
         add_to_summary(folder, {})
     return files
-
-
-def _stem(audit: Audit) -> str:
-    """Return the stem of the files: ``property-label-3`` for ``label:3``, the bare name of ``file:PATH``."""
-    if not isinstance(audit, PropertyAudit):
-        return "membership" if isinstance(audit, MembershipAudit) else "epsilon"
-    name, _, argument = audit.options.choice.partition(":")
-    return f"property-{name}-{Path(argument).stem}" if argument else f"property-{name}"
-
-
-def _table(audit: Audit) -> pd.DataFrame:
-    """Return the table of the CSV file."""
-    if isinstance(audit, EpsilonAudit):
-        return epsilon_report.frame(audit)
-    if isinstance(audit, PropertyAudit):
-        return audit.clients
-    return pd.DataFrame([outcome.row() for outcome in (*audit.outcomes, audit.blind)])
 
 
 def row(audit: Audit) -> dict[str, object]:
