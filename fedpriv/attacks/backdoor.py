@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 def _trigger(name: str, value: Any) -> Trigger:
     if not hasattr(value, "plant"):
-        raise ArgumentError(name, value, "a trigger: attack=label_flip has one, say")
+        raise ArgumentError(name, value, "a trigger, such as that of attack=label_flip")
     return value
 
 
@@ -235,7 +235,7 @@ class Backdoor(Saved):
             yield ConfigError("attack.boost", REPLACEMENT, "a number", hint)
         if misfit := self.trigger.misfit(parts.dataset):
             yield ConfigError(
-                f"attack.trigger needs {misfit}, which dataset={parts.dataset.name} has not"
+                f"attack.trigger needs {misfit}, which dataset={parts.dataset.name} does not have"
             )
         if parts.partition.clients:
             self.attackers_among(parts.partition.clients)

@@ -147,7 +147,7 @@ def make_canaries(
     homes = homes_of(data, count, unit)
     most = most_canaries(data, unit, size)
     if count > most:
-        raise ArgumentError("canaries", count, f"<= {most}, for the model has {size} weights")
+        raise ArgumentError("canaries", count, f"<= {most}: the model has {size} weights")
     stream = numpy_stream(seed, "canary_directions")
     # Canaries of one group must not share a direction. If there are more canaries than weights, only the
     # canaries of one client (whose records are in one upload) form a group.

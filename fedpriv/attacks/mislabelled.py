@@ -77,7 +77,9 @@ def make_mislabelled(
     chosen = stream.permutation(np.concatenate(data.clients))[:count]
     labels = 2 if signed else 1
     if data.classes <= labels:
-        raise ArgumentError("canaries", count, f"0: of {data.classes} labels too few are wrong")
+        raise ArgumentError(
+            "canaries", count, f"0: {data.classes} classes have too few wrong labels"
+        )
     # A wrong label is the right one plus 1 … classes - 1. The two of one canary differ.
     offsets = 1 + np.argsort(stream.random((count, data.classes - 1)), axis=1)[:, :labels]
     copied = data.train.subset(chosen)

@@ -41,7 +41,7 @@ def _texts(name: str, given: Any) -> tuple[str, ...]:
     """Return one text or several as a tuple of texts."""
     texts = (given,) if isinstance(given, str) else tuple(given or ())
     if not texts:
-        raise ArgumentError(name, given, "a list with a text at least")
+        raise ArgumentError(name, given, "a list of at least one text")
     return tuple(checks.text(name, text) for text in texts)
 
 

@@ -98,5 +98,5 @@ def test_there_are_no_more_than_training_records():
 def test_two_labels_leave_no_two_wrong_ones():
     data = data_of(classes=2)
     assert (made(data).records().targets != made(data).records().inputs[:, 0].long() % 2).all()
-    with pytest.raises(ArgumentError, match="too few are wrong"):
+    with pytest.raises(ArgumentError, match="too few wrong labels"):
         made(data, neighbours="replace_one")

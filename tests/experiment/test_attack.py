@@ -167,7 +167,7 @@ def test_an_attacked_run_resumes_bit_for_bit(train, assert_same_run, monkeypatch
         (("algorithm=fedsgd",), "attack must be none with algorithm=fedsgd"),
         (
             ("attack=words",),
-            "attack.trigger needs texts for next-word prediction, which dataset=digits has not",
+            "attack.trigger needs texts for next-word prediction, which dataset=digits does not have",
         ),
         (("attack=sentiment",), "attack.trigger needs labelled texts"),
         (("attack.trigger.target=10",), "attack.trigger needs a label 10"),

@@ -338,7 +338,7 @@ def _opacus(path: Path, content: object, options: SimpleNamespace) -> ReleaseHis
 
 def _flower(path: Path, content: Mapping[str, Any], options: SimpleNamespace) -> ReleaseHistory:
     """Read the state of a Flower accountant: events with counts; ``config`` has what the events share."""
-    arguments.refuse(options, (*_DEFAULTS, "sample_rate"), f"with {path}, which says it")
+    arguments.refuse(options, (*_DEFAULTS, "sample_rate"), f"with {path}, which states them")
     config, entries = content.get("config"), content["compositions"]
     if not isinstance(config, dict) or not isinstance(entries, list):
         raise ConfigError(
@@ -388,7 +388,7 @@ def _dp_accounting(
     arguments.refuse(
         options,
         ("sampling", "records", "max_lot_size", "sample_rate"),
-        f"with {path}, whose events say it",
+        f"with {path}, whose events state them",
     )
     event = content if "class_name" in content else content.get("event")
     if event is None:

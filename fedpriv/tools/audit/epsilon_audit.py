@@ -209,7 +209,8 @@ def _refuse(parts: Parts, options: EpsilonOptions) -> None:
         )
     if parts.attack is not None:
         raise ConfigError(
-            "a run with an attack has attackers in the place of canaries: audit one without"
+            "a run with an attack cannot be audited for ε, because attackers take the place of canaries: "
+            "audit a run with attack=none"
         )
     _refuse_canaries(parts, options.canary)
 
@@ -233,6 +234,6 @@ def _stored(file: CanaryFile, path: Path) -> CanaryTrial:
     try:
         released = Counter({Kind.of_plain(kind): int(kind["count"]) for kind in file.released})
     except (ValueError, TypeError, KeyError):
-        raise ConfigError(f"{path} cannot be read: it names no releases") from None
+        raise ConfigError(f"{path} cannot be read: its releases are missing or damaged") from None
     scores = {name: Scores(np.array(values), coins) for name, values in file.scores.items()}
     return CanaryTrial(scores, released, file.rounds, file.independent, file.canary)

@@ -178,7 +178,8 @@ def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -
     sampling = mechanism.announce(0).groups[0].upload.joint.sampling
     if not (sampling.whole and parts.algorithm.trust.sees_each_upload):
         raise ConfigError(
-            "a crafted record is looked for in uploads on whole data that the server sees"
+            "a crafted record needs uploads on whole data that the server sees: sampling must be off, and "
+            "algorithm.trust local"
         )
     record = CraftedRecord(context.data, sampling.neighbours == REPLACE_ONE)
     context.data, context.canaries = record.data, record

@@ -121,7 +121,7 @@ def _writer(subject: AuditedRun, _: str) -> tuple[str, np.ndarray]:
     dataset = parts.dataset.without_features()
     if not (isinstance(dataset, Mnist) and isinstance(parts.partition, Natural)):
         raise ConfigError(
-            "the property writer needs to know who each client is: dataset=mnist partition=natural"
+            "the property writer needs one writer for each client: dataset=mnist partition=natural"
         )
     makers = dataset.load().client_ids
     assert makers is not None  # a natural partition needs the writer of each record

@@ -139,7 +139,9 @@ def wanted(settings: Settings) -> dict[str, Options]:
             )
             raise ConfigError("audit", text, kinds, f"CHOICE: {_ALLOWED}")
         if kind in options_of_kind:
-            raise ConfigError(f"audit names two audits of the kind {kind}; one run records one")
+            raise ConfigError(
+                f"audit names two audits of the kind {kind}; a run has room for one of each kind"
+            )
         options_of_kind[kind] = options
     runtime = settings.runtime
     if not options_of_kind:

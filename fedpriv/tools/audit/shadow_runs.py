@@ -79,7 +79,7 @@ class ShadowRun:
 def refuse_without_shadows(subject: AuditedRun) -> None:
     """Raise ConfigError for a run that can have no shadow runs."""
     if subject.parts.attack is not None:
-        raise ConfigError("--shadows is for a run without an attack: attackers have no shadows")
+        raise ConfigError("--shadows needs a run without an attack (attack=none)")
     if not subject.run.finished:
         raise ConfigError(
             f"{subject.run.path} is not finished, and --shadows trains runs like it to their end; finish "

@@ -158,7 +158,7 @@ def _fitted(run: StoredRun, context: RunContext, stored: Any) -> Tensor:
     if not context.model.flat.isfinite().all():
         raise FedprivError(
             f"the weights in {run.path} are not all finite numbers: the run diverged or its files are "
-            "damaged, and there is nothing to find out from them"
+            "damaged, so there is nothing to audit"
         )
     return context.model.flat.clone()
 
