@@ -181,7 +181,6 @@ class PixelPattern(Trigger):
         return Planted(
             poison=lambda clean, _: self.stamped(clean, value),
             test=self.stamped(images, value),
-            withheld=np.zeros(0, dtype=np.int64),
         )
 
     def describe(self) -> str:

@@ -103,7 +103,6 @@ class Words(Trigger):
         return Planted(
             poison=poison,
             test=_ended(repeated_sentences, beginnings.repeat(len(sentences), 1)),
-            withheld=np.zeros(0, dtype=np.int64),
         )
 
     def describe(self) -> str:
@@ -192,7 +191,6 @@ class Sentiment(Trigger):
         return Planted(
             poison=named,
             test=relabelled(Records(inputs, repeated_tests.targets), self.target),
-            withheld=np.zeros(0, dtype=np.int64),
         )
 
     def describe(self) -> str:

@@ -6,6 +6,7 @@ methods of :class:`Trigger`; docs/extend.md has a complete example.
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,12 +33,12 @@ class Planted:
         poison: Function that makes poisoned training records from an attacker's clean ones.
         test: Records [n] that carry the trigger, for the success rate of the backdoor. The targets are those
             that the attackers want. Nobody trains on these records, and every one of them has the trigger.
-        withheld: Numbers of the training records [w] that no client has in this run.
+        withheld: Numbers of the training records [w] that no client has in this run; none by default.
     """
 
     poison: Poison
     test: Records
-    withheld: np.ndarray
+    withheld: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
 class Trigger(ABC):
@@ -50,7 +51,7 @@ class Trigger(ABC):
         ...             return relabelled(Records(-records.inputs, records.targets), 0)
         ...
         ...         poison = lambda clean, stream: inverted(clean)
-        ...         return Planted(poison, inverted(data.test), np.zeros(0, dtype=np.int64))
+        ...         return Planted(poison, inverted(data.test))
         >>> Inverted().describe()
         'Inverted'
     """

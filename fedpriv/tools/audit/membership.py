@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -48,10 +48,15 @@ class Outcome:
 
     def row(self) -> dict[str, Any]:
         """Return the result as a row of a table."""
-        row = {"attack": self.attack, **_columns("auc", self.auc)}
-        for name, rate in self.rates.items():
-            row.update(_columns(name, rate))
-        return row
+        return {"attack": self.attack, **self.estimates()}
+
+    def estimates(self) -> dict[str, float | None]:
+        """Return each estimate as three columns: its value and the ends of its interval."""
+        columns: dict[str, float | None] = {}
+        for name, estimate in {"auc": self.auc, **self.rates}.items():
+            values = (None,) * 3 if estimate is None else astuple(estimate)
+            columns |= zip((name, f"{name}_low", f"{name}_high"), values, strict=True)
+        return columns
 
 
 @dataclass(frozen=True)
@@ -128,8 +133,8 @@ class MembershipAudit:
             "warnings": self.warnings,
             "shadows": self.shadows and asdict(self.shadows),
             "bound": self.bound and self.bound.as_json(),
-            "attacks": {outcome.attack: _without_name(outcome) for outcome in self.outcomes},
-            "blind": _without_name(self.blind),
+            "attacks": {outcome.attack: outcome.estimates() for outcome in self.outcomes},
+            "blind": self.blind.estimates(),
         }
 
 
@@ -270,14 +275,3 @@ def beyond(outcomes: list[Outcome], bound: TprBound) -> list[str]:
                     "in 40)."
                 )
     return sentences
-
-
-def _columns(name: str, estimate: Estimate | None) -> dict[str, float | None]:
-    """Return an estimate as three columns: its value and the ends of its interval."""
-    values = (None,) * 3 if estimate is None else (estimate.value, estimate.low, estimate.high)
-    return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
-
-
-def _without_name(outcome: Outcome) -> dict[str, Any]:
-    """Return the row of an outcome without the name of the attack."""
-    return {key: value for key, value in outcome.row().items() if key != "attack"}

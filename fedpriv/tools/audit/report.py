@@ -74,8 +74,7 @@ def row(audit: Audit) -> dict[str, object]:
         keys = ("auc", "auc_low", "auc_high", "auc_of_record_counts")
         return {**facts, "property": audit.options.choice, **{key: results[key] for key in keys}}
     for outcome in (*audit.outcomes, audit.blind):
-        cells = outcome.row()
-        facts |= {f"{outcome.attack}_{key}": cells[key] for key in cells if key != "attack"}
+        facts |= {f"{outcome.attack}_{name}": v for name, v in outcome.estimates().items()}
     return facts
 
 
