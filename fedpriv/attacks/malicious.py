@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -27,8 +27,31 @@ from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.saved import Saved
 
 if TYPE_CHECKING:
-    from fedpriv.attacks.backdoor import Backdoor
+    from fedpriv.attacks.triggers import Trigger
     from fedpriv.data.federated import FederatedData
+
+
+class AttackSettings(Protocol):
+    """The settings that the attackers read.
+
+    :class:`fedpriv.attacks.Backdoor` has them. The type is not that class, whose module imports this one.
+    """
+
+    trigger: Trigger
+    participation: str
+    poisoned_fraction: float
+    dp_steps: str
+    boost: float | str
+    boosted: str
+    norm_bound: float | None
+    local_epochs: int
+    batch_size: int
+    learning_rate: float
+    seed: int
+
+    def attacks_in(self, round_index: int) -> bool: ...
+
+    def attackers_among(self, clients: int) -> np.ndarray: ...
 
 
 class MaliciousClients(Saved):
@@ -70,7 +93,7 @@ class MaliciousClients(Saved):
 
     sees_uploads = False
 
-    def __init__(self, settings: Backdoor, data: FederatedData):
+    def __init__(self, settings: AttackSettings, data: FederatedData):
         self.settings = settings
         try:
             self.attackers = settings.attackers_among(data.client_count)
@@ -277,7 +300,7 @@ class MaliciousClients(Saved):
 class _PoisonedTraining(LocalChanges):
     """The attackers' plain SGD on clean and poisoned records."""
 
-    def __init__(self, context: RunContext, settings: Backdoor):
+    def __init__(self, context: RunContext, settings: AttackSettings):
         super().__init__(
             context, settings.local_epochs, settings.batch_size, settings.learning_rate
         )
