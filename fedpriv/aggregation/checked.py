@@ -67,6 +67,7 @@ class CheckedRule:
         self.used = True
         if not len(uploads):
             return uploads.new_zeros(uploads.shape[1])
+        # torch counts the in-place changes of a tensor, which finds a rule that changes the uploads.
         version, states = uploads._version, global_states()
         combined = self.rule.combine(self._round, clients.copy(), uploads, weights.clone())
         if global_states() != states:
@@ -82,6 +83,7 @@ class CheckedRule:
             raise self._refused(
                 f"must return a tensor of shape {tuple(uploads.shape[1:])}, got {returned}"
             )
+        # A copy, so that the rule cannot change the result later.
         combined = combined.detach().to(device=uploads.device, dtype=uploads.dtype).clone()
         # Uploads of a model that diverges are not finite, and then the result need not be finite either.
         if not bool(combined.isfinite().all()) and bool(uploads.isfinite().all()):

@@ -191,9 +191,10 @@ class Accountant(ABC):
         if settings.sound:
             event, neighbours, subject = release.event()[0], sampling.neighbours, "releases"
             able_accountants = [
-                other.name
-                for other in parts.other_accountants
-                if not other.supports(event, neighbours) and (other.has_filter or not guarded)
+                accountant.name
+                for accountant in parts.other_accountants
+                if not accountant.supports(event, neighbours)
+                and (accountant.has_filter or not guarded)
             ]
         else:
             claim, able_accountants = algorithm.claim, ["published"]

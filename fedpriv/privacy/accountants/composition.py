@@ -153,10 +153,8 @@ class CompositionTotal(RunningTotal):
         # its event, and cheaper events. After a cheaper draw more may be left than the allowance says.
         same_ids = [self._ids.get((event, True), -2), self._ids.get((weaker(event), False), -2)]
         allowed_ids = self._for[clients]
-        covered, cheaper = (
-            np.isin(allowed_ids, [*same_ids, *self._covering(event)]),
-            ~np.isin(allowed_ids, same_ids),
-        )
+        covered = np.isin(allowed_ids, [*same_ids, *self._covering(event)])
+        cheaper = ~np.isin(allowed_ids, same_ids)
         self._left[clients] -= count
         self._served[clients] += count
         self._known[clients[cheaper]] = np.minimum(self._known[clients[cheaper]], _AT_LEAST)
@@ -212,8 +210,8 @@ class CompositionTotal(RunningTotal):
 
     def deltas(self, epsilons: np.ndarray) -> np.ndarray:
         histories = largest(self._histories.groups()[0])
-        exact, accountant = self._few(histories), self.accountant
-        deltas_of = accountant.deltas_of if exact else accountant.quick_deltas
+        accountant = self.accountant
+        deltas_of = accountant.deltas_of if self._few(histories) else accountant.quick_deltas
         return np.max(
             [deltas_of(history, epsilons, self.neighbours) for history in histories], axis=0
         )
@@ -244,14 +242,14 @@ class CompositionTotal(RunningTotal):
     ) -> np.ndarray:
         clients = np.arange(self._histories.clients) if clients is None else clients
         aim = self._aim_at(event, epsilon, delta, clients)
-        enough = (self._left[clients] >= count) & (self._known[clients] != _UNKNOWN)
+        sufficient = (self._left[clients] >= count) & (self._known[clients] != _UNKNOWN)
         exact = (self._known[clients] == _EXACTLY) & (self._for[clients] == aim)
-        unclear = clients[~enough & ~exact]
-        if len(unclear):
+        unresolved = clients[~sufficient & ~exact]
+        if len(unresolved):
             histories, group_of = self._histories.groups()
-            for group, other in {*zip(group_of[unclear], self._for[unclear], strict=True)}:
-                alike = (group_of[unclear] == group) & (self._for[unclear] == other)
-                self._allow(histories[group], unclear[alike], event, aim, count, (epsilon, delta))
+            for group, event_id in {*zip(group_of[unresolved], self._for[unresolved], strict=True)}:
+                same = (group_of[unresolved] == group) & (self._for[unresolved] == event_id)
+                self._allow(histories[group], unresolved[same], event, aim, count, (epsilon, delta))
         return self._left[clients] < count
 
     def _allow(
@@ -293,16 +291,16 @@ class CompositionTotal(RunningTotal):
         if self._limit != (epsilon, delta):
             self._limit = (epsilon, delta)
             self._known[:] = _UNKNOWN
-        few = self._histories.kinds_with(event) <= FEW
-        aim = (event if few else weaker(event), few)
+        exact = self._histories.kinds_with(event) <= FEW
+        aim = (event if exact else weaker(event), exact)
         if aim not in self._ids:  # ids that no allowance uses are never looked up again
             used = set(self._for.tolist())
             self._ids = {
-                outdated: known_id for outdated, known_id in self._ids.items() if known_id in used
+                known: known_id for known, known_id in self._ids.items() if known_id in used
             }
             self._ids[aim] = 1 + max(used)
         event_id = self._ids[aim]
-        usable_ids = [event_id] if few else [event_id, *self._covering(event)]
+        usable_ids = [event_id] if exact else [event_id, *self._covering(event)]
         outdated = clients[~np.isin(self._for[clients], usable_ids)]
         self._for[outdated], self._known[outdated], self._served[outdated] = event_id, _UNKNOWN, 0
         return event_id
@@ -378,8 +376,8 @@ def largest(histories: list[Counts]) -> list[Counts]:
     largest_histories: list[Counts] = []
     for history in sorted(histories, key=lambda history: -sum(history.values())):
         contained = (
-            all(other.get(event, 0) >= count for event, count in history.items())
-            for other in largest_histories
+            all(larger.get(event, 0) >= count for event, count in history.items())
+            for larger in largest_histories
         )
         if not any(contained):
             largest_histories.append(history)

@@ -71,6 +71,7 @@ class GaussianAccountant(Accountant):
         while self.epsilon_of_sum(high, delta) < epsilon:
             high *= 2.0
         low = 0.0
+        # Bisect down to neighbouring floating-point numbers. The lower end always fits the budget.
         for _ in range(200):
             middle = (low + high) / 2.0
             if not low < middle < high:
@@ -214,9 +215,8 @@ class GaussianTotal(RunningTotal):
         step = count * inverse_square(event) if count else 0.0
         total, largest = spent + step, self._largest_sum(epsilon, delta)
         exceeds = ~(total <= largest)
-        for i in np.flatnonzero(
-            exceeds & (total <= largest * (1 + 1e-9))
-        ):  # near the limit, ε itself decides
+        # Near the limit the sums are compared up to rounding only, so ε itself decides.
+        for i in np.flatnonzero(exceeds & (total <= largest * (1 + 1e-9))):
             exceeds[i] = self.accountant.epsilon_of_sum(float(total[i]), delta) > epsilon
         return exceeds
 

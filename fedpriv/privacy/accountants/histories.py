@@ -104,15 +104,14 @@ class Histories:
 
         Histories of many kinds of draws are on the grid. They must not be changed.
         """
-        few = self._kinds_of <= FEW
-        if (
-            len(self._rates) > FEW
-        ):  # sample rates are rounded too, which depends on all of a history
+        few_kinds = self._kinds_of <= FEW
+        if len(self._rates) > FEW:
+            # Sample rates are rounded as well, and this depends on the whole history of a client.
             histories, group_of = self._exact.groups(np.arange(self.clients))
             return [on_grid(history) for history in histories], group_of
         distinct: list[Counts] = []
         group_of = np.zeros(self.clients, dtype=np.int64)
-        for counts, members in ((self._exact, few), (self._gridded, ~few)):
+        for counts, members in ((self._exact, few_kinds), (self._gridded, ~few_kinds)):
             if members.any():
                 histories, group = counts.groups(np.flatnonzero(members))
                 group_of[members] = group + len(distinct)
@@ -121,9 +120,9 @@ class Histories:
 
     def same_draws(self, other: Histories) -> bool:
         """Return whether every client made the same draws in both."""
-        ours, others = self._exact.of_each(), other._exact.of_each()
-        return ours.keys() == others.keys() and all(
-            np.array_equal(counts, others[kind]) for kind, counts in ours.items()
+        counts_here, counts_there = self._exact.of_each(), other._exact.of_each()
+        return counts_here.keys() == counts_there.keys() and all(
+            np.array_equal(counts, counts_there[kind]) for kind, counts in counts_here.items()
         )
 
     def state_dict(self) -> dict[str, object]:

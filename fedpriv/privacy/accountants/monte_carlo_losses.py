@@ -81,7 +81,8 @@ def _log_ratio(
 def _recurrence(sampling: MinSepSampling, ratios: np.ndarray) -> np.ndarray:
     """Return v_0 [samples], or its mean over the rounds that a client rests at the start."""
     b, missed = sampling.separation, 1.0 - sampling.rate
-    later = np.ones((b, ratios.shape[1]))  # v_t in row t modulo b
+    # v_t needs v_{t+1} and v_{t+b} only, so b rows suffice: v_t is in row t modulo b.
+    later = np.ones((b, ratios.shape[1]))
     for t in reversed(range(sampling.rounds)):
         row = ratios[t]
         row *= later[t % b]

@@ -77,6 +77,8 @@ class Patterns:
         self.sampling, self.order = sampling, order
         self._precision = 1.0 / noise_multiplier**2
         self._counts, self._next = _states(sampling.separation, order)
+        # The log weight of each number of starting patterns, by state: the ways to choose them among the
+        # patterns that are ready, the coins of all that are ready, and |c|² / z² for each pair that starts.
         ready, starting = self._counts[:, :1], np.arange(order + 1)
         with np.errstate(divide="ignore"):
             chosen = gammaln(ready + 1) - gammaln(starting + 1)
@@ -127,6 +129,7 @@ class Patterns:
         for t in range(rounds):
             logs = self._step(t) + self._log_rest[t + 1][self._next]
             below = np.cumsum(np.exp(logs - self._log_rest[t][:, None]), axis=1)
+            # Most draws are 0. Only the others are compared with further cumulated probabilities.
             drawn = stream.random(samples)
             starting = np.flatnonzero(drawn >= below[state, 0])
             count = np.ones(len(starting), dtype=np.int64)

@@ -56,6 +56,13 @@ if TYPE_CHECKING:  # importing it takes half a second
 
 Items = tuple[tuple[dp_event.DpEvent, int], ...]
 
+_RDP = RdpAccountant()
+_FINE = 16.0  # beyond this ε cells double in width with ε, else a loss would need millions of them
+_LARGE = 1e5  # a larger ε is taken from RDP, or is infinite where RDP has none
+_TYPICAL_DELTA = 1e-6  # δ that decides about the cells of a whole profile
+_ROUNDING = 1e-12  # more than the rounding error of the sums of a profile
+_MANY_DRAWS = 2_000_000  # more draws take half a minute, and RDP is within a few per cent by then
+
 
 @declared
 class PldAccountant(CompositionAccountant):
@@ -92,6 +99,8 @@ class PldAccountant(CompositionAccountant):
     def _epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
         if any(isinstance(event, BMinSepDpEvent) for event in composition):
             return self._with_sampled(composition, delta, neighbours)
+        # RDP is immediate. It replaces PLD where ε is huge or the draws are very many, and limits ε
+        # elsewhere. Its size decides about the cells.
         bound, holds = self._rdp(composition, delta, neighbours)
         if holds and (bound > _LARGE or sum(composition.values()) > _MANY_DRAWS):
             return bound
@@ -181,14 +190,6 @@ class PldAccountant(CompositionAccountant):
         return f"PLD, cells of {self.discretization:g}"
 
 
-_RDP = RdpAccountant()
-_FINE = 16.0  # beyond this ε cells double in width with ε, else a loss would need millions of them
-_LARGE = 1e5  # a larger ε is taken from RDP, or is infinite where RDP has none
-_TYPICAL_DELTA = 1e-6  # δ that decides about the cells of a whole profile
-_ROUNDING = 1e-12  # more than the rounding error of the sums of a profile
-_MANY_DRAWS = 2_000_000  # more draws take half a minute, and RDP is within a few per cent by then
-
-
 @functools.lru_cache(maxsize=16384)
 def _knows(event: dp_event.DpEvent, neighbours: str) -> bool:
     if known_here(event, neighbours):
@@ -243,13 +244,35 @@ def _epsilon_of_pair(items: Items, delta: float, neighbours: str, cell: float) -
 
 
 def _composed(items: Items, neighbours: str, cell: float) -> PrivacyLossDistribution:
-    """Return the composition of ``items``; the latest ones are remembered."""
+    """Return the composition of ``items`` from left to right; the latest ones are remembered.
 
-    def compute() -> PrivacyLossDistribution:
+    The composition of all items but the last is remembered by itself. While a run goes on, the count of the
+    last item grows from round to round, and the rest stays.
+    """
+    from dp_accounting.pld.privacy_loss_distribution import identity
+
+    prefix = items[:-1]
+
+    def compose_prefix() -> PrivacyLossDistribution:
+        """Compose the prefix, starting from the longest part of it that is known."""
+        known = max(
+            (
+                len(first)
+                for first, *settings in _PREFIXES.known
+                if settings == [neighbours, cell] and prefix[: len(first)] == first
+            ),
+            default=0,
+        )
+        total = _PREFIXES.known.get((prefix[:known], neighbours, cell)) or identity(cell)
+        for event, count in prefix[known:]:
+            total = compose(total, _repeated(event, count, neighbours, cell))
+        return total
+
+    def compose_all() -> PrivacyLossDistribution:
         last = _repeated(*items[-1], neighbours, cell)
-        return compose(_prefix(items[:-1], neighbours, cell), last)
+        return compose(_PREFIXES.get((prefix, neighbours, cell), compose_prefix), last)
 
-    return _WHOLE.get((items, neighbours, cell), compute)
+    return _WHOLE.get((items, neighbours, cell), compose_all)
 
 
 def deltas_of_loss(loss: PrivacyLossDistribution, epsilons: np.ndarray) -> np.ndarray:
@@ -323,27 +346,6 @@ _PREFIXES, _SINGLE = _LossCache(8_000_000), _LossCache(8_000_000)  # 64 MB each
 _WHOLE = _LossCache(2_000_000)
 
 
-def _prefix(items: Items, neighbours: str, cell: float) -> PrivacyLossDistribution:
-    """Return the composition of ``items`` from left to right, starting from the longest known prefix."""
-    from dp_accounting.pld.privacy_loss_distribution import identity
-
-    def compute() -> PrivacyLossDistribution:
-        known = max(
-            (
-                len(first)
-                for first, *others in _PREFIXES.known
-                if others == [neighbours, cell] and items[: len(first)] == first
-            ),
-            default=0,
-        )
-        total = _PREFIXES.known.get((items[:known], neighbours, cell)) or identity(cell)
-        for event, count in items[known:]:
-            total = compose(total, _repeated(event, count, neighbours, cell))
-        return total
-
-    return _PREFIXES.get((items, neighbours, cell), compute)
-
-
 def forget() -> None:
     """Empty all caches, so that a timing starts anew."""
     _PREFIXES.clear()
@@ -360,9 +362,8 @@ def _repeated(
     precise: bool = False,
 ) -> PrivacyLossDistribution:
     """Return the loss of ``count`` draws, with ``rounding_error``; ``precise``: in extended precision."""
-    if isinstance(
-        event, dp_event.GaussianDpEvent
-    ):  # n Gaussians are exactly one Gaussian of multiplier z/√n
+    if isinstance(event, dp_event.GaussianDpEvent):
+        # n Gaussians are exactly one Gaussian of multiplier z/√n, which needs no convolution.
         event = dp_event.GaussianDpEvent(event.noise_multiplier / math.sqrt(count))
         once = _once(event, neighbours, discretization)
         return extended(once) if precise else once

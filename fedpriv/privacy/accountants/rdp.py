@@ -164,6 +164,7 @@ class RdpAccountant(Accountant):
         epsilon: float,
         delta: float,
     ) -> RdpTotal:
+        # The order must not depend on private data. It follows from the first event, which is public.
         order = self.filter_order or self.best_order(first, epsilon, delta, neighbours)
         single = RdpAccountant(orders=(order,), conversion=self.conversion)
         return RdpTotal(single, clients, neighbours, is_filter=True)

@@ -68,6 +68,7 @@ def privacy_loss(
         multiplier, value_discretization_interval=cell, sampling_prob=rate
     )
     removed, added = (pmf.to_dense_pmf() for pmf in (poisson._pmf_remove, poisson._pmf_add))
+    # Losses above 0 are those of removing a record, losses below 0 those of adding one.
     masses = {loss: mass for loss, mass in _masses(removed) if loss > 0}
     masses.update({loss: mass for loss, mass in _masses(added) if loss < 0})
     infinite = removed._infinity_mass

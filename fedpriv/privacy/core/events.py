@@ -122,8 +122,8 @@ def _fields(
         int: ("[^,()=]+", lambda value: repr(int(value)), int),
         dp_event.DpEvent: (".+", describe_event, parse_event),
     }
-    other = (".+", repr, ast.literal_eval)
-    return {field.name: by_type.get(field.type, other) for field in attr.fields(kind)}
+    any_literal = (".+", repr, ast.literal_eval)
+    return {field.name: by_type.get(field.type, any_literal) for field in attr.fields(kind)}
 
 
 @functools.cache

@@ -26,7 +26,8 @@ def weaker_event(event: dp_event.DpEvent) -> dp_event.DpEvent:
     inner = getattr(event, "event", None)
     if isinstance(event, dp_event.PoissonSampledDpEvent) and isinstance(
         inner, dp_event.GaussianDpEvent
-    ):  # the most frequent case, without attr.evolve
+    ):
+        # The most frequent case: attr.evolve would be slower.
         return dp_event.PoissonSampledDpEvent(event.sampling_probability, weaker_event(inner))
     if isinstance(inner, dp_event.GaussianDpEvent):
         return attr.evolve(event, event=weaker_event(inner))

@@ -60,15 +60,14 @@ class WeightTable:
 
     def draw(self, stream: Stream, count: int) -> np.ndarray:
         """Draw ``count`` numbers, int64 [count]."""
-        words = stream.bits(count)
+        leading_bits = stream.bits(count)
         signs = np.unpackbits(stream.bits(-(-count // 64)).view(np.uint8))[:count]
-        magnitudes = np.searchsorted(self._high, words, side="right")
+        magnitudes = np.searchsorted(self._high, leading_bits, side="right")
         threshold = self._high[np.maximum(magnitudes, 1) - 1]
-        for i in np.flatnonzero(
-            (threshold == words) & (magnitudes > 0)
-        ):  # the first 64 bits do not decide
-            number = (int(words[i]) << 64) | int(stream.bits(1)[0])
-            tied = np.flatnonzero(self._high == words[i])
+        # Where the first 64 bits equal those of a threshold, another 64 bits decide.
+        for i in np.flatnonzero((threshold == leading_bits) & (magnitudes > 0)):
+            number = (int(leading_bits[i]) << 64) | int(stream.bits(1)[0])
+            tied = np.flatnonzero(self._high == leading_bits[i])
             magnitudes[i] = sum(self._thresholds[k] <= number for k in tied) + tied[0]
         return np.where(signs.astype(bool), -magnitudes, magnitudes)
 
@@ -119,8 +118,8 @@ def _exp_of_minus(x: Fraction) -> int:
     """Return ⌊2^320 exp(-x)⌋ within a few units."""
     halvings = max(0, math.ceil(math.log2(float(x))) + 1) if x > 0.5 else 0
     small = x / 2**halvings
-    one = 1 << (_BITS + 64)
-    term, total, k = one, one, 0
+    unit = 1 << (_BITS + 64)
+    term, total, k = unit, unit, 0
     while term:
         k += 1
         term = term * small.numerator // (small.denominator * k)

@@ -37,6 +37,7 @@ def pairwise_masks(keys: Sequence[Stream], count: int, bits: int) -> np.ndarray:
     for i, own_key in enumerate(private):
         for j in range(i + 1, len(private)):
             mask = mask_of(own_key.exchange(public[j]), count, bits)
+            # Reduction after every step keeps the sums within 64 bits.
             masks[i] = (masks[i] + mask) % modulus
             masks[j] = (masks[j] - mask) % modulus
     return masks

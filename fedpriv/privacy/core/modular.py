@@ -45,8 +45,8 @@ def aggregate(
     coding: Coding,
     table: WeightTable,
     rotation: Stream,
-    own: Sequence[Stream],
-    keys: Sequence[Stream],
+    noise_streams: Sequence[Stream],
+    mask_keys: Sequence[Stream],
 ) -> Tensor:
     """Return the sum of the clients' vectors as the server decodes it.
 
@@ -55,8 +55,8 @@ def aggregate(
         coding: The encoding.
         table: The law of a client's share of the noise.
         rotation: The public stream of the signs.
-        own: Secret streams of the clients, for their roundings and their shares of the noise [c].
-        keys: Secret streams of the clients for their masks [c]; empty if no masks are simulated.
+        noise_streams: Secret streams of the clients, for their roundings and their shares of the noise [c].
+        mask_keys: Secret streams of the clients for their masks [c]; empty if no masks are simulated.
 
     Returns:
         The sum [d] in float64, on the device of ``rows``.
@@ -64,8 +64,8 @@ def aggregate(
     signs = random_signs(rotation, coding.dimension)
     modulus = np.int64(1) << np.int64(coding.bits)
     total = np.zeros(coding.dimension, dtype=np.int64)
-    masks = pairwise_masks(keys, coding.dimension, coding.bits) if keys else None
-    for k, (row, stream) in enumerate(zip(rows, own, strict=True)):
+    masks = pairwise_masks(mask_keys, coding.dimension, coding.bits) if mask_keys else None
+    for k, (row, stream) in enumerate(zip(rows, noise_streams, strict=True)):
         sent = encoded(row, coding, signs, stream)
         sent += table.draw(stream, coding.dimension)
         if masks is not None:

@@ -71,6 +71,7 @@ class Noise:
                 self._drawn.append(_thread().submit(draw))
 
     def _next(self) -> Iterator[Tensor]:
+        # Every block that is taken makes room for one more block on the other thread.
         while self._drawn:
             yield self._drawn.popleft().result()
             for draw in islice(self._blocks, 1):

@@ -268,11 +268,11 @@ def draws_of_copies(
     same whoever else is in the lot. They are independent of all data, so that a record's copies are a
     function of this record alone.
     """
-    own = np.asarray(records)
+    client_records = np.asarray(records)
     stream = streams.sampling("augmentation", round_index, step, client)
-    words = stream.bits(len(own) * copies).reshape(len(own), copies)
-    order = np.argsort(own, kind="stable")
-    return words[order[np.searchsorted(own, np.asarray(lot), sorter=order)]]
+    draws = stream.bits(len(client_records) * copies).reshape(len(client_records), copies)
+    order = np.argsort(client_records, kind="stable")
+    return draws[order[np.searchsorted(client_records, np.asarray(lot), sorter=order)]]
 
 
 def sample_cohort(

@@ -98,9 +98,9 @@ def trade_off(deltas: np.ndarray) -> TradeOff:
     )  # δ that holds at ε holds at every larger ε
     rates = np.concatenate([_TANGENTS, list(RATES.values())])[:, None]
     low, high = _lines(EPSILONS, deltas, rates)
-    kept = np.unique(np.minimum(low, high).argmin(axis=1))
-    kept = kept[deltas[kept] < 1.0]
-    return TradeOff(EPSILONS[kept], deltas[kept])
+    lowest_lines = np.unique(np.minimum(low, high).argmin(axis=1))
+    lowest_lines = lowest_lines[deltas[lowest_lines] < 1.0]
+    return TradeOff(EPSILONS[lowest_lines], deltas[lowest_lines])
 
 
 def _lines(

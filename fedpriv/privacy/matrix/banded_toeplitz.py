@@ -97,6 +97,7 @@ def optimise(
         if not np.isfinite(value) or not np.isfinite(by_inverse).all():
             return np.log(_TOO_LARGE), np.zeros_like(rest)
         inverse_squared = signal.lfilter([1.0], series, inverse)  # first column of C^-2
+        # The derivative of C^-1 by c_j is -C^-2, moved down by j rows.
         by_series = np.array(
             [-(by_inverse[j:] @ inverse_squared[: rounds - j]) for j in range(1, bands)]
         )

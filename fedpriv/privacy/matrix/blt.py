@@ -158,8 +158,10 @@ def _descended(
         value, by_inverse = error_and_slope(inverse, workload, objective)
         square, by_c = leftmost_square(c, separation, times)
         by_points = np.empty(len(points))
+        # The derivative of c by a pole θ is c(x) · x / (1 - θx), and by a zero ν the negative of it. For C^-1
+        # poles and zeros are exchanged.
         for i, point in enumerate(points):
-            sign = 1.0 if i % 2 == 0 else -1.0  # a decay is a pole of c, an inverse decay a zero
+            sign = 1.0 if i % 2 == 0 else -1.0  # θ and ν alternate
             shifted = _shifted(c, point), _shifted(inverse, point)
             by_points[i] = sign * ((by_c @ shifted[0]) / square - (by_inverse @ shifted[1]) / value)
         return float(np.log(value) + np.log(square)), jacobian.T @ by_points

@@ -193,6 +193,8 @@ class BMinSep(Cohorts):
         """Return the first round that each client may join [K]."""
         if not self.warm_start:
             return np.zeros(clients, dtype=np.int64)
+        # After many rounds a client is ready with this probability, and has r rounds left to rest with
+        # probability q · ready for each r from 1 to b - 1.
         ready = 1.0 / (1.0 + (self.participation.separation - 1) * self.rate)
         position = streams.sampling("cohort_start").random(clients) - ready
         return np.where(

@@ -141,8 +141,8 @@ class Strategy(ABC):
         Different strategies have different digests.
         """
         rows = np.ascontiguousarray(np.concatenate(self._numbers()), dtype="<f8")
-        words = f"{self.name} {self.rounds} ".encode()
-        return hashlib.blake2b(words + rows.tobytes(), digest_size=8).hexdigest()
+        header = f"{self.name} {self.rounds} ".encode()
+        return hashlib.blake2b(header + rows.tobytes(), digest_size=8).hexdigest()
 
     def _numbers(self) -> list[np.ndarray]:
         """Return all numbers that define the strategy, flat."""
@@ -157,12 +157,12 @@ def bound_on_sensitivity(gram: np.ndarray, participation: Participation) -> floa
     largest sum of v over a pattern (Choquette-Choo et al. 2023, arXiv 2306.08153).
     """
     rounds = len(gram)
-    others = np.where(participation.together(rounds), np.abs(gram), 0.0)
-    np.fill_diagonal(others, 0.0)
+    overlaps = np.where(participation.together(rounds), np.abs(gram), 0.0)
+    np.fill_diagonal(overlaps, 0.0)
     rows = np.diag(gram).copy()
-    if others.any():
+    if overlaps.any():
         one_round_less = replace(participation, most=participation.times(rounds) - 1)
-        rows += one_round_less.largest(others)
+        rows += one_round_less.largest(overlaps)
     return float(np.sqrt(participation.largest(rows)))
 
 

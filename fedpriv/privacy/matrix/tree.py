@@ -81,10 +81,10 @@ class _Nodes(NoiseStream):
         node, variance, replaced = draw(), 1.0, None
         levels = _trailing_ones(leaf)
         for level in range(levels):
-            left = self.held[level]
+            sibling = self.held[level]
             variance = 2.0 * variance / (2.0 * variance + 1.0)
-            node = variance * draw() + (1.0 - variance) * (left + node)
-            replaced = left if replaced is None else replaced + left
+            node = variance * draw() + (1.0 - variance) * (sibling + node)
+            replaced = sibling if replaced is None else replaced + sibling
             self.held[level] = None
         self.held += [None] * (levels + 1 - len(self.held))
         self.held[levels] = node

@@ -40,8 +40,8 @@ class Workload:
     @property
     def rates(self) -> np.ndarray:
         """Learning rate of each round as a share of the largest: r [n]."""
-        left = self.rounds - np.arange(self.rounds)
-        return np.minimum(1.0, left / (self.cooldown + 1.0))
+        remaining = self.rounds - np.arange(self.rounds)
+        return np.minimum(1.0, remaining / (self.cooldown + 1.0))
 
     @property
     def is_toeplitz(self) -> bool:
