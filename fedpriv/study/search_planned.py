@@ -95,6 +95,11 @@ def plan_ends(configs: Iterable[DictConfig]) -> list[PlannedTrial]:
 
 
 def _refuse_unaccountable(parts: Parts) -> None:
+    """Raise ConfigError for a configuration whose releases no search can bound or compose.
+
+    The cost of a trial must be known before the trial starts. So noise that follows released values, a cost
+    that depends on private record counts, and searches within a trial are refused.
+    """
     settings, algorithm = parts.settings, parts.algorithm
     if not algorithm.private:
         raise ConfigError("algorithm", algorithm.name, "a private one in a search")

@@ -22,7 +22,8 @@ from fedpriv.study.search_statement import facts, words
 
 Compose = Callable[[Sequence[str]], DictConfig]
 Launch = Callable[[int, Sequence[str]], object]
-_NOT_ENDED = ("running", "interrupted", "failed")
+_NOT_ENDED = ("running", "interrupted", "failed")  # states of trials that run again
+# Stop reasons of trials that ended before their plan did; None: the trial was killed.
 _ENDED_BY_OUTCOME = (None, "diverged", "interrupted")
 
 
@@ -192,6 +193,7 @@ class Search:
         return True
 
     def _planned(self, overrides: Sequence[str]) -> PlannedTrial:
+        """Plan a trial. Without a filter, a trial must release the same as the trials planned at first."""
         planned = plan_trial(self._compose(overrides))
         refuse_unlike(self._first, planned)
         if not self.budget.adaptive and planned.events != self._first.events:

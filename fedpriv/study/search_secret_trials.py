@@ -139,6 +139,7 @@ class SecretTrials:
         return self.best
 
     def _search(self) -> None:
+        """Draw the number of trials and their values, run all trials, and show the best."""
         streams = streams_of_search()
         trials = self.bound.law.quantile(streams.sampling("number of trials").random())
         self._hidden.mkdir(mode=0o700)
@@ -154,7 +155,7 @@ class SecretTrials:
                     "searched keys do not; give the key that changes it as a choice"
                 )
             self._trial(config, values)
-        with _signals(signal.SIG_IGN):
+        with _signals(signal.SIG_IGN):  # an interruption here could show a part of the result
             self._show()
 
     def _trial(self, config: DictConfig, values: dict[str, Any]) -> None:

@@ -117,9 +117,8 @@ def _drawn(distribution: Any, uniform: float) -> Any:
     low, high, log = distribution.low, distribution.high, distribution.log
     if not isinstance(low, int):
         value = low * (high / low) ** uniform if log else low + uniform * (high - low)
-    elif (
-        log
-    ):  # each whole number n has the probability of [n - 1/2, n + 1/2] under the log-uniform law
+    elif log:
+        # The log-uniform law on [low - 1/2, high + 1/2], rounded to the nearest whole number.
         value = int((low - 0.5) * ((high + 0.5) / (low - 0.5)) ** uniform + 0.5)
     else:
         value = low + distribution.step * int(uniform * ((high - low) // distribution.step + 1))

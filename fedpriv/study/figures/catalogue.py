@@ -24,12 +24,8 @@ _COLUMNS = ("figure", "title", "runs", "done", "reference")  # a column without 
 _WIDTH, _GAP, _LEAST = 100, 2, 12  # of the table, between columns, and of the title, in characters
 _HINT = "fedpriv figure NAME makes it, NAME --quick in minutes, NAME --list shows its runs"
 _COUNTED = ("figure.seeds=", "figure.scale=")  # overrides that change the number of runs
-_SAME = (
-    "figure.reuse=",
-    "figure.draw_only=",
-    "hydra.launcher",
-    "hydra.sweep",
-)  # overrides that do not
+# Overrides that do not change the number of runs.
+_SAME = ("figure.reuse=", "figure.draw_only=", "hydra.launcher", "hydra.sweep")
 
 
 @dataclass(frozen=True)
@@ -103,19 +99,20 @@ def _counted(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def _line(name: str, extra: Path | None, given: dict[str, Any], outputs: Path) -> _Line:
-    reference = conf_dir().parent / "outputs" / "reference" / name
-    kept = "yes" if (reference / "figure.csv").exists() else ""
+    """Return the line of a figure. A figure with a damaged YAML has a line with the error."""
+    folder = conf_dir().parent / "outputs" / "reference" / name
+    reference = "yes" if (folder / "figure.csv").exists() else ""
     try:
         section = load_section(name, extra)
         if section.get("compute") is not None:
             work, title = (str(section.get(key)) for key in ("work", "title"))
             drawn = (outputs / "figures" / name / "figure.png").exists()
-            return _Line(name, work, title, "–", "drawn" if drawn else "", kept)
+            return _Line(name, work, title, "–", "drawn" if drawn else "", reference)
         figure = read_figure(section | given, name)
     except ConfigError as error:
-        return _Line(name, "", f"broken: {error}", "", "", kept)
+        return _Line(name, "", f"broken: {error}", "", "", reference)
     done = finished_words(outputs / "figures" / figure.folder, figure.run_count)
-    return _Line(name, figure.work, figure.title, str(figure.run_count), done, kept)
+    return _Line(name, figure.work, figure.title, str(figure.run_count), done, reference)
 
 
 def count_runs(name: str, arguments: Sequence[str], config_dir: str | None = None) -> int | None:

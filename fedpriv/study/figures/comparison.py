@@ -196,9 +196,8 @@ def _ordering(figure: Figure, ordering: Ordering, ends: Ends) -> str:
     if not all(len(v) for v in values.values()):
         return f"{begin} Not all of them have a finished run."
     sign = 1 if ordering.column == "test_accuracy" else -1
-    ours = sorted(
-        values, key=lambda c: -sign * values[c].mean()
-    )  # equal means stay in the stated order
+    # The sort is stable, so curves with equal means stay in the stated order.
+    ours = sorted(values, key=lambda c: -sign * values[c].mean())
     ties = [values[a].mean() == values[b].mean() for a, b in itertools.pairwise(ours)]
     holds = tuple(ours) == ordering.curves and not any(ties)
     ranked = _label(figure, ours[0]) + "".join(
@@ -240,9 +239,8 @@ def ends_table(figure: Figure, runs: Sequence[FigureRun]) -> pd.DataFrame:
                 sd = float(values.std(ddof=1)) if finite else math.nan
                 if len(values):
                     means.append((group.name, curve.name, name, values.mean(), sd, len(values)))
-        return pd.DataFrame(means, columns=["group", "curve", "quantity", "mean", "sd", "n"]).round(
-            6
-        )
+        names = ["group", "curve", "quantity", "mean", "sd", "n"]
+        return pd.DataFrame(means, columns=names).round(6)
     rows = [
         {
             "group": run.job.group.name,

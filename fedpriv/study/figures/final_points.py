@@ -124,11 +124,13 @@ def _settings(runs: Sequence[StoredRun], key: str) -> list[dict[str, str]]:
     """
     overrides = [known for known in map(override_settings, runs) if known is not None]
     if len(overrides) == len(runs):
-        return [{k: v for k, v in own.items() if k.lstrip("+") != key} for own in overrides]
+        return [
+            {k: v for k, v in settings.items() if k.lstrip("+") != key} for settings in overrides
+        ]
     values = [{k: show(v) for k, v in run.values.items() if v is not None} for run in runs]
     values_at: dict[tuple[str, str], set[str]] = {}  # (key, value on the axis) → values of the key
-    for own in values:
+    for settings in values:
         for name in {n for other in values for n in other}:
-            values_at.setdefault((name, own[key]), set()).add(own.get(name, ""))
+            values_at.setdefault((name, settings[key]), set()).add(settings.get(name, ""))
     free = {name for (name, _), different in values_at.items() if len(different) > 1}
-    return [{k: v for k, v in own.items() if k in free} for own in values]
+    return [{k: v for k, v in settings.items() if k in free} for settings in values]

@@ -109,6 +109,7 @@ class JobMaker:
     def _job(
         self, figure: Figure, group: CurveGroup, curve: Curve, point: float | None, seed: int
     ) -> Job:
+        """Compose one job. Later overrides win: group, curve, quick scale, the user's, and the point."""
         quick = curve.quick if figure.scale == "quick" else ()
         given = (*group.overrides, *curve.overrides, *quick, *figure.altered, *self._common)
         overrides = given = at(given, point)

@@ -152,9 +152,7 @@ def _launch(
             returned = list(launcher.launch(batch, initial_job_idx=0))
     except KeyboardInterrupt:
         raise _interrupted(jobs) from None
-    except (
-        Exception
-    ) as error:  # a launcher may die with its workers; finished runs are drawn even then
+    except Exception as error:  # a launcher may die with its workers; finished runs are still drawn
         if stop.requested:
             raise _interrupted(jobs) from None
         reason = f"the launcher ended early: {type(error).__name__}: {_one_line(error)}"

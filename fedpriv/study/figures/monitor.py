@@ -112,6 +112,7 @@ class Monitor:
         return all_progress
 
     def _watch(self) -> None:
+        """Update the live table every second, or without a terminal print a line every minute."""
         while not self._stop.wait(_SECONDS_BETWEEN_LOOKS):
             all_progress = self.look()
             self._report_finished(all_progress)

@@ -74,7 +74,7 @@ def announcement(figure: Figure, jobs: Sequence[Job], unfinished: Sequence[Job])
     return line
 
 
-_FEW_SEEDS = 5
+_FEW_SEEDS = 5  # the states of more seeds are counted
 
 
 def job_table(figure: Figure, jobs: Sequence[Job]) -> Table:
@@ -87,15 +87,11 @@ def job_table(figure: Figure, jobs: Sequence[Job]) -> Table:
         rows.setdefault((job.group.name, job.curve.name, *at), []).append(job)
     for key, same_curve in rows.items():
         shown = [o for o in same_curve[0].overrides if not o.startswith(("runtime.", "seed="))]
-        table.add(*key, _states(same_curve), " ".join(shown))
+        if len(same_curve) <= _FEW_SEEDS:
+            states = ", ".join(f"{job.seed}: {job.state}" for job in same_curve)
+        else:
+            counts = Counter(job.state for job in same_curve)
+            partly = f", {counts[PARTLY]} partly" if counts[PARTLY] else ""
+            states = f"{counts[DONE]} of {len(same_curve)} done{partly}"
+        table.add(*key, states, " ".join(shown))
     return table
-
-
-def _states(jobs: Sequence[Job]) -> str:
-    """Return ``0: done, 1: not run``, or for many seeds ``17 of 20 done, 1 partly``."""
-    states = [(job.seed, job.state) for job in jobs]
-    if len(jobs) <= _FEW_SEEDS:
-        return ", ".join(f"{seed}: {state}" for seed, state in states)
-    counts = Counter(state for _, state in states)
-    partly = f", {counts[PARTLY]} partly" if counts[PARTLY] else ""
-    return f"{counts[DONE]} of {len(jobs)} done{partly}"

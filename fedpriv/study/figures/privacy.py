@@ -217,25 +217,21 @@ def _audited(
     row: AuditPlan, config: DictConfig, rounds: int, delta: float, significance: float, seed: int
 ) -> float:
     """Train, and return the lower bound of ε at the given significance."""
-    trial = _trial(row, config, rounds, seed)
+    trial: CanaryTrial
+    if row.how == APART:
+        trial = train_apart(config, row.runs, rounds, seed)
+    elif row.how == NEIGHBOURS:
+        trial = train_on_neighbours(config, row.runs, rounds, seed)
+    else:
+        seeds = range(seed, seed + row.runs)
+        trial = pooled(train_with_canaries(config, row.canaries, rounds, s) for s in seeds)
     scores = trial.scores[row.observer]
     if not trial.independent:
         return one_run_bound(scores, delta, significance)
+    # The thresholds of the observer of releases are fixed before any score is seen.
     setup = AuditSetup(delta, 1.0 - significance, True, trial.released, seed)
     cuts = thresholds(len(scores), setup) if row.observer == RELEASES else None
     return independent.bound(scores, delta, significance, cuts, seed)
-
-
-def _trial(row: AuditPlan, config: DictConfig, rounds: int, seed: int) -> CanaryTrial:
-    if row.how == APART:
-        return train_apart(config, row.runs, rounds, seed)
-    if row.how == NEIGHBOURS:
-        return train_on_neighbours(config, row.runs, rounds, seed)
-    trainings = (
-        train_with_canaries(config, row.canaries, rounds, seed + number)
-        for number in range(row.runs)
-    )
-    return pooled(trainings)
 
 
 def _panel(results: Sequence[ThreeEpsilons]) -> Panel:

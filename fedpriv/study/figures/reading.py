@@ -80,6 +80,7 @@ KEYS = (
 
 
 def _figure(values: dict[str, Any], name: str) -> Figure:
+    """Return the figure. Groups come first, since points, axes and stated numbers refer to their curves."""
     refuse_unknown("", values, KEYS)
     scale = checks.one_of("scale", values.get("scale", "paper"), SCALES)
     seeds = values.get("seeds")
@@ -134,6 +135,7 @@ def _figure(values: dict[str, Any], name: str) -> Figure:
 
 
 def _points(value: Any, scale: str) -> Points | None:
+    """Return the points at the scale in force, or None for a figure without points."""
     if value is None:
         return None
     value = _mapping("points", value)
@@ -187,6 +189,7 @@ def _increasing(
 def _group(
     name: str, groups: dict, chosen: tuple[str, ...], curves: dict, seeds: list[int] | None
 ) -> CurveGroup:
+    """Return a group with its chosen curves; ``seeds`` replace the seeds of the definition."""
     key = f"groups.{name}"
     if name not in groups:
         raise ArgumentError(f"show.{name}", name, f"one of the groups {listed(groups)}")
@@ -232,12 +235,13 @@ def _curve(name: str, value: Any) -> Curve:
 
 
 def _axes(name: str, value: Any, groups: Mapping[str, Any], points: Points | None) -> Axes:
+    """Return axes. The columns that may be drawn depend on ``lines``, and on whether there are points."""
     key = f"axes.{name}"
     value = _mapping(key, value)
     _known_fields(key, value, Axes)
 
-    def choice(what: str, default: str, *others: str) -> str:
-        return checks.one_of(f"{key}.{what}", value.get(what, default), (default, *others))
+    def choice(option: str, default: str, *others: str) -> str:
+        return checks.one_of(f"{key}.{option}", value.get(option, default), (default, *others))
 
     over_points = points is not None
     lines = choice("lines", "curves", *(() if over_points else ("clients",)))
@@ -304,6 +308,7 @@ def _ordering(
 
 
 def _mark(key: str, value: dict, groups: Sequence[CurveGroup], axes: Sequence[Axes]) -> Mark:
+    """Return a mark. Its column is drawn by some axes, and it fits a logarithmic scale of these axes."""
     _known_fields(key, value, Mark, named=())
     lines = [a for a in axes if a.kind == "lines"]
     columns = dict.fromkeys(a.y for a in lines)
@@ -313,8 +318,8 @@ def _mark(key: str, value: dict, groups: Sequence[CurveGroup], axes: Sequence[Ax
     if any(label in (curve.name, curve.label) for group in groups for curve in group.curves):
         raise ArgumentError(f"{key}.label", label, "another text than that of a curve")
 
-    def number(what: str, scales: Iterable[str]) -> float:
-        return checks.number(f"{key}.{what}", value[what], above=0 if "log" in scales else None)
+    def number(field: str, scales: Iterable[str]) -> float:
+        return checks.number(f"{key}.{field}", value[field], above=0 if "log" in scales else None)
 
     return Mark(
         group=checks.one_of(f"{key}.group", value["group"], [group.name for group in groups]),
@@ -334,18 +339,19 @@ def _point(key: str, value: Mapping[str, Any], points: Points | None) -> float |
     return checks.number(key, value.get("point"))
 
 
-def _names(key: str, value: Any, known: Mapping[str, Any], what: str) -> tuple[str, ...]:
-    names = checks.sequence(key, value, f"a list of {what}s")
+def _names(key: str, value: Any, known: Mapping[str, Any], noun: str) -> tuple[str, ...]:
+    """Return a list of different known names; ``noun`` says in messages what the names are of."""
+    names = checks.sequence(key, value, f"a list of {noun}s")
     for name in names:
         if isinstance(name, list | dict):
-            raise ArgumentError(key, value, f"a list of {what}s")
+            raise ArgumentError(key, value, f"a list of {noun}s")
         if name not in known:
             hint = did_you_mean(name, known, "; ")
             raise ConfigError(
-                f"figure.{key}: no {what} {show(name)}{hint} (known: {listed(known)})"
+                f"figure.{key}: no {noun} {show(name)}{hint} (known: {listed(known)})"
             )
     if not names or len(set(names)) != len(names):
-        raise ArgumentError(key, value, f"one {what} or several different ones")
+        raise ArgumentError(key, value, f"one {noun} or several different ones")
     return tuple(names)
 
 

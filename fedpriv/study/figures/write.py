@@ -44,12 +44,15 @@ def write_figure(
     table = figure_table(figure, runs)
     write_csv(folder / "figure.csv", table, float_format="%.6g")
     caption = caption_of(figure, runs, missing)
+    stamp = [f"QUICK{figure.altered_words}"] if figure.scale == "quick" else []
+    if missing:
+        stamp.append(f"INCOMPLETE, missing runs: {len(missing)}")
     draw_panels(
         [folder / "figure.png", folder / "figure.pdf"],
         _panels(figure, table, runs),
         f"{figure.work} · {figure.title}",
         caption,
-        stamp=_stamp(figure, missing),
+        stamp="\n".join(stamp),
     )
     write_csv(folder / "ends.csv", ends_table(figure, runs))
     write_text(folder / "comparison.md", compare(figure, runs, missing, caption, command))
@@ -119,12 +122,14 @@ def _panels(
 def _panel(
     figure: Figure, group: CurveGroup, axes: Axes, table: pd.DataFrame, runs: Sequence[FigureRun]
 ) -> Panel:
+    """Return a panel of lines: the curves of the group, or a line for each client, and the marks."""
     columns = COLUMNS if axes.lines == "curves" else CLIENT_COLUMNS
     rows = table[(table["group"] == group.name) & (table["axes"] == axes.name)]
     lines = (
         _client_lines(rows) if axes.lines == "clients" else _curve_lines(figure, group, rows, runs)
     )
     marks = marks_on(figure, group, axes)
+    # The limits of the definition suit the defined runs alone.
     x_limits, y_limits = (
         (None, None) if figure.altered else (axes.x_limits, axes.y_limits.get(group.name))
     )
@@ -174,6 +179,7 @@ def _map(
 def _curve_lines(
     figure: Figure, group: CurveGroup, rows: pd.DataFrame, runs: Sequence[FigureRun]
 ) -> Iterator[Line]:
+    """Yield the line of each curve, dotted without a sound guarantee and dashed without points."""
     for curve, marker in zip(group.curves, itertools.cycle(_MARKERS), strict=False):
         line = rows[rows["curve"] == curve.name]
         if len(line):
@@ -198,16 +204,6 @@ def _client_lines(rows: pd.DataFrame) -> Iterator[Line]:
         return
     for (client, line), colour in zip(rows.groupby("client"), CYCLE, strict=False):
         yield Line(label=str(int(client)), colour=colour, x=line["x"], y=line["mean"], thin=True)
-
-
-def _stamp(figure: Figure, missing: Collection[str]) -> str:
-    """Return the warning that is stamped on a quick or incomplete picture."""
-    lines = []
-    if figure.scale == "quick":
-        lines.append(f"QUICK{figure.altered_words}")
-    if missing:
-        lines.append(f"INCOMPLETE, missing runs: {len(missing)}")
-    return "\n".join(lines)
 
 
 def caption_of(figure: Figure, runs: Sequence[FigureRun], missing: Collection[str]) -> str:

@@ -153,9 +153,8 @@ def read_run(path: Path, in_full: bool = True, curves: bool = True) -> ReportedR
         if complete and not run.vouches_for(*paths):
             from fedpriv.tools.accounting.account import compare_ledger
 
-            with suppress(
-                ConfigError
-            ):  # compare_ledger has entered the difference in the run's damage
+            # The error is suppressed: the difference is already entered in the run's damage.
+            with suppress(ConfigError):
                 compare_ledger(run)
         _ = run.statement_text, run.ledger_rows, run.audits
     for note in run.notes:

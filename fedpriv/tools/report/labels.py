@@ -69,14 +69,14 @@ def settings_labels(settings: Sequence[Mapping[str, str]]) -> list[str]:
         ``key=value, …`` for each run, empty for a run without a difference. A key is shortened to its last
         part where no other key has the same last part.
     """
-    settings = [{k: v for k, v in own.items() if k not in SEEDS} for own in settings]
+    settings = [{k: v for k, v in run.items() if k not in SEEDS} for run in settings]
     shared = {i for i in settings[0].items() if all(i in other.items() for other in settings)}
-    last = {key: key.lstrip("+").rpartition(".")[2] for own in settings for key in own}
+    last = {key: key.lstrip("+").rpartition(".")[2] for run in settings for key in run}
     counts = Counter(last.values())
     short = {key: name if counts[name] == 1 else key.lstrip("+") for key, name in last.items()}
     return [
-        ", ".join(f"{short[k]}={v}" for k, v in own.items() if (k, v) not in shared)
-        for own in settings
+        ", ".join(f"{short[k]}={v}" for k, v in run.items() if (k, v) not in shared)
+        for run in settings
     ]
 
 

@@ -80,7 +80,14 @@ def table(
     """
     top = tag("tr", *(tag("th", cell, scope="col") for cell in head))
     body = [
-        tag("tr", *(_cell(cell, names and i == 0) for i, cell in enumerate(row))) for row in rows
+        tag(
+            "tr",
+            *(
+                tag("th", cell, scope="row") if names and i == 0 else tag("td", cell)
+                for i, cell in enumerate(row)
+            ),
+        )
+        for row in rows
     ]
     title = tag("caption", caption) if caption else ""
     inner = tag("table", title, tag("thead", top) if any(head) else "", tag("tbody", *body))
@@ -88,10 +95,6 @@ def table(
     return tag(
         "div", inner, class_=f"box{size}", tabindex="0", role="region", aria_label=caption or "table"
     )  # fmt: skip
-
-
-def _cell(value: object, is_name: bool) -> Markup:
-    return tag("th", value, scope="row") if is_name else tag("td", value)
 
 
 def folded(title: object, *content: object, place: str | None = None) -> Markup:

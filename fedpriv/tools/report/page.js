@@ -1,111 +1,119 @@
 "use strict";
-// Values at the cursor, by pointer or by arrow keys; legend buttons; folded parts open in print.
+// Script of a report: values at the cursor, by pointer or arrow keys; legend buttons; unfolding for print.
 
 const { frame, charts: numbers } = JSON.parse(document.getElementById("numbers").textContent);
 const { left: LEFT, right: RIGHT, top: TOP, bottom: BOTTOM, width: WIDTH, height: HEIGHT } = frame;
-const MOST_TOLD = 10, NEAR = 0.03;
+const MOST_SHOWN = 10;  // curves whose values are shown at the cursor
+const NEAR = 0.03;  // share of the x axis within which a point belongs to the cursor
 
+/** Write a number with five digits. */
 const shown = (value) =>
   Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(value) < 1e-4)
     ? value.toExponential(2)
     : String(Number(value.toPrecision(5)));
 
+/** The part of the page whose curves one legend switches. */
 const scope = (element) => element.closest("[data-scope]");
 
 const isOff = (plot, key) =>
   [...scope(plot).querySelectorAll("[data-switch]")].some(
     (button) => button.dataset.switch === key && button.getAttribute("aria-pressed") === "false");
 
-function nearest(values, wanted) {
+/** Return the index of the value that is nearest to the target. */
+function nearest(values, target) {
   let best = 0;
   for (let i = 1; i < values.length; i++)
-    if (Math.abs(values[i] - wanted) < Math.abs(values[best] - wanted)) best = i;
+    if (Math.abs(values[i] - target) < Math.abs(values[best] - target)) best = i;
   return best;
 }
 
-/** What stands at x: the nearest point of each curve that is shown and has one near by. */
-function pointsAt(plot, wanted) {
+/** Return the points near x, at most one of each visible curve: the curve, and the index of the point. */
+function pointsAt(plot, target) {
   const chart = numbers[plot.id];
   const width = chart.x[1] - chart.x[0];
   const all = chart.curves
     .filter((curve) => !isOff(plot, curve.key))
-    .map((curve) => ({ curve, at: nearest(curve.x, wanted) }));
+    .map((curve) => ({ curve, at: nearest(curve.x, target) }));
   if (!all.length) return [];
-  const distance = ({ curve, at }) => Math.abs(curve.x[at] - wanted);
+  const distance = ({ curve, at }) => Math.abs(curve.x[at] - target);
   const first = all.reduce((a, b) => (distance(b) < distance(a) ? b : a));
   const x = first.curve.x[first.at];
   return all.filter(({ curve, at }) => Math.abs(curve.x[at] - x) <= NEAR * width)
     .sort((a, b) => Math.abs(a.curve.x[a.at] - x) - Math.abs(b.curve.x[b.at] - x));
 }
 
-function line(words, style) {
+/** Return a line of the box with values, with a sample of the curve's style. */
+function line(text, style) {
   const row = document.createElement("span");
   if (style) {
     row.className = style;
     row.append(document.createElement("i"));
   }
-  row.append(words);
+  row.append(text);
   return row;
 }
 
-/** Show the values at x; y (if known) chooses among too many curves. */
-function read(plot, wanted, y) {
+/** Show the values at x. Where too many curves have a point there, those nearest to y (if known) are shown. */
+function read(plot, target, y) {
   const chart = numbers[plot.id];
   const output = plot.querySelector(".reading");
   const cursor = plot.querySelector(".cursor");
-  let found = pointsAt(plot, wanted);
-  if (!found.length) return leave(plot);
-  const x = found[0].curve.x[found[0].at];
-  const left_out = found.length - MOST_TOLD;
-  if (left_out > 0) {
-    const away = ({ curve, at }) => Math.abs(curve.y[at] - (y ?? curve.y[at]));
-    found = found.sort((a, b) => away(a) - away(b)).slice(0, MOST_TOLD);
+  let points = pointsAt(plot, target);
+  if (!points.length) return leave(plot);
+  const x = points[0].curve.x[points[0].at];
+  const omitted = points.length - MOST_SHOWN;
+  if (omitted > 0) {
+    const distance = ({ curve, at }) => Math.abs(curve.y[at] - (y ?? curve.y[at]));
+    points = points.sort((a, b) => distance(a) - distance(b)).slice(0, MOST_SHOWN);
   }
-  found.sort((a, b) => b.curve.y[b.at] - a.curve.y[a.at]);
+  points.sort((a, b) => b.curve.y[b.at] - a.curve.y[a.at]);
   const share = (x - chart.x[0]) / (chart.x[1] - chart.x[0]);
-  const place = LEFT + share * (WIDTH - LEFT - RIGHT);
-  cursor.setAttribute("x1", place);
-  cursor.setAttribute("x2", place);
+  const pixel = LEFT + share * (WIDTH - LEFT - RIGHT);
+  cursor.setAttribute("x1", pixel);
+  cursor.setAttribute("x2", pixel);
   const head = document.createElement("b");
   head.textContent = `${chart.label} ${shown(x)}`;
-  const rows = found.map(({ curve, at }) => {
-    const own = curve.x[at] === x ? "" : ` (at ${shown(curve.x[at])})`;
+  const rows = points.map(({ curve, at }) => {
+    const otherX = curve.x[at] === x ? "" : ` (at ${shown(curve.x[at])})`;
     const band = curve.low ? ` (${shown(curve.low[at])} to ${shown(curve.high[at])})` : "";
-    return line(`${curve.label}: ${shown(curve.y[at])}${band}${own}`, curve.style.split(" ")[0]);
+    return line(`${curve.label}: ${shown(curve.y[at])}${band}${otherX}`, curve.style.split(" ")[0]);
   });
   output.replaceChildren(head, ...rows);
-  if (left_out > 0) output.append(line(`${left_out} more`));
-  output.style.left = share > 0.5 ? "" : `${(100 * place) / WIDTH + 2}%`;
-  output.style.right = share > 0.5 ? `${100 - (100 * place) / WIDTH + 2}%` : "";
+  if (omitted > 0) output.append(line(`${omitted} more`));
+  // The box is on the side of the cursor where the picture has more room.
+  output.style.left = share > 0.5 ? "" : `${(100 * pixel) / WIDTH + 2}%`;
+  output.style.right = share > 0.5 ? `${100 - (100 * pixel) / WIDTH + 2}%` : "";
   plot.dataset.at = x;
 }
 
+/** Hide the cursor and its values. */
 function leave(plot) {
   plot.querySelector(".reading").replaceChildren();
   for (const end of ["x1", "x2"]) plot.querySelector(".cursor").setAttribute(end, -9);
   delete plot.dataset.at;
 }
 
+/** Show the values at the pointer. */
 function follow(plot, event) {
   const chart = numbers[plot.id];
   const box = plot.querySelector("svg").getBoundingClientRect();
-  const across = ((event.clientX - box.left) / box.width) * WIDTH;
-  const down = ((event.clientY - box.top) / box.height) * HEIGHT;
-  const x = chart.x[0] + ((across - LEFT) / (WIDTH - LEFT - RIGHT)) * (chart.x[1] - chart.x[0]);
-  const y = chart.y[0] + ((HEIGHT - BOTTOM - down) / (HEIGHT - BOTTOM - TOP)) * (chart.y[1] - chart.y[0]);
+  const pixelX = ((event.clientX - box.left) / box.width) * WIDTH;
+  const pixelY = ((event.clientY - box.top) / box.height) * HEIGHT;
+  const x = chart.x[0] + ((pixelX - LEFT) / (WIDTH - LEFT - RIGHT)) * (chart.x[1] - chart.x[0]);
+  const y = chart.y[0] + ((HEIGHT - BOTTOM - pixelY) / (HEIGHT - BOTTOM - TOP)) * (chart.y[1] - chart.y[0]);
   read(plot, x, y);
 }
 
-/** The next point to the left or right, at most a fiftieth of the picture away from where one is. */
-function step(plot, way) {
+/** Move the cursor to the next point (direction 1: right, -1: left); of many points, by a fiftieth of them. */
+function step(plot, direction) {
   const chart = numbers[plot.id];
   const values = [...new Set(chart.curves.filter((c) => !isOff(plot, c.key)).flatMap((c) => c.x))]
     .sort((a, b) => a - b);
   if (!values.length) return;
-  if (plot.dataset.at === undefined) return read(plot, way > 0 ? values[0] : values.at(-1));
-  const now = nearest(values, Number(plot.dataset.at));
+  if (plot.dataset.at === undefined) return read(plot, direction > 0 ? values[0] : values.at(-1));
+  const current = nearest(values, Number(plot.dataset.at));
   const jump = Math.max(1, Math.round(values.length / 50));
-  read(plot, values[Math.min(values.length - 1, Math.max(0, now + way * jump))]);
+  read(plot, values[Math.min(values.length - 1, Math.max(0, current + direction * jump))]);
 }
 
 for (const plot of document.querySelectorAll(".plot")) {
@@ -122,6 +130,7 @@ for (const plot of document.querySelectorAll(".plot")) {
   });
 }
 
+/** Show or hide the curves of a legend button. */
 function turn(button, on) {
   button.setAttribute("aria-pressed", String(on));
   for (const curve of scope(button).querySelectorAll("[data-curve]"))
@@ -137,7 +146,7 @@ for (const button of document.querySelectorAll("[data-all]"))
       turn(other, button.dataset.all === "all");
   });
 
-/** A link to a folded part opens it. */
+/** Unfold the part that the page's address points to. */
 function openTarget() {
   const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (target && target.tagName === "DETAILS") target.open = true;
@@ -145,6 +154,7 @@ function openTarget() {
 addEventListener("hashchange", openTarget);
 openTarget();
 
+// Print shows every folded part, and folds it again afterwards.
 addEventListener("beforeprint", () => {
   for (const part of document.querySelectorAll("details:not([open])")) {
     part.open = true;

@@ -210,7 +210,12 @@ def _configuration(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
     if differing:
         caption = f"The {counted(len(differing), 'key')} in which the runs differ"
         if len(runs) > MOST_RUNS:  # a column for each run would not fit any screen
-            cells = [(key, _distinct(values)) for key, values in differing.items()]
+            cells = []
+            for key, values in differing.items():
+                different = list(dict.fromkeys(value or "none" for value in values))
+                omitted = len(different) - _MOST_VALUES
+                more = f", {omitted} more" if omitted > 0 else ""
+                cells.append((key, ", ".join(different[:_MOST_VALUES]) + more))
             yield table(caption, ("key", "values"), cells)
         else:
             head = ("key", *short_names(runs))
@@ -218,13 +223,6 @@ def _configuration(runs: Sequence[ReportedRun]) -> Iterator[Markup]:
     if same:
         inner = table("Common to all runs", ("key", "value"), list(same.items()))
         yield folded(f"The {len(same)} keys that all runs have alike", inner)
-
-
-def _distinct(values: Sequence[str]) -> str:
-    """Return the different values in a line; of very many values, the first ones."""
-    different = list(dict.fromkeys(value or "none" for value in values))
-    more = len(different) - _MOST_VALUES
-    return ", ".join(different[:_MOST_VALUES]) + (f", {more} more" if more > 0 else "")
 
 
 def _details(run: ReportedRun, title: str, place: str) -> Markup:

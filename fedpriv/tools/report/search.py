@@ -35,6 +35,7 @@ def add_search(page: Page, search: StoredSearch) -> None:
 
 
 def _trials(search: StoredSearch) -> Markup:
+    """Return a table of the trials: values, state and score; empty where the record has none."""
     rows = search.trials
     if not rows:
         return Markup("")

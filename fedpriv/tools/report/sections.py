@@ -172,6 +172,7 @@ def ledger(run: ReportedRun, of_many: bool = False) -> Markup:
     if not run.ledger_rows or not run.ledger_rows[1:]:
         return tag("p", "There is no ledger (ledger.csv) here.", class_="note")
     names, *rows = run.ledger_rows
+    # A damaged ledger may have rows that are too short.
     columns = {i: [row[i] if i < len(row) else "" for row in rows] for i in range(len(names))}
     same = {i: cells[0] for i, cells in columns.items() if len(set(cells)) == 1 < len(cells)}
     used = [i for i, cells in columns.items() if any(cells) and i not in same]
