@@ -69,6 +69,21 @@ class Budget:
         neighbours: Adjacency of the releases.
         filtered: Whether the enforced total is a Rényi filter.
         honest: Mask of the clients that are no attackers [K].
+
+    Example:
+        >>> from fedpriv.privacy.accountants import GdpAccountant
+        >>> from fedpriv.privacy.mechanisms.announcement import Sample
+        >>> joint = JointQuery(WholeData("add_or_remove"), (GaussianQuery("gradient_sum", 4.0),))
+        >>> group = Group(np.arange(3), Sample(joint, times=1, lowest=joint))
+        >>> announcement = Announcement(0, (group,))
+        >>> target = Target(epsilon=1.0, delta=1e-5, view=SOUND, accountant=GdpAccountant())
+        >>> budget = Budget(clients=3, target=target, claim=None, first=group)
+        >>> clip_norm, noise_std = {"gradient_sum": np.array([0.5])}, {"gradient_sum": np.array([2.0])}
+        >>> budget.charge([Release(joint, np.array([0]), clip_norm, noise_std)], announcement)
+        >>> budget.epsilon().round(3).tolist()
+        [0.926, 0.0, 0.0]
+        >>> budget.eligible(announcement).tolist()  # a second round would cost client 0 more than 1
+        [False, True, True]
     """
 
     def __init__(

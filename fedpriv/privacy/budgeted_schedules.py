@@ -103,6 +103,11 @@ class UniformBudget(NoiseSchedule):
         delta: δ of the budget.
         rounds: T.
         form: ``printed`` or ``exact`` B of the module; None: ``printed`` with ``budget_view=published``.
+
+    Example:
+        >>> schedule = UniformBudget(epsilon=1.0, delta=1e-5, rounds=20)
+        >>> schedule.planned_rounds, schedule.ended(round_index=20)
+        (20.0, True)
     """
 
     spreads_budget = True
@@ -211,6 +216,11 @@ class RecalculatedNoise(UniformBudget):
         loss_noise_multiplier: Noise multiplier of the losses with ``trigger=noised``.
         form: As in :class:`UniformBudget`.
         decays: Number of times that T was shortened.
+
+    Example:
+        >>> schedule = RecalculatedNoise(epsilon=1.0, delta=1e-5, rounds=20, beta=0.8)
+        >>> schedule.adaptive, schedule.planned_rounds  # T shrinks during the run
+        (True, 20.0)
     """
 
     saved_attributes: ClassVar = {

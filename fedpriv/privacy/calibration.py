@@ -239,6 +239,14 @@ def calibrate_sample_rate(
 
     Raises:
         ArgumentError: Even the smallest rate costs more.
+
+    Example:
+        >>> release = RepeatedRelease("poisson")
+        >>> rate = calibrate_sample_rate(
+        ...     RdpAccountant(), release, epsilon=1.0, delta=1e-5, steps=100, noise_multiplier=1.0
+        ... )
+        >>> 0.005 < rate < 0.05
+        True
     """
 
     @functools.cache
@@ -295,6 +303,13 @@ def calibrate_steps(
 
     Raises:
         ArgumentError: A single step costs more.
+
+    Example:
+        >>> from fedpriv.privacy.accountants import GdpAccountant
+        >>> calibrate_steps(
+        ...     GdpAccountant(), RepeatedRelease("none"), epsilon=1.0, delta=1e-5, noise_multiplier=20.0
+        ... )
+        28
     """
     event = release.event(noise_multiplier, sample_rate)
     steps = accountant.steps_allowed(event, epsilon, delta, release.neighbours)

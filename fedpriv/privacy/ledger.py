@@ -67,6 +67,16 @@ class Ledger:
     Attributes:
         clients: K.
         neighbours: Adjacency, once something was released.
+
+    Example:
+        >>> from fedpriv.privacy.core.sampling import WholeData
+        >>> from fedpriv.privacy.mechanisms import GaussianQuery
+        >>> joint = JointQuery(WholeData("add_or_remove"), (GaussianQuery("gradient_sum", 4.0),))
+        >>> ledger = Ledger(clients=3)
+        >>> one, noise = {"gradient_sum": np.array([1.0])}, {"gradient_sum": np.array([4.0])}
+        >>> ledger.record(Release(joint, np.array([0, 2]), one, noise))
+        >>> ledger.samples_of().tolist()
+        [1, 0, 1]
     """
 
     def __init__(self, clients: int):

@@ -56,7 +56,12 @@ def _min_noise_multiplier() -> Any:
 
 
 class NoNoise(NoiseSchedule):
-    """No noise: σ_t = 0, and nothing is private."""
+    """No noise: σ_t = 0, and nothing is private.
+
+    Example:
+        >>> NoNoise().noise_multiplier(round_index=7)
+        0.0
+    """
 
     adds_noise = False
 
@@ -146,6 +151,10 @@ class CalibratedNoise(NoiseSchedule):
         epsilon: ε of the whole run.
         epsilon_per_draw: ε of one draw, or None.
         draws: Number of draws of a client in the run; None: the planned number.
+
+    Example:
+        >>> CalibratedNoise(epsilon=2.0).known  # σ is computed when the run is planned
+        False
     """
 
     epsilon: float | None = field(
@@ -252,6 +261,14 @@ class ValidationDecay(NoiseSchedule):
         beta: β in (0, 1].
         decay_index: ``eq9`` or ``algorithm1``.
         decays: Number of times that σ was lowered.
+
+    Example:
+        >>> from fedpriv.privacy.mechanisms.visible import Public
+        >>> schedule = ValidationDecay(noise_multiplier=8.0, beta=0.5)
+        >>> for t, loss in enumerate([0.9, 0.8, 0.7, 0.6, 0.5, 0.4]):
+        ...     schedule.observe(t, Public(loss))
+        >>> schedule.decays, schedule.noise_multiplier(round_index=6)
+        (1, 4.0)
     """
 
     reads_validation = True

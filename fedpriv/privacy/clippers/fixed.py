@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 
 
 class NoClipper(StoredNorms):
-    """No clipping: every factor is 1 and the sensitivity is unbounded, so no noise makes a run private."""
+    """No clipping: every factor is 1 and the sensitivity is unbounded, so no noise makes a run private.
+
+    Example:
+        >>> import torch
+        >>> NoClipper().factors(norms=torch.tensor([0.5, 4.0]), clip_norms=torch.ones(2)).tolist()
+        [1.0, 1.0]
+    """
 
     initial = float("inf")
     unbounded = True
