@@ -83,6 +83,7 @@ class Clipper(Saved, ABC):
     largest_noise_multiplier: float = math.inf
     unbounded: bool = False
     transforms: bool = False
+    whole_steps: float | None = None
 
     @fact
     def noised_by(self) -> str | None:
@@ -96,8 +97,6 @@ class Clipper(Saved, ABC):
     def parts(self) -> LayerGroups | None:
         """Parts of a gradient that are clipped apart, or None if the gradient is clipped as a whole."""
         return None
-
-    whole_steps: float | None = None
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
         """Refuse noise on unbounded sums, and combinations that scaled coordinates do not allow."""
@@ -235,6 +234,7 @@ class Clipper(Saved, ABC):
 
     def asks_ever(self) -> bool:
         """Return whether a query is asked in any round."""
+        # Kinds that ask a query come first, so the first kind decides. No run has more rounds than this.
         return self.asks(next(iter(self.kinds_of_rounds(10**6))))
 
     def kinds_of_rounds(self, rounds: int) -> dict[int, int]:

@@ -70,13 +70,6 @@ def median_bin(counts: Sequence[float]) -> int | None:
     return len(positive_counts) - 1
 
 
-def _bins(name: str, value: Any) -> int:
-    bins = checks.whole(name, value, at_least=1)
-    if bins > _MOST_BINS:
-        raise ArgumentError(name, bins, f"<= {_MOST_BINS}")
-    return bins
-
-
 def _edges(name: str, edges: Any) -> list[float]:
     if isinstance(edges, str) or not isinstance(edges, Sequence) or not edges:
         raise ArgumentError(name, edges, "a list of upper edges, such as [0.01,0.1,1]")
@@ -155,7 +148,7 @@ class MedianHistogramClipper(StoredNorms):
         help="b: the last bin ends at 2^b, and larger norms count to it",
     )
     bins: int = field(
-        when(_without_edges, own_check(_bins, f"whole number >= 1 and <= {_MOST_BINS}")),
+        when(_without_edges, whole(at_least=1, at_most=_MOST_BINS)),
         default=13,
         help="number of geometric bins",
     )

@@ -200,11 +200,14 @@ def wrap_probability(
         dimension: d after padding.
         bits: b.
     """
+    # Every client's rounding moves a coordinate by less than 1, which leaves this much room for sum
+    # and noise.
     room = 2.0 ** (bits - 1) - clients
     if room <= 0:
         return 1.0
     spread = (clients * cells) ** 2 / dimension + clients * variance
     best = 0.0
+    # Every λ > 0 gives a valid bound. These are around the best λ for Gaussian tails.
     for factor in _FACTORS:
         rate = factor * min(room / spread, _LARGEST_RATE)
         exponent = -rate * room + rate**2 * (clients * cells) ** 2 / (2.0 * dimension)
@@ -250,6 +253,7 @@ def largest_cells(
 
     if 2.0 ** (bits - 1) <= clients:  # roundings alone may wrap around
         return 0.0
+    # Double the grid until it no longer fits, halve it until it fits, then bisect.
     high = 1.0
     while fits(high) and high < _LARGEST_CELLS:
         high *= 2.0

@@ -107,6 +107,8 @@ class CorrelatedQuery(Query):
         gaussian = dp_event.GaussianDpEvent(self.noise_multiplier / self.sensitivity)
         if self.sample_rate == 1.0:
             return gaussian
+        # A client's turns share no band of C, so each turn is a Poisson-sampled Gaussian
+        # (2306.08153, theorem 4).
         return dp_event.PoissonSampledDpEvent(self.sample_rate, gaussian)
 
     def release(self, answer: Bounded, noise: Noising) -> Tensor | None:
@@ -360,6 +362,8 @@ class MatrixMechanism(Mechanism):
 
         def draw() -> Tensor:
             nonlocal drawn
+            # A strategy may draw several vectors in one round, and each needs a stream of its own. The first
+            # has the same name as the noise of a mechanism without correlation.
             coordinates = (round_index, drawn) if drawn else (round_index,)
             drawn += 1
             stream = streams.noise(query.purpose_of_all, *coordinates)

@@ -279,9 +279,9 @@ class OpenRound:
             ReleaseError: An announced answer is missing.
         """
         self.refuse_unless_complete()
-        asked, after = self.announcement.asked_after, self._after
-        if self._groups and asked is not None and after is None:
-            raise self._not_released(asked)
+        name_after, after = self.announcement.asked_after, self._after
+        if self._groups and name_after is not None and after is None:
+            raise self._not_released(name_after)
         releases = []
         for group in self._groups:
             members = self._charged
@@ -291,12 +291,12 @@ class OpenRound:
                 continue
             rows = np.searchsorted(self.cohort, members)
             samples = [(group.upload.joint, dict(step)) for step in self._steps]
-            if asked is not None and after is not None:
+            if name_after is not None and after is not None:
                 if group.after is not None:
-                    samples.append((group.after.joint, {asked: after}))
+                    samples.append((group.after.joint, {name_after: after}))
                 else:  # the query was asked on the upload's sample
                     for _, answers in samples:
-                        answers[asked] = after
+                        answers[name_after] = after
             for joint, answers in samples:
                 sensitivity = {name: _of_rows(moved, rows) for name, (moved, _) in answers.items()}
                 noise_std = {

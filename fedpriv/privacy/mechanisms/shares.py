@@ -116,12 +116,12 @@ class DiscreteShares:
     size: int = 0
 
     def query(
-        self, asked: GaussianQuery, clients: int | None, honest: int | None, forecast: bool
+        self, gaussian: GaussianQuery, clients: int | None, honest: int | None, forecast: bool
     ) -> DiscreteQuery:
         """Return the query with integer shares in place of a Gaussian query.
 
         Args:
-            asked: The Gaussian query.
+            gaussian: The Gaussian query.
             clients: n, the number of clients announced for a round; None if unknown.
             honest: h, the number of shares that protect for certain.
             forecast: Whether the noise multiplier is only tried out, by a calibration.
@@ -129,7 +129,7 @@ class DiscreteShares:
         Raises:
             ConfigError: There is no noise, the number of clients is unknown, or the modulus is too small.
         """
-        if not asked.protects:
+        if not gaussian.protects:
             raise ConfigError(
                 "algorithm.shares", self.family, "continuous where the noise multiplier is 0"
             )
@@ -140,9 +140,9 @@ class DiscreteShares:
                 f"a whole number with shares={self.family} and partition=natural",
                 "how many clients add a share decides about their noise",
             )
-        assert honest is not None  # it is known where the number of clients is
+        assert honest is not None  # known wherever the number of clients is known
         dimension = padded(self.size)
-        setting = (asked.noise_multiplier, clients, honest, dimension, self.bits)
+        setting = (gaussian.noise_multiplier, clients, honest, dimension, self.bits)
         cells = self.cells
         if cells is None:
             cells = largest_cells(self.family, *setting, self.wrap_limit)
@@ -155,8 +155,8 @@ class DiscreteShares:
                     f"a probability above algorithm.wrap_limit, {self.wrap_limit:g}",
                 )
         query = FAMILIES[self.family](
-            asked.name,
-            asked.noise_multiplier,
+            gaussian.name,
+            gaussian.noise_multiplier,
             cells,
             clients,
             honest,
@@ -201,8 +201,10 @@ class SharedGaussian(GaussianQuery):
         raise ConfigError(f"{self.name} is noised by the clients' shares, and by nobody else")
 
     def release(self, answer: Bounded, noise: Noising) -> Tensor:
-        whole = self.noise_multiplier * math.sqrt(noise.shares / self.honest)
-        std = super().release(answer, replace(noise, multipliers=whole, shares=1))
+        # h shares together have multiplier z, so the sum of m shares has z √(m/h). One Gaussian is
+        # drawn for all.
+        of_sum = self.noise_multiplier * math.sqrt(noise.shares / self.honest)
+        std = super().release(answer, replace(noise, multipliers=of_sum, shares=1))
         return std / math.sqrt(noise.shares)
 
 
@@ -262,9 +264,9 @@ class SharedMechanism(Mechanism):
         steps = self.clipper.whole_steps
         if steps is None or not query.protects:
             raise ConfigError(
-                f"algorithm.shares={algorithm.shares} does not go with a clipper that asks the clients for "
-                "what is no count with noise: take clipper=quantile, adap (reading sound), constant, poly or "
-                "automatic, or algorithm.shares=continuous"
+                f"algorithm.shares={algorithm.shares} goes with clippers that ask nothing or a noised "
+                "count; take clipper=quantile, adap (reading sound), constant, poly or automatic, or "
+                "algorithm.shares=continuous"
             )
         return DiscreteCount(
             query.name, query.noise_multiplier, algorithm.shares, steps, algorithm.honest or 1
@@ -312,6 +314,7 @@ class SharedRound(OpenRound):
             return [noise(query.name, t, 0, client) for client in self.cohort]
         if not isinstance(query, DiscreteQuery):
             return super()._streams_of(query, of_reports)
+        # The rotation is public. Shares of noise, and the keys of masks, are secrets of single clients.
         streams = [self.streams.sampling("rotation", t)]
         streams += [noise(query.name, t, 0, client) for client in self.cohort]
         if query.masked:
