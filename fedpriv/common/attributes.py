@@ -8,7 +8,7 @@ from typing import Any
 from fedpriv.common.exact import attributes_of, exact_digest
 
 PACKAGE = "fedpriv."
-_SPELT_OUT = ("array", "builtins", "collections", "itertools")
+_SHOWN_BY_REPR = ("array", "builtins", "collections", "itertools")
 """Modules of Python whose objects have no attributes; their ``repr`` shows the content."""
 
 
@@ -41,7 +41,7 @@ def attribute_digests(part: object, ignored: Collection[int] = ()) -> dict[str, 
     for name, value in values.items():
         storage = getattr(value, "untyped_storage", None)
         if storage is None or storage().data_ptr() not in ignored:
-            digests[name] = exact_digest(value, attributes=_held)
+            digests[name] = exact_digest(value, attributes=_covered_attributes)
     return digests
 
 
@@ -55,7 +55,7 @@ def _is_plain(value: object) -> bool:
     return isinstance(value, (Mapping, Sequence, Set, int, float)) or hasattr(value, "dtype")
 
 
-def _held(value: Any) -> Mapping[str, Any]:
+def _covered_attributes(value: Any) -> Mapping[str, Any]:
     """Return the attributes of an object that a digest covers: none for objects of fedpriv and torch."""
     module = type(value).__module__
     for state in ("get_state", "getstate"):  # random generators of torch, NumPy and Python
@@ -63,7 +63,7 @@ def _held(value: Any) -> Mapping[str, Any]:
             return {"state": getattr(value, state)()}
     if hasattr(value, "bit_generator"):
         return {"state": value.bit_generator.state}
-    if module in _SPELT_OUT and not callable(value):
+    if module in _SHOWN_BY_REPR and not callable(value):
         return {"text": repr(value)}
     if not is_own(value) or module.startswith("torch.") or hasattr(value, "named_parameters"):
         return {}

@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from fedpriv.common.errors import ArgumentError
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is an int or a float, nan and infinity included. A bool is no number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def number(
@@ -42,7 +47,7 @@ def number(
     """
     limits = bounds(above=above, at_least=at_least, below=below, at_most=at_most)
     allowed = limits or "a number"
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if not is_number(value):
         raise ArgumentError(name, value, f"a number {limits}".strip())
     try:
         result = float(value)
@@ -92,22 +97,6 @@ def parsed(text: str) -> object:
     return text or "nothing"
 
 
-def not_above(name: str, value: object, other: str, limit: float, *, above: float | None) -> float:
-    """Return a number that is at most the value of another argument, which the error names.
-
-    Args:
-        name: Name of the argument.
-        value: Value of the argument.
-        other: Name of the other argument.
-        limit: Value of the other argument.
-        above: Exclusive lower bound.
-    """
-    result = number(name, value, above=above)
-    if result > limit:
-        raise ArgumentError(name, value, f"<= {limit:g}, which is {other}")
-    return result
-
-
 def whole(name: str, value: object, *, at_least: int = 0, at_most: int | None = None) -> int:
     """Return an int inside the given inclusive bounds. A float without decimals counts: 1e3, but not 2.5.
 
@@ -149,8 +138,8 @@ def boolean(name: str, value: object) -> bool:
 def text(name: str, value: object) -> str:
     """Return a text that is not blank. The error tells how to quote a number that is meant as a text."""
     if not isinstance(value, str) or not value.strip():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        hint = f"to take a number as a text, quote it: '{name}=\"{value}\"'" if number else ""
+        quoted = f"to take a number as a text, quote it: '{name}=\"{value}\"'"
+        hint = quoted if is_number(value) else ""
         raise ArgumentError(name, value, "a text", hint)
     return value
 

@@ -59,23 +59,23 @@ def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Di
         raise explain(error, overrides) from None
 
 
-def _records_at_most(wanted: int, *, _root_: DictConfig, _parent_: DictConfig) -> int:
-    """Resolve ``${records_at_most:wanted}``: the smaller of ``wanted`` and the records of a client.
+def _records_at_most(most: int, *, _root_: DictConfig, _parent_: DictConfig) -> int:
+    """Resolve ``${records_at_most:most}``: the smaller of ``most`` and the records of a client.
 
     The number of records is known here only for data sets of fedpriv with a fixed size. For any other data
-    set the result is ``wanted``.
+    set the result is ``most``.
     """
     target = (_root_.get("dataset") or {}).get("_target_")
     module, _, name = str(target).rpartition(".")
     clients = _parent_.clients
     if not module.startswith("fedpriv.data.") or type(clients) is not int or clients < 1:
-        return wanted
+        return most
     try:
         records = getattr(importlib.import_module(module), name).train_records
         share = (records - _root_.dataset.validation_records) // clients
     except (ImportError, AttributeError, TypeError, OmegaConfBaseException):
-        return wanted  # the number of records is known only once the files are read
-    return max(1, min(wanted, share))
+        return most  # the number of records is known only once the files are read
+    return max(1, min(most, share))
 
 
 OmegaConf.register_new_resolver("records_at_most", _records_at_most, replace=True)
@@ -220,10 +220,10 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
     if name in ADDED:
         return ConfigError(f"{name} is added with a plus: +{name}=…")
     group, _, leaf = name.rpartition(".")
-    if leaf in _UNIT and group in ("", "algorithm"):
+    if leaf in _UNIT_NAMES and group in ("", "algorithm"):
         return ConfigError(f"unknown key {show(name)}: {WHO_PROTECTS}")
     if name.startswith("hydra."):
-        near = nearest(name, _OF_HYDRA)
+        near = nearest(name, _HYDRA_KEYS)
         hint = f"; did you mean {near}?" if near else ""
         return ConfigError(f"unknown key {show(name)}{hint}")
     keys = _known_keys(overrides)
@@ -238,12 +238,12 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
         return ConfigError(
             f"{top}={OF_NOTHING[top]} has no key {subkey}; choose {_MAY_BE_NONE[top]} as well: {top}=…"
         )
-    if subkey and top in _OF_PRIVATE:
+    if subkey and top in _ONLY_PRIVATE:
         return ConfigError(
             f"unknown key {show(name)}: the {top} of this configuration has no keys; leave it out, or choose "
             f"one that has it: {top}=…"
         )
-    near = _called_otherwise(leaf, keys) or nearest(name, keys)
+    near = _by_synonym(leaf, keys) or nearest(name, keys)
     hint = f"; did you mean {near}?" if near else ""
     return ConfigError(f"unknown key {show(name)}{hint}")
 
@@ -254,19 +254,19 @@ _LAUNCHERS = {
 }  # fmt: skip
 """Options of Hydra's plug-ins → the extra of fedpriv that installs the plug-in."""
 
-_OF_PRIVATE = ("noise_schedule", "clipper")
+_ONLY_PRIVATE = ("noise_schedule", "clipper")
 """Groups that algorithms without privacy set to ``none``."""
 _MAY_BE_NONE = {
     "attack": "an attack", "features": "some", "tracker": "a tracker", "aggregation": "a rule",
 }  # fmt: skip
 """Groups that may be ``none`` and then have no keys → the words for another choice."""
-_OF_HYDRA = (
+_HYDRA_KEYS = (
     "hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.mode", "hydra.verbose",
     "hydra.launcher.n_jobs", "hydra.sweeper.max_batch_size", "hydra.sweeper.params", "hydra.job.name",
     "hydra.sweeper.trials", "hydra.sweeper.stopping", "hydra.sweeper.sampler",
 )  # fmt: skip
 """Keys of Hydra that a user of fedpriv may set, for suggestions."""
-_CALLED = {
+_SYNONYMS = {
     "lr": "learning_rate", "eta": "learning_rate", "sigma": "noise_multiplier", "z": "noise_multiplier",
     "C": "clip_norm", "S": "clip_norm", "clip": "clip_norm", "clip_norm": "initial_clip_norm",
     "max_grad_norm": "clip_norm", "q": "sample_rate", "eps": "epsilon", "T": "rounds", "steps": "rounds",
@@ -276,7 +276,7 @@ _CALLED = {
 """Symbols of papers and names of other libraries → the key of fedpriv."""
 
 
-_UNIT = ("unit", "level", "privacy_unit", "privacy_level", "granularity")
+_UNIT_NAMES = ("unit", "level", "privacy_unit", "privacy_level", "granularity")
 CLIENT_LEVEL = ("ldp_fedsgd", "cdp_fedavg", "ddp_fedavg", "dp_ftrl", "naseri_cdp")
 EITHER_LEVEL = ("wei_cdp", "wei_crd")
 """Client level with ``algorithm.sensitivity=weights`` or ``update``, else record level."""
@@ -295,13 +295,13 @@ WHO_PROTECTS = (
 )
 
 
-def _called_otherwise(name: str, known: Sequence[str]) -> str | None:
+def _by_synonym(name: str, known: Sequence[str]) -> str | None:
     """Return the first known key whose last part is this name or a synonym of it; None without any."""
     candidate: str | None = name
     while candidate is not None:
         if matches := [key for key in known if key.rpartition(".")[2] == candidate]:
             return matches[0]
-        candidate = _CALLED.get(candidate)
+        candidate = _SYNONYMS.get(candidate)
     return None
 
 
@@ -316,11 +316,11 @@ def unknown_key(
         inside: Names of the keys of the group.
         elsewhere: Keys of other groups with the name.
     """
-    if group == "algorithm" and name in _UNIT:
+    if group == "algorithm" and name in _UNIT_NAMES:
         return ConfigError(f"unknown key {group}.{name}: {WHO_PROTECTS}")
     ends = {key.rpartition(".")[2]: key for key in reversed(inside)}
     # The message lists all keys of the group anyway, so only a very similar name is suggested.
-    near = _called_otherwise(name, list(ends)) or nearest(name, ends, cutoff=0.6)
+    near = _by_synonym(name, list(ends)) or nearest(name, ends, cutoff=0.6)
     suggestions = [f"{group}.{ends[near]}"] if near else elsewhere[:1]
     hint = f"; did you mean {suggestions[0]}?" if suggestions else ""
     return ConfigError(f"unknown key {group}.{name}{hint} ({group} has: {', '.join(inside)})")

@@ -32,7 +32,7 @@ def heed_interrupts() -> None:
     The first is remembered, because a library may turn the KeyboardInterrupt into another exception.
     """
     signal.signal(signal.SIGINT, _interrupt)
-    sys.unraisablehook = _hear_again
+    sys.unraisablehook = _signal_again
 
 
 def ignore_interrupts() -> None:
@@ -53,7 +53,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _hear_again(unraisable: Any) -> None:
+def _signal_again(unraisable: Any) -> None:
     """Send SIGINT again if Python could not raise the KeyboardInterrupt, for example in a destructor."""
     global _unraised
     if not issubclass(unraisable.exc_type, KeyboardInterrupt):

@@ -76,13 +76,15 @@ def number(
     """
 
     def check(name: str, value: Any, part: Any) -> float:
-        if isinstance(at_most, str):
-            most: Any = argument_of(part, at_most)
-            if most is not None:
-                return checks.not_above(name, value, at_most, most, above=above)
-        else:
-            most = at_most
-        return checks.number(name, value, above=above, at_least=at_least, below=below, at_most=most)
+        if not isinstance(at_most, str):
+            return checks.number(
+                name, value, above=above, at_least=at_least, below=below, at_most=at_most
+            )
+        result = checks.number(name, value, above=above, at_least=at_least, below=below)
+        limit: Any = argument_of(part, at_most)
+        if limit is not None and result > limit:
+            raise ArgumentError(name, value, f"<= {limit:g}, which is {at_most}")
+        return result
 
     bounds = checks.bounds(above=above, at_least=at_least, below=below, at_most=at_most)
     return Allowed(check, f"number {bounds}".strip())

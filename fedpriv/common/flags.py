@@ -44,8 +44,8 @@ def together(
     """Return one decorator that adds several flags, in this order."""
 
     def add(function: _Function) -> _Function:
-        for one in reversed(flags):
-            function = one(function)
+        for add_flag in reversed(flags):
+            function = add_flag(function)
         return function
 
     return add
@@ -152,7 +152,7 @@ class PathParam(click.ParamType):
         self.folder = folder
 
     def convert(self, value: str, param: Parameter | None, ctx: Context | None) -> str:
-        if not _can_be(value) or (self.folder and not os.path.isdir(value)):
+        if not _is_possible_path(value) or (self.folder and not os.path.isdir(value)):
             allowed = "an existing folder" if self.folder else "the path of a file or folder"
             raise ConfigError(written(param), value or "nothing", allowed)
         return value
@@ -178,7 +178,9 @@ class NewFile(click.ParamType):
             allowed = f"a file that ends in {', '.join(self.endings)}"
             raise ConfigError(written(param), value or "nothing", allowed)
         beside = str(path.with_name(f".{path.name}.1234567.tmp")) if path.name else ""
-        writable = folder.is_dir() and os.access(folder, os.W_OK) if _can_be(beside) else False
+        writable = (
+            folder.is_dir() and os.access(folder, os.W_OK) if _is_possible_path(beside) else False
+        )
         if writable and path.is_dir():
             raise ConfigError(written(param), value, "a file", "a folder of that name is there")
         if not writable:
@@ -187,7 +189,7 @@ class NewFile(click.ParamType):
         return path
 
 
-def _can_be(path: str) -> bool:
+def _is_possible_path(path: str) -> bool:
     """Return whether a file system could have such a path."""
     try:
         os.stat(path)

@@ -16,7 +16,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 
-def _kept(old: str, new: str, names: str) -> dict[str, str]:
+def _same_names(old: str, new: str, names: str) -> dict[str, str]:
     """Map the modules that moved from one folder to another and kept their names."""
     return {f"{old}.{name}": f"{new}.{name}" for name in names.split()}
 
@@ -34,49 +34,49 @@ _RENAMED = {
 """Intermediate path of a module that moved twice → its path now."""
 
 _FIRST = {
-    **_kept(
+    **_same_names(
         "fedpriv.accounting",
         "fedpriv.tools.accounting",
         "account arguments calibrate event_json flags history releases shuffle speed",
     ),
-    **_kept(
+    **_same_names(
         "fedpriv.audit",
         "fedpriv.tools.audit",
         "attacks bound certified classifier command contributions flags membership "
         "properties property_inference records report request shadow_attacks shadow_runs "
         "statistics subject",
     ),
-    **_kept(
+    **_same_names(
         "fedpriv.figures",
         "fedpriv.study.figures",
         "catalogue certified command comparison computed definition details ftrl "
         "jobs loading make marks monitor overlay overrides planning privacy reading "
         "record series wei write",
     ),
-    **_kept(
+    **_same_names(
         "fedpriv.leaderboard",
         "fedpriv.tools.leaderboard",
         "code command entry flags gather measured overrides page trial",
     ),
-    **_kept(
+    **_same_names(
         "fedpriv.privacy",
         "fedpriv.privacy.core",
         "columns discrete_events events grid integer_noise masks min_sep_events modular "
         "names noise rdp sampled_gaussian sampling trade_off trust",
     ),
-    **_kept(
+    **_same_names(
         "fedpriv.report",
         "fedpriv.tools.report",
         "charts command curves figure gather labels markup page search sections write",
     ),
-    **_kept(
+    **_same_names(
         "fedpriv.results",
         "fedpriv.store",
         "canary_file caveats colours columns digests display folder "
         "ledger_file numbers packed pairs plots public run_plots saved searches statement "
         "sweep tables",
     ),
-    **_kept(
+    **_same_names(
         "fedpriv.verify",
         "fedpriv.tools.verify",
         "chance charge checks command context correlated directions discreteness "

@@ -100,8 +100,8 @@ def keys_of_option(group: str, option: str, folder: Path | None = None) -> list[
 
 def extended_by(path: Path) -> list[Path]:
     """Return the YAML files of the options that an option extends, all in its own group."""
-    beside = [path.parent / f"{default}.yaml" for default in _defaults(path)]
-    return [other for other in beside if other.exists()]
+    candidates = [path.parent / f"{default}.yaml" for default in _defaults(path)]
+    return [path for path in candidates if path.exists()]
 
 
 def _defaults(path: Path) -> list[str]:

@@ -246,12 +246,12 @@ def standard_normals(streams: Sequence[Stream], size: int) -> Tensor:
         pairs = (chunk.shape[1] + 1) // 2
         rows_at_once = max(1, PAIRS_AT_ONCE // pairs)
         memory = memoryview(bytearray(16 * pairs * min(rows_at_once, len(streams))))
-        words = torch.frombuffer(memory, dtype=torch.int64).view(-1, 2, pairs)
+        random_words = torch.frombuffer(memory, dtype=torch.int64).view(-1, 2, pairs)
         for first in range(0, len(streams), rows_at_once):
             rows = chunk[first : first + rows_at_once]
             for index, stream in enumerate(streams[first : first + rows_at_once]):
                 stream.write_words(memory[16 * pairs * index : 16 * pairs * (index + 1)])
-            write_normals(words[: len(rows), 0], words[: len(rows), 1], rows)
+            write_normals(random_words[: len(rows), 0], random_words[: len(rows), 1], rows)
     return out
 
 

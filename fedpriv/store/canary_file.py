@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fedpriv.common.checks import is_number
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.store.saved import saved_json, unreadable
 
@@ -50,12 +51,12 @@ def read_canaries(path: Path) -> CanaryFile:
     Raises:
         ConfigError: The file cannot be read, or is no list of canaries with their scores.
     """
-    values = saved_json(path, _LARGEST)
-    found: list[Any] = [values.get(key) for key in ("coins", "scores", "released")]
-    coins, scores, released = found
+    values: Any = saved_json(path, _LARGEST)
+    coins, scores, released = (values.get(key) for key in ("coins", "scores", "released"))
     canary = values.get("canary", DIRECTION)
     good = (
-        canary in HEADLINES
+        isinstance(canary, str)
+        and canary in HEADLINES
         and isinstance(coins, list)
         and len(coins) >= 2
         and all(type(coin) is bool for coin in coins)
@@ -66,7 +67,9 @@ def read_canaries(path: Path) -> CanaryFile:
             for observer_scores in scores.values()
         )
         and all(
-            _is_number(score) for observer_scores in scores.values() for score in observer_scores
+            is_number(score) and math.isfinite(score)
+            for observer_scores in scores.values()
+            for score in observer_scores
         )
         and isinstance(released, list)
         and all(
@@ -83,7 +86,3 @@ def read_canaries(path: Path) -> CanaryFile:
     }
     independent = values.get("independent") is True
     return CanaryFile(coins, known_scores, released, values["rounds"], independent, canary)
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)

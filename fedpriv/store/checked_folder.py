@@ -16,10 +16,7 @@ from fedpriv.store.folder import RunFolder
 from fedpriv.store.saved import LARGEST_HASHED, LARGEST_SUMMARY, parsed_json, saved_text, unreadable
 
 INTERRUPTED = "interrupted"
-_LOST = (
-    "the SHA-256 of the files of this run are lost with it, so damage that leaves them readable is not "
-    "noticed"
-)
+_LOST = "it held the SHA-256 of the files of this run, so damage that leaves a file readable is not detected"
 Read = TypeVar("Read")
 
 
@@ -57,8 +54,8 @@ class CheckedFolder:
         stated = summary.get(KEY)
         if not isinstance(stated, dict):
             notice(
-                f"{self.path} was written by a version of fedpriv that kept no digests of its files; there, "
-                "and in others of that version, damage that leaves them readable is not noticed",
+                f"{self.path} was written by a version of fedpriv that stored no digests of files; in runs "
+                "of that version, damage that leaves a file readable is not detected",
                 kind=KEY,
             )
             return {}

@@ -76,11 +76,13 @@ def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, s
         records = counted(summary["backdoor_test_records"], "record")
         attackers = counted(len(summary["attackers"]), "attacker")
         attacked_rounds = counted(summary["attacked_rounds"], "round")
-        words = f"{100 * summary['backdoor_accuracy']:.2f} % (attack success rate) on {records}; "
-        words += f"{attackers}, attacks in {attacked_rounds}"
+        description = (
+            f"{100 * summary['backdoor_accuracy']:.2f} % (attack success rate) on {records}; "
+        )
+        description += f"{attackers}, attacks in {attacked_rounds}"
         if summary["attackers"] and not summary["attacked_rounds"]:
-            words += ": that of a model nobody attacked"
-        rows.append(("backdoor accuracy", words))
+            description += ": that of a model nobody attacked"
+        rows.append(("backdoor accuracy", description))
     if summary["epsilon"] is not None:
         decays = f", {counted(summary['noise_decays'], 'decay')}" if adapts else ""
         rows += [
@@ -97,17 +99,17 @@ def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, s
 def _epsilon_words(summary: Mapping[str, Any]) -> str:
     """Describe the enforced ε, with the sound ε where the two differ."""
     enforced, sound = summary["epsilon"], summary["epsilon_sound"]
-    words = f"{round_up(enforced)} at delta {summary['delta']:g}"
+    description = f"{round_up(enforced)} at delta {summary['delta']:g}"
     if math.isinf(sound) and math.isfinite(enforced):
-        return words + " by the published analysis; sound: infinite"
+        return description + " by the published analysis; sound: infinite"
     published = summary["epsilon_published"]
     if sound > enforced and published is not None and math.isclose(enforced, published):
-        return words + f" by the published analysis; sound: {round_up(sound)}"
+        return description + f" by the published analysis; sound: {round_up(sound)}"
     if sound > enforced:
         return (
             f"{round_up(sound)} at delta {summary['delta']:g} (running value {round_up(enforced)})"
         )
-    return words
+    return description
 
 
 def duration(seconds: float) -> str:

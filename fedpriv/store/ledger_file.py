@@ -77,7 +77,7 @@ class StoredLedger:
     @property
     def histories(self) -> tuple[tuple[tuple[dp_event.DpEvent, int], ...], ...]:
         """The distinct histories of the clients that took part."""
-        return tuple(dict.fromkeys(tuple(own.items()) for own in self.of_client.values()))
+        return tuple(dict.fromkeys(tuple(counts.items()) for counts in self.of_client.values()))
 
 
 def read_ledger(path: Path, view: str) -> StoredLedger:

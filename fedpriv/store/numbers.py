@@ -59,18 +59,13 @@ def read_columns(
             header = next(rows, None)
             if header is None:
                 raise ValueError("no header")
-            indices = (
-                range(len(header)) if names is None else [header.index(name) for name in names]
-            )
-            cells = _cells(
-                rows, len(header), indices, lowest and (header.index(lowest[0]), lowest[1])
-            )
-        columns = (
-            np.frombuffer(cells).reshape(-1, len(indices)) if cells else np.empty((0, len(indices)))
-        )
+            indices = [*range(len(header))] if names is None else [*map(header.index, names)]
+            limit = lowest and (header.index(lowest[0]), lowest[1])
+            cells = _cells(rows, len(header), indices, limit)
+        columns = np.asarray(cells).reshape(-1, len(indices))
     except (OSError, ValueError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or "it is not a table of numbers"
-        raise unreadable(path, f"{reason}") from None
+        raise unreadable(path, reason) from None
     read = Columns(zip((header[index] for index in indices), columns.T, strict=True))
     if lowest is None:
         return read
@@ -110,5 +105,4 @@ def between_known(values: np.ndarray) -> np.ndarray:
     known = np.flatnonzero(~np.isnan(values))
     if not len(known):
         return values
-    places = np.arange(len(values))
-    return np.interp(places, known, values[known], left=np.nan, right=np.nan)
+    return np.interp(np.arange(len(values)), known, values[known], left=np.nan, right=np.nan)

@@ -112,7 +112,15 @@ def _interval(differences: Sequence[float], column: str) -> dict[str, Any]:
 
 
 class Differences(Protocol):
-    """A row of :func:`paired_differences`."""
+    """A row of :func:`paired_differences`.
+
+    Attributes:
+        low: Lower end of the confidence interval, or nan.
+        high: Upper end of the confidence interval, or nan.
+        note: The reason why the interval is absent or doubtful; else empty.
+        pairs: Number of seeds that both settings were run with.
+        differences: The difference of each seed.
+    """
 
     low: float
     high: float

@@ -31,9 +31,9 @@ def write_public(folder: RunFolder, privacy: dict[str, Any], test_metrics: bool)
     folder.public.mkdir()
     folder.copy(folder.model, folder.public / folder.model.name)
     folder.write_json(folder.public / folder.privacy_json.name, privacy)
-    words = privacy_words(privacy)
+    statement = privacy_words(privacy)
     folder.write_text(
-        folder.public / folder.privacy_text.name, words + "\nThis folder may be published.\n"
+        folder.public / folder.privacy_text.name, statement + "\nThis folder may be published.\n"
     )
     config = _without_secrets(yaml.safe_load(folder.config.read_text(encoding="utf-8")))
     folder.write_text(folder.public / folder.config.name, yaml.safe_dump(config, sort_keys=False))

@@ -212,7 +212,7 @@ def _resolved_values(path: Path, values: dict[str, Any]) -> dict[str, object]:
     flat = flatten(values)
     for key, value in flat.items():
         if "${" in f"{key}{value}":
-            raise unreadable(path, f"{key} is not written out, which fedpriv always does")
+            raise unreadable(path, f"{key} is an interpolation, which fedpriv always resolves")
     return flat
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedpriv.common.checks import is_number
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.words import round_up
 from fedpriv.store.saved import LARGEST_CONFIG, LARGEST_SUMMARY, saved_json, saved_text
@@ -46,8 +47,7 @@ class StoredSearch:
         if self.problem:
             return f"search {self.folder}: {self.problem}"
         epsilon, delta = ((self.facts or {}).get(name) for name in ("epsilon", "delta"))
-        known = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
-        cost = round_up(float(epsilon)) if known else "not known"  # type: ignore[arg-type]
+        cost = round_up(float(epsilon)) if is_number(epsilon) else "not known"
         scope = "the best of a secret number" if self.stopped else "all of its trials together"
         return f"search {self.folder}: epsilon {cost} at delta {show(delta)}, of {scope}"
 

@@ -44,21 +44,21 @@ def privacy_words(facts: dict[str, Any]) -> str:
     unit = sound["unit"]
     paragraphs = [
         headline(facts),
-        f"{_whom(facts)} one {unit}{' of one client' if unit == 'record' else ''} "
-        f"({LEVELS[unit]}; {_neighbours(sound)}), {TRUSTS[sound['trust']].against}{_for_whom(facts)}",
+        f"{_protection(facts)} one {unit}{' of one client' if unit == 'record' else ''} "
+        f"({LEVELS[unit]}; {_neighbours(sound)}), {TRUSTS[sound['trust']].against}{_covered_clients(facts)}",
         _number("epsilon", composition_word(facts).capitalize(), facts),
         _published(facts),
         _number("epsilon_sound", "Sound", facts),
         *words_before(facts),
         _best_attack(facts),
-        *_pair(facts),
+        *_trust_in_aggregator(facts),
         "Over clients: " + _spread(facts),
     ]
     text = "\n\n".join(textwrap.fill(p, 92) for p in paragraphs).replace(_UNBROKEN, " ")
     text += "\n\nCaveats\n" + _bullets(facts["caveats"])
     not_private: list[str] = []
     if facts["randomness"] == ENTROPY_ROOT:
-        folder = _of_a_published_run(facts)
+        folder = _published_folder(facts)
     elif facts["diagnostics"]:
         not_private = facts["diagnostics"]
         folder = (
@@ -88,7 +88,7 @@ def publishable(facts: dict[str, Any]) -> str | None:
     return None
 
 
-def _of_a_published_run(facts: dict[str, Any]) -> str:
+def _published_folder(facts: dict[str, Any]) -> str:
     why_not = publishable(facts)
     if why_not is not None:
         return f"Nothing of this run may be published: {why_not}."
@@ -106,7 +106,7 @@ def composition_word(facts: Mapping[str, object]) -> str:
     return "composed" if facts["budget"] is None else "enforced"
 
 
-def _whom(facts: dict[str, Any]) -> str:
+def _protection(facts: dict[str, Any]) -> str:
     if math.isfinite(facts["epsilon_sound"]):
         return "Protected:"
     if facts["epsilon_published"] is None or math.isinf(facts["epsilon_published"]):
@@ -197,15 +197,15 @@ def _number(key: str, label: str, facts: dict[str, Any]) -> str:
 def _published(facts: dict[str, Any]) -> str:
     if facts["epsilon_published"] is None:
         return f"Published: none. {_sentence(facts['reasons']['epsilon_published'])}"
-    view, words = facts["views"]["published"], _number("epsilon_published", "Published", facts)
+    view, sentence = facts["views"]["published"], _number("epsilon_published", "Published", facts)
     if math.isinf(facts["epsilon_published"]):
-        return words
-    return f"{words} The claim is about one {view['unit']}, {_neighbours(view)}."
+        return sentence
+    return f"{sentence} The claim is about one {view['unit']}, {_neighbours(view)}."
 
 
 def _best_attack(facts: dict[str, Any]) -> str:
     """State the best attack's true positive rate at two false positive rates, from the trade-off curve."""
-    attack = f"attack that {_decides(facts['views']['sound'])}"
+    attack = f"attack that {_attack_goal(facts['views']['sound'])}"
     low, high = (facts["largest_tpr"][name] for name in RATES)
     if low == 1.0:
         sentence = (
@@ -220,7 +220,7 @@ def _best_attack(facts: dict[str, Any]) -> str:
     return sentence.replace(" %", f"{_UNBROKEN}%")
 
 
-def _decides(view: dict[str, Any]) -> str:
+def _attack_goal(view: dict[str, Any]) -> str:
     """Describe the decision of an attack against which the sound ε protects."""
     if view["neighbours"] == ADD_OR_REMOVE:
         did = "was used" if view["unit"] == "record" else "was among those that train"
@@ -250,7 +250,7 @@ def _neighbours(view: dict[str, Any]) -> str:
     return f"{adjacency}: data sets that differ in one record replaced"
 
 
-def _for_whom(facts: dict[str, Any]) -> str:
+def _covered_clients(facts: dict[str, Any]) -> str:
     """State the clients for which a finite ε holds."""
     if math.isinf(facts["epsilon_sound"]):
         return ""
@@ -259,7 +259,7 @@ def _for_whom(facts: dict[str, Any]) -> str:
     return " The number holds for every client, however often it took part."
 
 
-def _pair(facts: dict[str, Any]) -> list[str]:
+def _trust_in_aggregator(facts: dict[str, Any]) -> list[str]:
     """Return a paragraph on ε without and with trust in the aggregator; an empty list without one."""
     if facts["parts"] is None:
         return []

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from fedpriv.common import config as configuration
+from fedpriv.common.checks import is_number
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import json_text, write_text
 from fedpriv.store.checked_folder import CheckedFolder
@@ -111,7 +112,7 @@ class StoredRun(CheckedFolder):
         """The arguments that the run was started with; None where they are withheld or unknown."""
         path, overrides = self.files.environment, self.environment.get("overrides")
         if overrides is None or (
-            isinstance(overrides, list) and all(isinstance(one, str) for one in overrides)
+            isinstance(overrides, list) and all(isinstance(override, str) for override in overrides)
         ):
             return overrides
         return self._refuse(path, unreadable(path, "its overrides are not a list of texts"))
@@ -235,7 +236,7 @@ class StoredRun(CheckedFolder):
                 the stated value without any damage.
         """
         stated, reasons = self.statement.get("epsilon_sound"), self.statement.get("reasons")
-        if isinstance(stated, bool) or not isinstance(stated, int | float):
+        if not is_number(stated):
             return
         reason = str(reasons.get("epsilon_sound")) if isinstance(reasons, dict) else ""
         margin = _TOLERANCE * stated + _SMALL
@@ -326,6 +327,7 @@ def add_to_summary(folder: RunFolder, results: Mapping[str, object]) -> None:
     write_text(folder.summary, text)
 
 
-def _equal(one: object, other: object) -> bool:
-    numbers = all(isinstance(x, int | float) and not isinstance(x, bool) for x in (one, other))
-    return math.isclose(one, other, rel_tol=1e-9) if numbers else one == other  # type: ignore[arg-type]
+def _equal(first: object, second: object) -> bool:
+    if is_number(first) and is_number(second):
+        return math.isclose(first, second, rel_tol=1e-9)
+    return first == second

@@ -28,7 +28,7 @@ from fedpriv.store.run_folders import DAMAGED
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Table
 
-_GIVEN = "asked "
+_AS_ASKED = "asked "
 VALUES = ("rounds", "stop_reason", "epsilon", "epsilon_sound", "test_accuracy")
 BACKDOOR = "backdoor_accuracy"  # of runs with an attack
 _SETTING = "setting"  # fingerprint of the configuration without seeds
@@ -49,12 +49,12 @@ def read_runs(folder: Path) -> pd.DataFrame:
     Returns:
         The name, the settings, the seed and the results of each run; all cells are Python objects.
     """
-    paths = sorted(folder.iterdir(), key=_by_number) if folder.is_dir() else []
+    paths = sorted(folder.iterdir(), key=_natural_order) if folder.is_dir() else []
     runs = [_SweptRun(path) for path in paths if (path / "summary.json").exists()]
     for run in runs:
         if run.damage:
             notice(f"warning: {run.damage}")
-    keys = _told([run for run in runs if not run.problem])
+    keys = _setting_keys([run for run in runs if not run.problem])
     rows, seen = [], set()
     for run in runs:
         settings = {_column(key): run.setting(key) for key in keys}
@@ -122,7 +122,7 @@ class _SweptRun:
         return show(self.values[key]) if key in self.values else None
 
 
-def _told(runs: Sequence[_SweptRun]) -> list[str]:
+def _setting_keys(runs: Sequence[_SweptRun]) -> list[str]:
     """Return the keys that any run was given, without the seed and the name of its pair.
 
     Keys of ``runtime`` change no result. They are columns only where all runs were given the same value, or
@@ -141,7 +141,7 @@ def _told(runs: Sequence[_SweptRun]) -> list[str]:
     return [key for key in keys if not key.startswith(_RUNTIME) or key in runtime_keys]
 
 
-def _by_number(path: Path) -> list[tuple[bool, int, str]]:
+def _natural_order(path: Path) -> list[tuple[bool, int, str]]:
     """Return a sort key by which run 10 comes after run 9."""
     parts = re.findall(r"\d+|\D+", path.name)
     return [(not p.isdigit(), int(p) if p.isdigit() else 0, p) for p in parts]
@@ -149,15 +149,15 @@ def _by_number(path: Path) -> list[tuple[bool, int, str]]:
 
 def _column(key: str) -> str:
     """Return the column of a setting; ``epsilon`` and the like are both a setting and a result."""
-    return f"{_GIVEN}{key}" if key in VALUES else key
+    return f"{_AS_ASKED}{key}" if key in VALUES else key
 
 
 def _in_order(runs: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """Sort the rows by the values of ``columns``: numbers by size, others as they first appear."""
     if runs.empty:
         return runs
-    places = {
-        column: {value: place for place, value in enumerate(dict.fromkeys(runs[column]))}
+    positions = {
+        column: {value: position for position, value in enumerate(dict.fromkeys(runs[column]))}
         for column in columns
     }
 
@@ -165,7 +165,7 @@ def _in_order(runs: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
         number = _number(value)
         if column == "seed" and (value is None or value != value):  # a damaged run comes last
             return (2, 0)
-        return (1, places[column][value]) if number is None else (0, number)
+        return (1, positions[column][value]) if number is None else (0, number)
 
     ranks = [[rank(column, value) for column, value in zip(columns, row, strict=True)]
              for row in runs[list(columns)].itertuples(index=False)]  # fmt: skip
@@ -222,7 +222,7 @@ def show_sweep(folder: Path) -> None:
     by = [runs[_SETTING], *(plain[column] for column in varied)]
     for _, rows in runs.groupby(by, dropna=False, sort=False):
         table.add(
-            *(_shown(rows[column].iloc[0]) for column in varied),
+            *(_cell(rows[column].iloc[0]) for column in varied),
             " ".join(str(seed) for seed in sorted(rows["seed"], key=str)),
             _range(rows["rounds"], "{:.0f}".format),
             _range(rows["epsilon"], round_up),
@@ -240,7 +240,7 @@ def show_sweep(folder: Path) -> None:
     out.print(f"sweep folder: {folder}")
 
 
-def _shown(value: object) -> str:
+def _cell(value: object) -> str:
     number = _number(value)
     if number is not None and number.is_integer():  # 2 and 2.0 are the same setting
         return f"{number:.0f}"

@@ -79,41 +79,36 @@ class GrowingTable:
             self.position = path.stat().st_size
             self._note()
         else:
-            if not path.is_file() or path.stat().st_size < position:
-                raise ConfigError(
-                    f"resume: {path} is shorter than its checkpoint says; it was changed since, start anew"
-                )
-            self.columns = (
-                self._header()
-            )  # an older version may have begun the run with fewer columns
-            self._hash = begun(path, position)
-            self._refuse_change(position)
-            with open(path, "r+b") as file:
-                file.truncate(position)
-            self.position = position
+            self._resume(position)
 
-    def _refuse_change(self, position: int) -> None:
-        """Raise ConfigError if the rows up to ``position`` differ from those of the checkpoint."""
-        known = None if self._digests is None else self._digests.written.get(self.path.name)
+    def _resume(self, position: int) -> None:
+        """Cut the file back to its length in the checkpoint. Raise ConfigError if it was changed since."""
+        path = self.path
+        if not path.is_file() or path.stat().st_size < position:
+            raise ConfigError(
+                f"resume: {path} is shorter than its checkpoint says; it was changed since, start anew"
+            )
+        with open(path, "rb") as file:
+            columns = file.readline().decode("utf-8", "replace").strip().split(",")
+        if not set(columns) <= set(self.columns) or columns[0] != self.columns[0]:
+            raise ConfigError(
+                f"resume: {path} does not begin with the names of its columns; it was changed since, "
+                "start anew"
+            )
+        self.columns = tuple(columns)  # an older version may have begun the run with fewer columns
+        self._hash, self.position = begun(path, position), position
+        known = None if self._digests is None else self._digests.written.get(path.name)
         if known not in (None, {"bytes": position, "sha256": self._hash.hexdigest()}):
             raise ConfigError(
-                f"resume: {self.path} is not as the run wrote it (its SHA-256 is not the one in the "
+                f"resume: {path} is not as the run wrote it (its SHA-256 is not the one in the "
                 "checkpoint); start anew"
             )
+        with open(path, "r+b") as file:
+            file.truncate(position)
 
     def _note(self) -> None:
         if self._digests is not None:
             self._digests.note(self.path, self.position, self._hash.hexdigest())
-
-    def _header(self) -> tuple[str, ...]:
-        with open(self.path, "rb") as file:
-            columns = file.readline().decode("utf-8", "replace").strip().split(",")
-        if not set(columns) <= set(self.columns) or columns[0] != self.columns[0]:
-            raise ConfigError(
-                f"resume: {self.path} does not begin with the names of its columns; it was changed since, "
-                "start anew"
-            )
-        return tuple(columns)
 
     def append(self, row: Mapping[str, object]) -> None:
         """Add a row by column; absent or None values give empty cells."""

@@ -208,7 +208,7 @@ def test_an_edit_is_seen_with_an_unreadable_summary(file, folder, command, read)
     (folder / "summary.json").write_text("{")
     said = warnings(command("report", str(folder)))
     assert "summary.json cannot be read: it is not JSON" in said
-    assert "damage that leaves them readable is not noticed" in said
+    assert "damage that leaves a file readable is not detected" in said
     assert "has epsilon" not in said
     if file == "ledger.csv":
         edit_draws(folder)
