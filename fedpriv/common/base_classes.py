@@ -53,8 +53,9 @@ def completed(part: object, base: type[_Base]) -> _Base:
             and not getattr(value, "__isabstractmethod__", False)
             and not (hasattr(kind, name) or hasattr(part, name))
         )
-        arguments: tuple[Any, Any, tuple[str, ...]] = (kind, base, tuple(missing_names))
-        object.__setattr__(part, "__class__", _with_defaults(*arguments))
+        base_class: Any = base  # to the type checker an abstract class cannot be hashed
+        completed_class = _with_defaults(kind, base_class, tuple(missing_names))
+        object.__setattr__(part, "__class__", completed_class)
     return cast("_Base", part)
 
 

@@ -48,7 +48,7 @@ def interrupted() -> bool:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     global _heard, _unraised
     if _heard and not _unraised:
-        os._exit(Interrupted.exit_status)
+        os._exit(Interrupted.exit_status)  # at once, even inside a library that swallows exceptions
     _heard, _unraised = True, False
     raise KeyboardInterrupt
 

@@ -177,10 +177,9 @@ class NewFile(click.ParamType):
         if self.endings and path.suffix not in self.endings:
             allowed = f"a file that ends in {', '.join(self.endings)}"
             raise ConfigError(written(param), value or "nothing", allowed)
-        beside = str(path.with_name(f".{path.name}.1234567.tmp")) if path.name else ""
-        writable = (
-            folder.is_dir() and os.access(folder, os.W_OK) if _is_possible_path(beside) else False
-        )
+        # The file is written to a temporary sibling first, whose longer name must be possible, too.
+        sibling = str(path.with_name(f".{path.name}.1234567.tmp")) if path.name else ""
+        writable = _is_possible_path(sibling) and folder.is_dir() and os.access(folder, os.W_OK)
         if writable and path.is_dir():
             raise ConfigError(written(param), value, "a file", "a folder of that name is there")
         if not writable:

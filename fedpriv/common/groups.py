@@ -129,6 +129,7 @@ def _recipe(row: dict[str, Any], epsilon: float) -> TableOption:
 def option_of(group: str, part: object) -> str:
     """Return the only option of a group for the class of a part; else the name of the class."""
     name = type(part).__name__
+    # The module of the class may have moved since its path was written to the YAML file.
     target = re.compile(rf"^ *_target_: fedpriv\.[\w.]+\.{name}$", re.MULTILINE)
     paths = (conf_dir() / group).glob("*.yaml")
     matches = [path.stem for path in paths if target.search(path.read_text(encoding="utf-8"))]

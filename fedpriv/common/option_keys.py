@@ -79,7 +79,7 @@ def _keys(text: str, mapping: yaml.MappingNode, above: tuple[str, ...]) -> Itera
         block = isinstance(value, yaml.CollectionNode) and not value.flow_style
         start = name.end_mark.index + 1 if block else value.start_mark.index
         stop = start if block else value.end_mark.index
-        end = text.find("\n", stop) % (len(text) + 1)
+        end = text.find("\n", stop) % (len(text) + 1)  # the last line may lack a line break
         comment = text[stop:end].strip().removeprefix("#").strip()
         yield Key(path, text[start:stop], comment, start, end, value)
         if block and isinstance(value, yaml.MappingNode):
@@ -100,8 +100,8 @@ def keys_of_option(group: str, option: str, folder: Path | None = None) -> list[
 
 def extended_by(path: Path) -> list[Path]:
     """Return the YAML files of the options that an option extends, all in its own group."""
-    candidates = [path.parent / f"{default}.yaml" for default in _defaults(path)]
-    return [path for path in candidates if path.exists()]
+    candidates = (path.parent / f"{default}.yaml" for default in _defaults(path))
+    return [candidate for candidate in candidates if candidate.exists()]
 
 
 def _defaults(path: Path) -> list[str]:
@@ -118,6 +118,7 @@ def _keys_of_path(path: Path, package: tuple[str, ...]) -> Iterator[Key]:
         is_key = key.path[0] not in ("defaults", "protocol") and key.path[-1] != "_target_"
         if is_key and not isinstance(key.node, yaml.MappingNode):
             yield replace(key, path=(*below, *key.path))
+    # Some options share keys with others by a default of the form /keys/NAME@_global_.GROUP.
     for match in filter(None, map(_MORE_KEYS.fullmatch, _defaults(path))):
         yield from _keys_of_path(conf_dir() / f"{match[1]}.yaml", (match[2],))
 

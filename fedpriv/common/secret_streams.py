@@ -243,7 +243,7 @@ def standard_normals(streams: Sequence[Stream], size: int) -> Tensor:
     out = torch.empty(len(streams), size, dtype=torch.float64)
     for column in range(0, size, 2 * PAIRS_AT_ONCE):
         chunk = out[:, column : column + 2 * PAIRS_AT_ONCE]
-        pairs = (chunk.shape[1] + 1) // 2
+        pairs = (chunk.shape[1] + 1) // 2  # of an odd number of normals the last sine is dropped
         rows_at_once = max(1, PAIRS_AT_ONCE // pairs)
         memory = memoryview(bytearray(16 * pairs * min(rows_at_once, len(streams))))
         random_words = torch.frombuffer(memory, dtype=torch.int64).view(-1, 2, pairs)

@@ -66,7 +66,7 @@ def matches(path: Path, entry: Digest, largest: float = math.inf, goes_on: bool 
     except FileNotFoundError:
         return False
     except OSError:
-        return True
+        return True  # the reader of the file will report the error
     except (TypeError, KeyError):
         return False
 
@@ -82,13 +82,9 @@ class FileDigests:
         self._folder = folder
         self.written: dict[str, Digest] = {}
 
-    def note(self, path: Path, size: int, sha256: str) -> None:
-        """Enter the size and the SHA-256 of a file that was written."""
-        self.written[self._name(path)] = {"bytes": size, "sha256": sha256}
-
-    def note_content(self, path: Path, content: bytes | memoryview) -> None:
-        """Enter a file that was written with this content."""
-        self.written[self._name(path)] = digest(content)
+    def note(self, path: Path, entry: Digest) -> None:
+        """Enter the digest of a file that was written."""
+        self.written[Path(os.path.relpath(path, self._folder)).as_posix()] = entry
 
     def add_missing(self, names: list[str]) -> None:
         """Enter existing files that this process did not write: those of a run begun by an older version."""
@@ -96,10 +92,7 @@ class FileDigests:
             path = self._folder / name
             if name not in self.written and path.is_file():
                 size = path.stat().st_size
-                self.note(path, size, begun(path, size).hexdigest())
-
-    def _name(self, path: Path) -> str:
-        return Path(os.path.relpath(path, self._folder)).as_posix()
+                self.note(path, {"bytes": size, "sha256": begun(path, size).hexdigest()})
 
 
 def sealed(summary: dict[str, Any], stated: dict[str, Digest]) -> tuple[dict[str, Any], str]:

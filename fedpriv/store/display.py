@@ -27,12 +27,11 @@ def teller(progress: str) -> Callable[[str], None]:
 
 def statement_lines(privacy: Mapping[str, Any]) -> str:
     """Return the short privacy statement for the end of a run; privacy.txt has the whole of it."""
-    lines = [headline(dict(privacy))]
+    lines = [headline(privacy)]
     if privacy["private"]:
         lines.append("Epsilon of the worst client:")
-        enforced = composition_word(dict(privacy))
         for name, key in (
-            (enforced, "epsilon"),
+            (composition_word(privacy), "epsilon"),
             ("published", "epsilon_published"),
             ("sound", "epsilon_sound"),
         ):

@@ -21,7 +21,7 @@ from fedpriv.common.files import (
     write_atomically,
     write_text,
 )
-from fedpriv.store.digests import FileDigests, sealed
+from fedpriv.store.digests import FileDigests, digest, sealed
 
 SCHEMA_VERSION = 2
 CANARIES = "canaries.json"
@@ -105,6 +105,7 @@ class RunFolder:
                         f"a folder without a {path.name}",
                         "a run would write over it",
                     )
+            # Only an attempt shows whether the folder can be written; permissions alone do not tell.
             probe = self.path / ".writable"
             probe.touch()
             probe.unlink()
@@ -150,13 +151,13 @@ class RunFolder:
     def write_text(self, path: Path, text: str) -> None:
         """Write a text file of the run atomically, and note its digest."""
         write_text(path, text)
-        self.digests.note_content(path, text.encode())
+        self.digests.note(path, digest(text.encode()))
 
     def write_tensors(self, path: Path, state: object) -> None:
         """Write tensors of the run atomically, and note the digest of the file."""
         content = sealed_tensors(state)
         write_atomically(path, lambda file: file.write(content), "wb")
-        self.digests.note_content(path, content)
+        self.digests.note(path, digest(content))
 
     def copy(self, path: Path, to: Path) -> None:
         """Copy a file of the run, and note for the copy the digest of the original."""
@@ -164,7 +165,7 @@ class RunFolder:
             shutil.copyfile(path, to)
         name = path.relative_to(self.path).as_posix()
         if name in self.digests.written:
-            self.digests.note(to, *self.digests.written[name].values())
+            self.digests.note(to, self.digests.written[name])
 
     def write_json(self, path: Path, value: Mapping[str, object]) -> None:
         """Write a JSON file of the run atomically, and note its digest."""

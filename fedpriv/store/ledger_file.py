@@ -115,6 +115,7 @@ def read_ledger(path: Path, view: str) -> StoredLedger:
         raise ConfigError(f"{path} has no entries: nothing was released")
     if len(relations) > 1:
         raise unreadable(path, f"it mixes the relations {', '.join(sorted(relations))}")
+    # The theorem charges these draws to every client, so they are added once all clients are known.
     for client_counts in counts.values():
         for event, count in claimed.values():
             _add(client_counts, event, count)

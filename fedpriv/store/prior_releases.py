@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def facts_before(budget: Budget) -> dict[str, Any]:
     return {}
 
 
-def words_before(facts: dict[str, Any]) -> list[str]:
+def words_before(facts: Mapping[str, Any]) -> list[str]:
     """Describe the statistics released before the first round; an empty list without any."""
     release = facts.get("before_first_round")
     if release is None:

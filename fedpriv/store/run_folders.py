@@ -50,9 +50,8 @@ class ListedRun:
         reason = self.results.get("stop_reason")
         self.state = reason if isinstance(reason, str) else UNFINISHED
         if not run.stated and self.results:
-            _ = (
-                run.statement
-            )  # reading it compares it with the summary: all there is without digests
+            # Without digests the only check is a comparison with the summary, which this reading makes.
+            _ = run.statement
         run.check_all()
         if run.went_on:
             # An interrupted run was resumed, so its summary describes an earlier end.
@@ -137,7 +136,7 @@ def _below(folder: str) -> Iterator[tuple[str, str]]:
         names = {entry.name for entry in entries}
         if len(RUN_FILES & names) > 1:
             yield current, _RUN
-            continue
+            continue  # a run folder may hold copies of its files, which are no runs
         if RECORD in names:
             yield current, _SEARCH
         folders += [

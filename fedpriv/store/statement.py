@@ -32,7 +32,7 @@ NOMINAL = 100.0
 _UNBROKEN = "\u00a0"  # a space at which no line is broken
 
 
-def privacy_words(facts: dict[str, Any]) -> str:
+def privacy_words(facts: Mapping[str, Any]) -> str:
     """Return the full text of ``privacy.txt``.
 
     Args:
@@ -75,7 +75,7 @@ def privacy_words(facts: dict[str, Any]) -> str:
     return f"{text}\n\n{textwrap.fill(folder, 92)}\n{_bullets(not_private)}\n"
 
 
-def publishable(facts: dict[str, Any]) -> str | None:
+def publishable(facts: Mapping[str, Any]) -> str | None:
     """Return the reason why a run with ``publish=true`` may not be published; None if it may be."""
     if not facts["finished"] or facts["stop_reason"] == "interrupted":
         return "the run has not ended"
@@ -88,7 +88,7 @@ def publishable(facts: dict[str, Any]) -> str | None:
     return None
 
 
-def _published_folder(facts: dict[str, Any]) -> str:
+def _published_folder(facts: Mapping[str, Any]) -> str:
     why_not = publishable(facts)
     if why_not is not None:
         return f"Nothing of this run may be published: {why_not}."
@@ -106,7 +106,7 @@ def composition_word(facts: Mapping[str, object]) -> str:
     return "composed" if facts["budget"] is None else "enforced"
 
 
-def _protection(facts: dict[str, Any]) -> str:
+def _protection(facts: Mapping[str, Any]) -> str:
     if math.isfinite(facts["epsilon_sound"]):
         return "Protected:"
     if facts["epsilon_published"] is None or math.isinf(facts["epsilon_published"]):
@@ -114,7 +114,7 @@ def _protection(facts: dict[str, Any]) -> str:
     return "Not protected, though the published claim is about it:"
 
 
-def _claimed(facts: dict[str, Any]) -> str:
+def _claimed(facts: Mapping[str, Any]) -> str:
     """State the published claim, for a run that protects nothing or little."""
     published = facts["epsilon_published"]
     if published is None or math.isinf(published):
@@ -125,7 +125,7 @@ def _claimed(facts: dict[str, Any]) -> str:
     )
 
 
-def exceeded_words(facts: dict[str, Any]) -> str:
+def exceeded_words(facts: Mapping[str, Any]) -> str:
     """State that the budget is exceeded, with the ε of the ledger."""
     return (
         f"budget exceeded: the ledger has epsilon = {round_up(facts['epsilon'])} of {facts['budget']:g} "
@@ -133,14 +133,14 @@ def exceeded_words(facts: dict[str, Any]) -> str:
     )
 
 
-def headline(facts: dict[str, Any]) -> str:
+def headline(facts: Mapping[str, Any]) -> str:
     """Return the guarantee that may be claimed, in one sentence."""
     if facts.get("budget_exceeded"):
         return f"{_sentence(exceeded_words(facts))} {_headline(facts)}"
     return _headline(facts)
 
 
-def _headline(facts: dict[str, Any]) -> str:
+def _headline(facts: Mapping[str, Any]) -> str:
     if not facts["private"]:
         return facts["words"]
     sound, delta = facts["epsilon_sound"], facts["delta"]
@@ -173,7 +173,7 @@ def _headline(facts: dict[str, Any]) -> str:
     return f"Simulation{simulated}: e{sentence}" if simulated else f"E{sentence}"
 
 
-def _if_secret(facts: dict[str, Any]) -> str:
+def _if_secret(facts: Mapping[str, Any]) -> str:
     """Return the condition under which a simulation's guarantee holds; empty with secrets of the system."""
     if facts["randomness"] == ENTROPY_ROOT:
         return ""
@@ -183,7 +183,7 @@ def _if_secret(facts: dict[str, Any]) -> str:
     return f"{condition} and no other run with paired={facts['paired']} is seen"
 
 
-def _number(key: str, label: str, facts: dict[str, Any]) -> str:
+def _number(key: str, label: str, facts: Mapping[str, Any]) -> str:
     value = facts[key]
     shown = round_up(value)
     note = ""
@@ -194,7 +194,7 @@ def _number(key: str, label: str, facts: dict[str, Any]) -> str:
     return f"{label}: epsilon = {shown}{note}. {_sentence(facts['reasons'][key])}"
 
 
-def _published(facts: dict[str, Any]) -> str:
+def _published(facts: Mapping[str, Any]) -> str:
     if facts["epsilon_published"] is None:
         return f"Published: none. {_sentence(facts['reasons']['epsilon_published'])}"
     view, sentence = facts["views"]["published"], _number("epsilon_published", "Published", facts)
@@ -203,7 +203,7 @@ def _published(facts: dict[str, Any]) -> str:
     return f"{sentence} The claim is about one {view['unit']}, {_neighbours(view)}."
 
 
-def _best_attack(facts: dict[str, Any]) -> str:
+def _best_attack(facts: Mapping[str, Any]) -> str:
     """State the best attack's true positive rate at two false positive rates, from the trade-off curve."""
     attack = f"attack that {_attack_goal(facts['views']['sound'])}"
     low, high = (facts["largest_tpr"][name] for name in RATES)
@@ -250,7 +250,7 @@ def _neighbours(view: dict[str, Any]) -> str:
     return f"{adjacency}: data sets that differ in one record replaced"
 
 
-def _covered_clients(facts: dict[str, Any]) -> str:
+def _covered_clients(facts: Mapping[str, Any]) -> str:
     """State the clients for which a finite ε holds."""
     if math.isinf(facts["epsilon_sound"]):
         return ""
@@ -259,7 +259,7 @@ def _covered_clients(facts: dict[str, Any]) -> str:
     return " The number holds for every client, however often it took part."
 
 
-def _trust_in_aggregator(facts: dict[str, Any]) -> list[str]:
+def _trust_in_aggregator(facts: Mapping[str, Any]) -> list[str]:
     """Return a paragraph on ε without and with trust in the aggregator; an empty list without one."""
     if facts["parts"] is None:
         return []
@@ -272,7 +272,7 @@ def _trust_in_aggregator(facts: dict[str, Any]) -> list[str]:
     ]
 
 
-def _spread(facts: dict[str, Any]) -> str:
+def _spread(facts: Mapping[str, Any]) -> str:
     clients = facts["clients"]
     if TRUSTS[facts["views"]["sound"]["trust"]].secret_cohort:
         return f"all {clients['total']} have the same, {counted(clients['draws_most'], 'release')} in all."

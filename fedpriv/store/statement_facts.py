@@ -87,6 +87,18 @@ def privacy_facts(
     claim, curve = budget.claim, budget.trade_off()
     spent = float(np.max(values["epsilon"]))
     exceeded = budget.limit is not None and spent > budget.limit * (1.0 + _ROUNDING)
+    pair: dict[str, Any] = {}
+    if run.paired is not None:
+        pair = {"paired": run.paired, "epsilon_of_two_paired_runs": math.inf}
+    statistics: dict[str, Any] = {"lowest": np.min, "median": np.median, "highest": np.max}
+    published = None
+    if claim is not None:
+        keys = ("unit", "trust", "neighbours", "source", "statement")
+        published = {key: getattr(claim, key) for key in keys}
+    caveats = [*run.caveats, *UNIT_CAVEATS[run.unit], ENTROPY if run.published else SEEDS]
+    if run.numbers:
+        numbers = noised_numbers(budget, draws, run.numbers, run.before)
+        caveats.append(floating_point(numbers))
     return {
         "schema_version": 1,
         "private": True,
@@ -97,11 +109,7 @@ def privacy_facts(
         **({"budget_exceeded": True} if exceeded else {}),
         "budget_view": budget.view,
         "randomness": ENTROPY_ROOT if run.published else SEEDED,
-        **(
-            {}
-            if run.paired is None
-            else {"paired": run.paired, "epsilon_of_two_paired_runs": math.inf}
-        ),
+        **pair,
         "noise_adapts": budget.adaptive,
         "accountant": budget.accountant.describe(),
         "order": budget.order(),
@@ -110,11 +118,7 @@ def privacy_facts(
         "privacy_profile": curve.plain(),
         "reasons": budget.reasons(),
         "spread": {
-            name: {
-                "lowest": _number_or_none(np.min(array)),
-                "median": _number_or_none(np.median(array)),
-                "highest": _number_or_none(np.max(array)),
-            }
+            name: {key: _number_or_none(value(array)) for key, value in statistics.items()}
             for name, array in values.items()
         },
         "attackers": len(run.attackers),
@@ -126,29 +130,11 @@ def privacy_facts(
         },
         "views": {
             "sound": {"unit": run.unit, "trust": run.trust.name, "neighbours": budget.neighbours},
-            "published": None
-            if claim is None
-            else {
-                "unit": claim.unit,
-                "trust": claim.trust,
-                "neighbours": claim.neighbours,
-                "source": claim.source,
-                "statement": claim.statement,
-            },
+            "published": published,
         },
         "parts": _parts(budget, run.trust),
         **facts_before(budget),
-        "caveats": [
-            *run.caveats,
-            *UNIT_CAVEATS[run.unit],
-            ENTROPY if run.published else SEEDS,
-            *(
-                [floating_point(noised_numbers(budget, draws, run.numbers, run.before))]
-                if run.numbers
-                else []
-            ),
-            *GENERAL_CAVEATS,
-        ],
+        "caveats": [*caveats, *GENERAL_CAVEATS],
         "diagnostics": diagnostic_items(_secret_cohort(budget, run.trust))
         if run.diagnostics
         else [],

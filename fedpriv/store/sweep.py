@@ -200,26 +200,14 @@ def show_sweep(folder: Path) -> None:
             runs = runs[~left_out]
     if runs.empty:
         return
-    settings = [
-        column
-        for column in runs.columns
-        if column not in ("run", "seed", _SETTING, *VALUES, BACKDOOR)
-    ]
-    plain = {
-        column: runs[column].map(lambda value: value if _number(value) is None else _number(value))
-        for column in settings
-    }
-    varied = [column for column in settings if plain[column].nunique(dropna=False) > 1]
-    shares = [column for column in ("test_accuracy", BACKDOOR) if column in runs]
-    results = (
-        "seeds",
-        "rounds",
-        "epsilon",
-        "sound",
-        *(column.replace("_", " ") for column in shares),
-    )
+    settings = [c for c in runs.columns if c not in ("run", "seed", _SETTING, *VALUES, BACKDOOR)]
+    # As numbers 2 and 2.0 are the same setting.
+    plain = {c: runs[c].map(lambda v: v if _number(v) is None else _number(v)) for c in settings}
+    varied = [c for c in settings if plain[c].nunique(dropna=False) > 1]
+    shares = [c for c in ("test_accuracy", BACKDOOR) if c in runs]
+    results = ("seeds", "rounds", "epsilon", "sound", *(c.replace("_", " ") for c in shares))
     table = Table("Sweep", (*varied, *results))
-    by = [runs[_SETTING], *(plain[column] for column in varied)]
+    by = [runs[_SETTING], *(plain[c] for c in varied)]
     for _, rows in runs.groupby(by, dropna=False, sort=False):
         table.add(
             *(_cell(rows[column].iloc[0]) for column in varied),

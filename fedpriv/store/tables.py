@@ -108,7 +108,8 @@ class GrowingTable:
 
     def _note(self) -> None:
         if self._digests is not None:
-            self._digests.note(self.path, self.position, self._hash.hexdigest())
+            entry = {"bytes": self.position, "sha256": self._hash.hexdigest()}
+            self._digests.note(self.path, entry)
 
     def append(self, row: Mapping[str, object]) -> None:
         """Add a row by column; absent or None values give empty cells."""
