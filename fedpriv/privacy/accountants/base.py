@@ -215,7 +215,12 @@ class Accountant(ABC):
 
     @abstractmethod
     def supports(self, event: dp_event.DpEvent, neighbours: str) -> str | None:
-        """Return None if the accountant can account for ``event``, else the reason in words."""
+        """Return None if the accountant can account for ``event``, else the reason in words.
+
+        Args:
+            event: The event of one draw.
+            neighbours: The neighbouring relation.
+        """
 
     @abstractmethod
     def epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
@@ -233,7 +238,16 @@ class Accountant(ABC):
     def deltas_of(
         self, composition: Composition, epsilons: np.ndarray, neighbours: str
     ) -> np.ndarray:
-        """Return δ of a composition that is fixed in advance at each of ``epsilons``, which ascend."""
+        """Return δ of a composition that is fixed in advance at each of ``epsilons``.
+
+        Args:
+            composition: Number of draws of each event.
+            epsilons: Where δ is asked for, ascending [n].
+            neighbours: The neighbouring relation.
+
+        Returns:
+            δ [n], each of which holds together with its ε.
+        """
         return profile_of(lambda d: self.epsilon_of(composition, d, neighbours), epsilons)
 
     def about(self, composition: Composition, delta: float, neighbours: str) -> float | None:
@@ -247,6 +261,11 @@ class Accountant(ABC):
         """Return ε of all parts together, and whether this ε is only an upper bound.
 
         Bounds are returned where ε itself would take long.
+
+        Args:
+            parts: Compositions that follow one another.
+            delta: δ.
+            neighbours: The neighbouring relation.
         """
         total: Counter[dp_event.DpEvent] = Counter()
         for part in parts:
@@ -264,7 +283,12 @@ class Accountant(ABC):
 
     @abstractmethod
     def running(self, clients: int, neighbours: str) -> RunningTotal:
-        """Return a new running total of ``clients`` clients for a composition that is fixed in advance."""
+        """Return a new running total for a composition that is fixed in advance.
+
+        Args:
+            clients: Number of clients K.
+            neighbours: The neighbouring relation.
+        """
 
     def filter(
         self,
@@ -323,7 +347,14 @@ class Accountant(ABC):
     def steps_allowed(
         self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str
     ) -> int:
-        """Return how many draws of ``event`` cost at most ``epsilon`` at ``delta``."""
+        """Return how many draws of ``event`` cost at most ``epsilon`` at ``delta``.
+
+        Args:
+            event: The event of one draw.
+            epsilon: ε of the budget.
+            delta: δ of the budget.
+            neighbours: The neighbouring relation.
+        """
         return self.further_steps({}, event, epsilon, delta, neighbours)
 
     @abstractmethod

@@ -44,6 +44,9 @@ def pairwise_masks(keys: Sequence[Stream], count: int, bits: int) -> np.ndarray:
 
 
 def mask_of(shared: bytes, count: int, bits: int) -> np.ndarray:
-    """Return m_ij of a shared secret: uniform whole numbers below 2^bits, int64 [count]."""
+    """Return m_ij of a shared secret: uniform whole numbers below 2^bits, int64 [count].
+
+    The shared secret is hashed to a key of ChaCha20, whose leading bits are the numbers.
+    """
     key = hashlib.blake2b(shared, digest_size=KEY_BYTES, person=b"fedpriv mask").digest()
     return (Stream(key).bits(count) >> np.uint64(64 - bits)).astype(np.int64)

@@ -97,7 +97,15 @@ def without_noise(event: dp_event.DpEvent) -> bool:
 def rdp_of_event(
     event: dp_event.DpEvent, orders: tuple[float, ...], neighbours: str = ADD_OR_REMOVE
 ) -> np.ndarray:
-    """Return the RDP of one event at each order [len(orders)], read-only; ``inf`` without noise.
+    """Return the RDP of one event at each order; ``inf`` without noise.
+
+    Args:
+        event: One draw; its noise multiplier is noise ÷ sensitivity under ``neighbours``.
+        orders: α.
+        neighbours: The neighbouring relation.
+
+    Returns:
+        ε_α [len(orders)], read-only because it is cached.
 
     Raises:
         dp_accounting.UnsupportedEventError: The event has no RDP under ``neighbours``.
@@ -169,8 +177,14 @@ def supports(event: dp_event.DpEvent, neighbours: str) -> bool:
 def conversion_offset(orders: np.ndarray, delta: float, conversion: str) -> np.ndarray:
     """Return the number that is added to RDP at each order to get ε at δ.
 
-    ``classical`` (Mironov 2017, proposition 3): log(1/δ)/(α-1).
-    ``improved`` (Canonne, Kamath, Steinke 2020, proposition 12): log(1 - 1/α) - (log δ + log α)/(α-1).
+    Args:
+        orders: α [n].
+        delta: δ.
+        conversion: ``classical`` (Mironov 2017, proposition 3): log(1/δ)/(α-1). ``improved`` (Canonne,
+            Kamath, Steinke 2020, proposition 12): log(1 - 1/α) - (log δ + log α)/(α-1).
+
+    Returns:
+        The offsets [n].
     """
     orders = np.asarray(orders, dtype=float)
     if conversion == "classical":
@@ -181,7 +195,19 @@ def conversion_offset(orders: np.ndarray, delta: float, conversion: str) -> np.n
 def epsilon_from_rdp(
     rdp: np.ndarray, orders: np.ndarray, delta: float, conversion: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return ε and the best order, over the last axis of ``rdp`` [..., len(orders)]; ε is never negative."""
+    """Return ε and the best order; ε is never negative.
+
+        ε(δ) = min_α ε_α + offset_α(δ),    with the offset of :func:`conversion_offset`
+
+    Args:
+        rdp: ε_α along the last axis [..., len(orders)].
+        orders: α.
+        delta: δ.
+        conversion: ``classical`` or ``improved``.
+
+    Returns:
+        ε [...] and the order α that gives it [...].
+    """
     candidates = rdp + conversion_offset(orders, delta, conversion)
     best = np.argmin(candidates, axis=-1)
     epsilon = np.take_along_axis(candidates, best[..., None], axis=-1)[..., 0]

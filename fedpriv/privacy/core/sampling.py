@@ -125,6 +125,11 @@ class FixedSizeSampling(Sampling):
     Attributes:
         records: n, the number to sample from.
         lot_size: L, the size of a sample.
+
+    Example:
+        >>> sampling = FixedSizeSampling(records=100, lot_size=10)
+        >>> sampling.event(noise_multiplier=2.0).event
+        GaussianDpEvent(noise_multiplier=1.0)
     """
 
     records: int
@@ -245,7 +250,19 @@ def sample_lot(
     step: int,
     client: int,
 ) -> np.ndarray:
-    """Draw one client's lot of one local step: some of its ``records`` (indices, ascending)."""
+    """Draw one client's lot of one local step.
+
+    Args:
+        streams: The run's secret streams.
+        sampling: The client's sampling.
+        records: Indices of the client's records [n], ascending.
+        round_index: The round.
+        step: The local step within the round.
+        client: Number of the client, which has streams of its own.
+
+    Returns:
+        Indices of the sampled records, ascending.
+    """
     if isinstance(sampling, WholeData):
         # Indexed like a sampled lot: `fedpriv verify` passes records whose indexing leaves one out.
         return records[:]
@@ -262,11 +279,23 @@ def draws_of_copies(
     step: int,
     client: int,
 ) -> np.ndarray:
-    """Return uniform words for the copies of each record of a client's ``lot``: uint64 [m, copies].
+    """Return uniform words for the copies of each record of a client's ``lot``.
 
     The words of a record are drawn by its position among the client's ``records``. They are therefore the
     same whoever else is in the lot. They are independent of all data, so that a record's copies are a
     function of this record alone.
+
+    Args:
+        streams: The run's secret streams.
+        records: Indices of the client's records [n].
+        lot: Indices of the sampled records [m].
+        copies: Number of copies of each record.
+        round_index: The round.
+        step: The local step within the round.
+        client: Number of the client.
+
+    Returns:
+        Words of 64 bits, uint64 [m, copies].
     """
     client_records = np.asarray(records)
     stream = streams.sampling("augmentation", round_index, step, client)
@@ -278,7 +307,17 @@ def draws_of_copies(
 def sample_cohort(
     streams: SecretStreams, sampling: Sampling, eligible: np.ndarray, round_index: int
 ) -> np.ndarray:
-    """Draw the clients of a round from those ``eligible`` [K] (bool), ascending."""
+    """Draw the clients of a round.
+
+    Args:
+        streams: The run's secret streams.
+        sampling: The sampling of clients.
+        eligible: Whether each client may take part [K] (bool).
+        round_index: The round.
+
+    Returns:
+        Numbers of the sampled clients, ascending.
+    """
     if isinstance(sampling, WholeData):
         return np.flatnonzero(eligible)
     return sampling.sample_among(streams.sampling("cohort", round_index), eligible)

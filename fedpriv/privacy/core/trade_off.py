@@ -48,7 +48,15 @@ class TradeOff:
     deltas: np.ndarray
 
     def tpr(self, fpr: np.ndarray | float, units: int = 1) -> np.ndarray:
-        """Return the largest TPR at each FPR, for data sets that are ``units`` units apart."""
+        """Return the largest TPR at each FPR.
+
+        Args:
+            fpr: False positive rates, of any shape.
+            units: Number of units by which two data sets differ.
+
+        Returns:
+            The largest true positive rate of any attack, of the shape of ``fpr``.
+        """
         bound = np.asarray(fpr, dtype=float)
         for _ in range(units):
             if not self.bounds:

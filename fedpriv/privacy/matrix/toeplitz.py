@@ -53,7 +53,16 @@ class ToeplitzStrategy(Strategy):
 def error_and_slope(
     inverse: np.ndarray, workload: Workload, objective: str
 ) -> tuple[float, np.ndarray]:
-    """Return the mean or largest squared error, and its derivatives by the first column of C^-1 [n]."""
+    """Return the squared error of a strategy, and its derivatives by the first column of C^-1.
+
+    Args:
+        inverse: First column of C^-1 [n].
+        workload: The map from noised sums to iterates.
+        objective: ``mean`` or ``max`` of the squared errors of the rounds.
+
+    Returns:
+        The squared error in units of η² σ², and its derivatives [n].
+    """
     rounds = len(inverse)
     if workload.is_toeplitz:
         rows = workload.apply(inverse)
@@ -68,7 +77,15 @@ def error_and_slope(
 
 
 def leftmost_square(c: np.ndarray, separation: int, times: int) -> tuple[float, np.ndarray]:
-    """Return ‖Σ_{p<k} C[:, p b]‖², the squared sensitivity, and its derivatives by c [n]."""
+    """Return the squared sensitivity of the leftmost pattern, and its derivatives by c [n].
+
+        ‖Σ_{p<k} C[:, p b]‖²
+
+    Args:
+        c: First column of C [n].
+        separation: b, the distance of two rounds of the pattern.
+        times: k, the number of its rounds.
+    """
     total = _windowed(c, separation, times)
     return float(total @ total), 2.0 * _windowed(total[::-1], separation, times)[::-1]
 
