@@ -100,10 +100,10 @@ class CdpFedAvg(ServerStepAlgorithm):
     def uploads(self, context: RunContext) -> Uploads:
         from fedpriv.algorithms.uploads import LocalChanges
 
-        return LocalChanges(context, *self._local_training)
+        return LocalChanges(context, *self._local)
 
     @property
-    def _local_training(self) -> tuple[int, int | None, float, float]:
+    def _local(self) -> tuple[int, int | None, float, float]:
         return self.local_epochs, self.batch_size, self.local_learning_rate, self.proximal
 
     def denominator(self, cohort: int, clients: int) -> float:

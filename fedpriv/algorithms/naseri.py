@@ -68,7 +68,7 @@ class NaseriCdp(CdpFedAvg):
     def uploads(self, context: RunContext) -> Uploads:
         from fedpriv.algorithms.uploads import ProjectedChanges
 
-        return ProjectedChanges(context, *self._local_training)
+        return ProjectedChanges(context, *self._local)
 
     @property
     def noise_on_the_mean(self) -> bool:

@@ -38,7 +38,7 @@ class RecordComputation(ClientComputation):
         context: What the run works on.
         samplings: Sampling of the lots of each client [K].
         steps: Local steps of a round.
-        server: The server step, asked how much each upload weighs where attackers want to know.
+        server: The server step, which knows the weight of each upload; attackers scale theirs by it.
         proximal: μ of FedProx's μ/2 ‖w - θ‖².
         augmentation: The changed copies of each record; None: records are used as they are.
     """
@@ -122,12 +122,10 @@ class RecordComputation(ClientComputation):
             return changes
         weights = self._server.weights(local_step.cohort)
         aggregation = RoundWeights(local_step.round_index, local_step.cohort, weights)
-        attackers = self.context.foreign(aggregation, local_step.cohort, changes.values)
-        assert attackers is not None
-        attack, foreign = attackers
+        is_attacker, foreign = self.context.foreign(aggregation, local_step.cohort, changes.values)
         norms = torch.linalg.vector_norm(foreign.values, dim=1)
         self.context.note_sent(local_step.round_index, local_step.cohort, norms)
-        return changes.with_foreign(attack, foreign)
+        return changes.with_foreign(is_attacker, foreign)
 
     def _lots(self, local_step: LocalStep) -> tuple[Records, Tensor]:
         """Draw the lots: (records of all lots [n], or their copies; position of each record's client [n])."""

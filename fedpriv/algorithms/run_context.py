@@ -202,8 +202,8 @@ class RunContext:
 
     def foreign(
         self, aggregation: RoundWeights, clients: np.ndarray, uploads: Tensor
-    ) -> tuple[Tensor, Foreign] | None:
-        """Return what attackers send in the place of honest uploads, or None where nobody attacks.
+    ) -> tuple[Tensor, Foreign]:
+        """Return what attackers send in the place of honest uploads, where ``others`` is not None.
 
         Args:
             aggregation: What becomes of the uploads.
@@ -214,10 +214,10 @@ class RunContext:
             (mask of the attackers among ``clients`` [c], what they send [c, d]). Rows of honest clients in
             the second have no meaning.
         """
-        if self.others is None:
-            return None
-        sent = self.others.uploads(aggregation, clients, uploads)
-        mask = torch.from_numpy(np.isin(clients, self.others.attackers)).to(uploads.device)
+        others = self.others
+        assert others is not None
+        sent = others.uploads(aggregation, clients, uploads)
+        mask = torch.from_numpy(np.isin(clients, others.attackers)).to(uploads.device)
         return mask, Foreign(sent)
 
     def note_sent(self, round_index: int, cohort: np.ndarray, norms: Tensor) -> None:

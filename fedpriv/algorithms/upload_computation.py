@@ -125,9 +125,7 @@ class UploadComputation(ClientComputation):
             batch = self._uploads.of(state.local_step.round_index, some_clients)
             uploads = batch.uploads
             if state.aggregation is not None:
-                attackers = context.foreign(state.aggregation, some_clients, uploads)
-                assert attackers is not None
-                is_attacker, foreign = attackers
+                is_attacker, foreign = context.foreign(state.aggregation, some_clients, uploads)
                 sent_norms.append(torch.linalg.vector_norm(foreign.values, dim=1))
                 uploads = foreign.values.where(is_attacker[:, None], uploads)
 
@@ -145,12 +143,13 @@ class UploadComputation(ClientComputation):
             counted = rows_like(finite, norm)
             factors = clip.factors(norm, holders).masked_fill(~counted, 0.0)
             together = 1 if self._rows else _PIECE
-            for some, scales in zip(uploads.split(together), factors.split(together), strict=True):
-                piece = scaled_sum(some, scales, clip.parts)
+            pieces = zip(uploads.split(together), factors.split(together), strict=True)
+            for piece, piece_factors in pieces:
+                piece_sum = scaled_sum(piece, piece_factors, clip.parts)
                 if self._rows:
-                    rows.append(piece)
+                    rows.append(piece_sum)
                 else:
-                    total += piece
+                    total += piece_sum
 
             norms.append(norm.masked_fill(~counted, 0.0))
             finites.append(finite)

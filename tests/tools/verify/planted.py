@@ -129,32 +129,31 @@ class NeighboursNorm(RecordComputation):
 class LastUploadUnclipped(UploadComputation):
     """The server does not clip what the last client sends."""
 
-    def _scaled(self, uploads, factors, clip, together):
-        last = self._clients == self.context.data.client_count - 1
-        factors = factors.where(~last, torch.ones_like(factors))
-        return super()._scaled(uploads, factors, clip, together)
+    def chunk_clip(self, state):
+        clip = super().chunk_clip(state)
+        honest, clients = clip.factors, torch.from_numpy(state.local_step.cohort)
+        clip.factors = lambda norms, owners: self._altered(honest(norms, owners), clients)
+        return clip
 
-    def compute_cohort(self, local_step, changes, clip):
-        self._clients = torch.from_numpy(local_step.cohort)
-        return super().compute_cohort(local_step, changes, clip)
+    def _altered(self, factors, clients):
+        last = clients == self.context.data.client_count - 1
+        return factors.where(~last, torch.ones_like(factors))
 
 
 class LastWeighsTwo(LastUploadUnclipped):
     """The clipped upload of the last client counts twice."""
 
-    def _scaled(self, uploads, factors, clip, together):
-        last = self._clients == self.context.data.client_count - 1
-        factors = factors * (1.0 + last.to(factors.dtype))
-        return UploadComputation._scaled(self, uploads, factors, clip, together)
+    def _altered(self, factors, clients):
+        last = clients == self.context.data.client_count - 1
+        return factors * (1.0 + last.to(factors.dtype))
 
 
 class WeighedByData(LastUploadUnclipped):
     """Clipped uploads are weighed by how many records a client has, as FedAvg does."""
 
-    def _scaled(self, uploads, factors, clip, together):
+    def _altered(self, factors, clients):
         records = torch.from_numpy(self.context.data.records_per_client).to(factors.dtype)
-        factors = factors * (records / records.mean())[self._clients]
-        return UploadComputation._scaled(self, uploads, factors, clip, together)
+        return factors * (records / records.mean())[clients]
 
 
 def summed(computation, local_step, clip, uploads):
