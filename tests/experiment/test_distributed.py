@@ -226,7 +226,7 @@ def test_a_budget_that_leaves_too_few_clients_ends_the_run(train):
     [
         ((*RECORDS, *SKELLAM), "algorithm.sample_rate must be 1 with shares=skellam, got 0.5"),
         ((*FEDAVG, *SKELLAM, "algorithm.bits=4"), "modulus too small"),
-        ((*FEDAVG, *SKELLAM, *HISTOGRAM), "algorithm.shares=skellam does not go with a clipper"),
+        ((*FEDAVG, *SKELLAM, *HISTOGRAM), "algorithm.shares=skellam goes with clippers"),
         ((*FEDAVG, *SKELLAM, "accountant=pld"), "accountant=rdp"),
         ((*FEDAVG, "algorithm.tolerated_dropouts=12"), "algorithm.tolerated_dropouts must be at most 11"),
         ((*FEDAVG, "algorithm.trust=local"), "algorithm.trust must be one of central, distributed"),
