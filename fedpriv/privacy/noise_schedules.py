@@ -245,7 +245,7 @@ _FIRST_MEASURED = 3  # J(w_0), J(w_1), J(w_2) are infinite by definition
 
 @declared
 class ValidationDecay(NoiseSchedule):
-    """Lower σ by β after three falls of the public validation loss in a row (Adap DP-FL, eq. 9).
+    """Decay of σ by β after three falls of the public validation loss in a row (Adap DP-FL, eq. 9).
 
         σ_{t+1} = β σ_t   if J(w_{t-3}) > J(w_{t-2}) > J(w_{t-1}) > J(w_t),   else σ_t
         J(w_0) = J(w_1) = J(w_2) = ∞

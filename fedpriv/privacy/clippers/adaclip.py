@@ -35,7 +35,7 @@ _SMALLEST = 1e-30
 
 @declared
 class AdaClipper(Clipper):
-    """Clip each coordinate by its own spread, which is estimated from released values.
+    """Clipping of each coordinate by its own spread, which is estimated from released values.
 
     The module has the formulas. Coordinates with a small spread get little noise.
 

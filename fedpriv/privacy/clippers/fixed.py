@@ -34,7 +34,7 @@ class NoClipper(StoredNorms):
 
 @declared
 class ConstantClipper(StoredNorms):
-    """Clip with one clip norm: g · min(1, C / ‖g‖) (Abadi et al. 2016).
+    """Clipping with one clip norm: g · min(1, C / ‖g‖) (Abadi et al. 2016).
 
     Attributes:
         initial: C, ``clip_norm`` in the configuration, in units of the gradient's L2 norm.
@@ -54,7 +54,7 @@ class ConstantClipper(StoredNorms):
 
 @declared
 class PolynomialClipper(Clipper):
-    """Decay the clip norm polynomially, as learning rates are decayed.
+    """Polynomial decay of the clip norm, as learning rates are decayed.
 
         C_t = max(C_0 (1 - t/T)^power, C_min)      for t < T, and C_min afterwards
 
@@ -114,7 +114,7 @@ class PolynomialClipper(Clipper):
 
 @declared
 class AutomaticClipper(StoredNorms):
-    """Normalise instead of clipping: g / (‖g‖ + γ) (Bu et al. 2023, AUTO-S).
+    """Normalisation instead of clipping: g / (‖g‖ + γ) (Bu et al. 2023, AUTO-S).
 
     Every record gets a norm below 1, whatever its gradient, so the sensitivity is 1. There is no clip norm to
     choose and nothing is asked of the data.

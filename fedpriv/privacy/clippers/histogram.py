@@ -87,7 +87,7 @@ def _without_edges(part: MedianHistogramClipper, value: Any) -> bool:
 
 @declared
 class MedianHistogramClipper(StoredNorms):
-    """Clip at the median of the norms, read from a noised histogram every ``update_interval`` rounds.
+    """Clipping at the median of the norms, read from a noised histogram every ``update_interval`` rounds.
 
     Give ``update_interval``, ``updates`` or both. Bins are ``edges``, or geometric bins. The module has the
     noise.

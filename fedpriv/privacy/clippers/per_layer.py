@@ -79,7 +79,7 @@ def _names(name: str, groups: Any) -> list[list[str]]:
 
 @declared
 class PerLayerClipper(Clipper):
-    """Clip each layer, or each group of layers, with a clip norm of its own.
+    """Clipping of each layer, or each group of layers, with a clip norm of its own.
 
     Attributes:
         initial: C, ``clip_norm`` in the configuration, spread evenly over the parts: C_p = C/√G. None if
@@ -163,7 +163,7 @@ class PerLayerClipper(Clipper):
 
 @declared
 class PerLayerQuantileClipper(PerLayerClipper):
-    """Clip each part at a quantile of its norms, tracked by noised bits.
+    """Clipping of each part at a quantile of its norms, tracked by noised bits.
 
     The bits are noised by a trusted aggregator, or by each client where the client holds its own clip norms.
 

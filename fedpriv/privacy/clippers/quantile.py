@@ -103,7 +103,7 @@ def split_multiplier(noise_multiplier: float, bit_noise: float) -> float:
 
 @declared
 class QuantileClipper(StoredNorms):
-    """Move the clip norm towards the γ quantile of the norms, where γ is the fraction *not* clipped.
+    """Clip norm that moves towards the γ quantile of the norms, where γ is the fraction *not* clipped.
 
     The module has the formulas.
 
