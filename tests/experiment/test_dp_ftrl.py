@@ -124,7 +124,7 @@ class Uneven(DpFtrl):
 
 
 def test_a_strategy_that_chances_are_not_accounted_for_with_stops_the_run(few_samples, train):
-    with pytest.raises(ReleaseError, match="neither identity nor banded_toeplitz"):
+    with pytest.raises(ReleaseError, match="accounted for with identity and banded_toeplitz"):
         train(*ftrl(*RESTED, f"algorithm._target_={Uneven.__module__}.{Uneven.__qualname__}"))
 
 
