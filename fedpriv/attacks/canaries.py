@@ -86,9 +86,17 @@ class Directions(Canaries):
 
 
 def homes_of(data: FederatedData, count: int, unit: str) -> np.ndarray:
-    """Return the clients of ``count`` canaries [count], ascending.
+    """Return the client of each of ``count`` canaries.
 
     Canary records are spread evenly over the clients. Canary clients get the numbers after the existing ones.
+
+    Args:
+        data: The data without canaries.
+        count: Number of canaries.
+        unit: ``record`` or ``client``.
+
+    Returns:
+        Client numbers [count], ascending.
     """
     if unit == "record":
         return np.sort(np.arange(count) % data.client_count)
@@ -177,7 +185,13 @@ def make_canaries(
 
 
 def most_canaries(data: FederatedData, unit: str, size: int) -> int:
-    """Return the largest possible number of canaries: two of one upload share no weight."""
+    """Return the largest possible number of canaries: two of one upload share no weight.
+
+    Args:
+        data: The data of the run.
+        unit: ``record`` or ``client``.
+        size: Number of weights of the model.
+    """
     return size * data.client_count if unit == "record" else size
 
 
@@ -227,20 +241,36 @@ class PlantedCanaries:
         context.canaries = self
 
     def with_attackers(self, round_index: int, cohort: np.ndarray) -> np.ndarray:
-        """Return the cohort without the canary clients that are absent."""
+        """Return the cohort without the canary clients that are absent.
+
+        Args:
+            round_index: The round, 0-based.
+            cohort: Clients that the algorithm sampled, ascending.
+        """
         if self.canaries.unit == "record":
             return cohort
         return np.setdiff1d(cohort, self._absent_clients)
 
     def records_of(self, round_index: int, client: int) -> np.ndarray:
-        """Return the record numbers of a client without the canary records that are absent."""
+        """Return the record numbers of a client without the canary records that are absent.
+
+        Args:
+            round_index: The round, 0-based.
+            client: Number of the client.
+        """
         numbers = self.canaries.data.clients[client]
         if self.canaries.unit == "client" or not len(self._absent_records):
             return numbers
         return numbers[~np.isin(numbers, self._absent_records)]
 
     def uploads(self, aggregation: RoundWeights, clients: np.ndarray, uploads: Tensor) -> Tensor:
-        """Return what ``clients`` [c] send [c, d]: here what they would send anyway."""
+        """Return what some clients send: here what they would send anyway.
+
+        Args:
+            aggregation: The round, and the weight of each upload in it.
+            clients: Numbers of clients of the cohort [c], ascending.
+            uploads: What they would send if all were honest [c, d].
+        """
         return uploads
 
 
@@ -251,6 +281,7 @@ class PlantedDirections(PlantedCanaries):
     silent = False
 
     def join(self, context: RunContext) -> None:
+        """Take part in a run, whose engine or uploads then contain the canaries' directions."""
         super().join(context)
         if self.canaries.unit == "record":
             context.engine = _EngineWithCanaries(context.engine, self)

@@ -163,8 +163,8 @@ class WatchedComputation:
     def compute_cohort(
         self, local_step: LocalStep, changes: Tensor | None, clip: StepClip
     ) -> CohortAnswer:
-        for joint, members in self._parts(local_step):
-            self._count(joint, members)
+        for joint, members in self._queries_with_canaries(local_step):
+            self._note_release(joint, members)
         return self._computation.compute_cohort(local_step, changes, clip)
 
     def scores_by_observer(self, before: Tensor) -> dict[str, np.ndarray]:
@@ -175,7 +175,9 @@ class WatchedComputation:
         """
         raise NotImplementedError
 
-    def _parts(self, local_step: LocalStep) -> Iterator[tuple[JointQuery, np.ndarray]]:
+    def _queries_with_canaries(
+        self, local_step: LocalStep
+    ) -> Iterator[tuple[JointQuery, np.ndarray]]:
         """Yield each query of a local step, with the numbers of the canaries that may be part of it."""
         canaries = self._planted.canaries
         for group in self._context.mechanism.announce(local_step.round_index).groups:
@@ -184,7 +186,7 @@ class WatchedComputation:
                 members = members[np.isin(canaries.homes[members], local_step.cohort)]
             yield group.upload.joint, members
 
-    def _count(self, joint: JointQuery, members: np.ndarray) -> bool:
+    def _note_release(self, joint: JointQuery, members: np.ndarray) -> bool:
         """Count a release of the first canary; return whether that canary is part of it."""
         if not len(members) or members[0]:
             return False
@@ -220,10 +222,15 @@ class WatchedDirections(WatchedComputation):
         return result
 
     def mean(self, released: Tensor, cohort: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Update the scores with what was released, then return the algorithm's own mean."""
+        """Update the scores with what was released, then return the algorithm's own mean.
+
+        Args:
+            released: The released sums [h, d].
+            cohort: The clients of the round.
+        """
         assert self._pending is not None  # every mean follows a call of compute_cohort
         local_step, known, norms = self._pending
-        self._look(local_step, released - known if len(known) else released, norms)
+        self._update_scores(local_step, released - known if len(known) else released, norms)
         return self._computation.mean(released, cohort)
 
     def _sum_of_others(self, local_step: LocalStep, changes: Tensor | None) -> Tensor:
@@ -244,7 +251,7 @@ class WatchedDirections(WatchedComputation):
             clip = StepClip(context.clipper, local_step.round_index, holders)
             return self._computation.compute_cohort(local_step, changes, clip).answer.values
 
-    def _look(self, local_step: LocalStep, seen: Tensor, norms: np.ndarray) -> None:
+    def _update_scores(self, local_step: LocalStep, seen: Tensor, norms: np.ndarray) -> None:
         """Add the log-likelihood ratios of one release to the scores.
 
         Args:
@@ -253,11 +260,11 @@ class WatchedDirections(WatchedComputation):
             norms: The clip norm of each holder in the release's unit [h].
         """
         canaries = self._planted.canaries
-        for joint, members in self._parts(local_step):
+        for joint, members in self._queries_with_canaries(local_step):
             rows = np.zeros(len(members), dtype=np.int64)
             if canaries.unit == "record":
                 rows = np.searchsorted(local_step.cohort, canaries.homes[members])
-            if self._count(joint, members):
+            if self._note_release(joint, members):
                 self.size = float(
                     torch.linalg.vector_norm(seen[int(rows[0])]).clamp_min(1e-300).log()
                 )
@@ -275,7 +282,8 @@ class WatchedDirections(WatchedComputation):
         """Return the scores from every release, and those from how far the final model moved."""
         canaries = self._planted.canaries
         moved = (self._context.model.flat - before).double().cpu().numpy()
-        towards = -1.0 if canaries.unit == "record" else 1.0  # gradients are subtracted
+        # The server subtracts gradients (records) and adds changes of weights (clients).
+        towards = -1.0 if canaries.unit == "record" else 1.0
         return {RELEASES: self.scores, FINAL: towards * moved[canaries.coordinates]}
 
 

@@ -157,7 +157,12 @@ class PixelPattern(Trigger):
         return None
 
     def stamped(self, records: Records, value: float) -> Records:
-        """Return the same images [n, c, h, w] with the pattern drawn in ``value``, all with the target."""
+        """Return the same images with the pattern, all with the target.
+
+        Args:
+            records: Images [n, c, h, w].
+            value: Value of the square's pixels.
+        """
         inputs = records.inputs.clone()
         height, width = inputs.shape[-2:]
         vertical, horizontal = self.position.split("_")

@@ -184,7 +184,15 @@ class MaliciousClients(Saved):
     # ---- the interface of the round (fedpriv.algorithms.run_context.Attack)
 
     def with_attackers(self, round_index: int, cohort: np.ndarray) -> np.ndarray:
-        """Return who takes part: the sampled clients, and attackers that always join."""
+        """Return who takes part in a round.
+
+        Args:
+            round_index: The round, 0-based.
+            cohort: Clients that the algorithm sampled, ascending.
+
+        Returns:
+            The cohort, with all attackers if they join every attacked round, ascending.
+        """
         if self.settings.participation == FIXED and self.settings.attacks_in(round_index):
             return np.union1d(cohort, self.attackers)
         return cohort
@@ -200,7 +208,21 @@ class MaliciousClients(Saved):
         return np.concatenate([self._clean[client], self._poisoned[client]])
 
     def uploads(self, aggregation: RoundWeights, clients: np.ndarray, uploads: Tensor) -> Tensor:
-        """Return what ``clients`` [c] send, given what they would send if all were honest [c, d]."""
+        """Return what some clients of the cohort send.
+
+        In an attacked round the rows of attackers are replaced; other rows stay as they are.
+
+        Args:
+            aggregation: The round, and the weight of each upload in it.
+            clients: Numbers of the clients [c], ascending.
+            uploads: What they would send if all were honest [c, d].
+
+        Returns:
+            Their uploads [c, d].
+
+        Raises:
+            ReleaseError: An overridden method returned another shape.
+        """
         malicious = ~self.honest[clients] & self.settings.attacks_in(aggregation.round_index)
         if malicious.any():
             rows = torch.from_numpy(np.flatnonzero(malicious)).to(uploads.device)
@@ -287,7 +309,13 @@ class MaliciousClients(Saved):
         return means
 
     def note_norms(self, round_index: int, cohort: np.ndarray, norms: np.ndarray) -> None:
-        """Note the norm of what each client of the cohort sent [c]."""
+        """Note the norms of a round's uploads, for the analyst.
+
+        Args:
+            round_index: The round, 0-based.
+            cohort: The clients of the round [c].
+            norms: Norm of what each client sent [c].
+        """
         malicious = ~self.honest[cohort] & self.settings.attacks_in(round_index)
         for who, chosen in (("honest", ~malicious), ("malicious", malicious)):
             total, count = self._norms[who]
@@ -331,7 +359,18 @@ class _PoisonedTraining(LocalChanges):
 
 
 def mixed(clean: np.ndarray, poisoned: np.ndarray, stream: np.random.Generator) -> np.ndarray:
-    """Return both kinds of records in random order, with the poisoned ones spread evenly over the batches."""
+    """Return both kinds of records in random order, the poisoned ones spread evenly over the batches.
+
+    Args:
+        clean: Numbers of clean records.
+        poisoned: Numbers of poisoned records.
+        stream: Random stream of the order within each kind.
+
+    Example:
+        >>> order = mixed(np.arange(4), np.array([10, 11]), np.random.default_rng(0))
+        >>> (order >= 10).tolist()
+        [False, True, False, False, True, False]
+    """
     positions = np.concatenate(
         [(np.arange(len(part)) + 0.5) / max(1, len(part)) for part in (clean, poisoned)]
     )

@@ -112,7 +112,12 @@ class PlantedMislabelled(PlantedCanaries):
     canaries: Mislabelled
 
     def records_of(self, round_index: int, client: int) -> np.ndarray:
-        """Return a client's records without absent canaries, each canary with the label of its coin."""
+        """Return a client's records without absent canaries, each canary with the label of its coin.
+
+        Args:
+            round_index: The round, 0-based.
+            client: Number of the client.
+        """
         canaries, records = self.canaries, super().records_of(round_index, client)
         if not canaries.signed:
             return records
@@ -130,12 +135,12 @@ class WatchedMislabelled(WatchedComputation):
 
     def scores_by_observer(self, before: Tensor) -> dict[str, np.ndarray]:
         canaries = self._planted.canaries
-        score = self._fallen(before, canaries.records())
+        score = self._loss_decrease(before, canaries.records())
         if canaries.signed:
-            score = score - self._fallen(before, canaries.records(other=True))
+            score = score - self._loss_decrease(before, canaries.records(other=True))
         return {BLACK_BOX: score}
 
-    def _fallen(self, before: Tensor, records: Records) -> np.ndarray:
+    def _loss_decrease(self, before: Tensor, records: Records) -> np.ndarray:
         """Return by how much the loss of each record has fallen [m]; non-finite losses count as ±1e30."""
         model = self._context.model
         now = model.flat.clone()

@@ -91,7 +91,12 @@ class Trigger(ABC):
 
 
 def share_withheld(default: float, of: str) -> Any:
-    """Declare the share of some records that nobody trains on."""
+    """Declare a field: the share of some records that nobody trains on.
+
+    Args:
+        default: Default of the share.
+        of: The records, in words, for the help of the key.
+    """
     help_text = f"share of {of} that nobody trains on: the backdoor is tested on them"
     return field(number(above=0, below=1), default=default, help=help_text)
 
@@ -130,7 +135,12 @@ def drawn_from(pool: Records) -> Poison:
 def in_two(
     records: np.ndarray, share: float, stream: np.random.Generator
 ) -> tuple[np.ndarray, ...]:
-    """Split record numbers at random into a part to poison with and a ``share`` to test with.
+    """Split record numbers at random into a part to poison with and a part to test with.
+
+    Args:
+        records: Record numbers, at least two.
+        share: Share of the records to test with.
+        stream: Random stream of the split.
 
     Returns:
         The numbers to poison with and the numbers to test with, both ascending and at least one each.
@@ -141,7 +151,12 @@ def in_two(
 
 
 def relabelled(records: Records, target: int) -> Records:
-    """Return the same inputs, all with the one target."""
+    """Return the same inputs, all with one target.
+
+    Args:
+        records: The records [n].
+        target: The target of all.
+    """
     import torch
 
     return Records(records.inputs, torch.full_like(records.targets, target))

@@ -111,7 +111,7 @@ def run(options: SimpleNamespace) -> int:
             drawn = [answer for answer in drawn if answer.name != "prv"] or drawn
         draw(options.plot, releases, deltas, drawn)
         if not options.json:
-            console().print(f"plot: {options.plot}{_points_words(releases, drawn)}")
+            console().print(f"plot: {options.plot}{_note_on_points(releases, drawn)}")
     return 0
 
 
@@ -204,7 +204,7 @@ def _show(releases: Releases, deltas: list[float], answers: list[Answer]) -> Non
     epsilons = [Column(f"delta = {delta:g}", right=True, shown=_shown) for delta in deltas]
     table = Table("Epsilon", (Column("accountant", style="cyan"), *epsilons, "settings"))
     for answer in with_epsilon(answers):
-        table.add(answer.name, *answer.epsilons, _words(answer, releases, deltas))
+        table.add(answer.name, *answer.epsilons, _settings(answer, releases, deltas))
     out.print(table)
     if releases.noise_adapts:
         out.print(NO_GUARANTEE, style="yellow")
@@ -239,7 +239,7 @@ def _guarantee(releases: Releases) -> Iterator[str]:
         )
 
 
-def _words(answer: Answer, releases: Releases, deltas: list[float]) -> str:
+def _settings(answer: Answer, releases: Releases, deltas: list[float]) -> str:
     """Return the settings of an accountant and what a reader should know about its ε."""
     settings = answer.accountant.describe()
     if answer.orders:
@@ -307,10 +307,17 @@ def compare_ledger(run: StoredRun) -> None:
 
 
 def best_attack(releases: Releases, answers: list[Answer]) -> TradeOff | None:
-    """Return the trade-off curve that bounds every attack on the releases, or None if none is known.
+    """Return the trade-off curve that bounds every attack on the releases.
 
     The curve combines the accountants that know one. Where the noise adapted, it is the curve of the run's
     own statement. A work's claim bounds nothing.
+
+    Args:
+        releases: The releases.
+        answers: Answers of all accountants.
+
+    Returns:
+        The curve, or None if none is known.
     """
     if releases.noise_adapts or releases.claimed:
         return releases.stated
@@ -417,7 +424,7 @@ def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answ
     draw_beside(path, panels, note, "fedpriv account")
 
 
-def _points_words(releases: Releases, answers: list[Answer]) -> str:
+def _note_on_points(releases: Releases, answers: list[Answer]) -> str:
     """Return a remark on curves that are drawn at fewer points."""
     slow = [
         f"{answer.name} at {_FEWER[answer.name]}" for answer in answers if answer.name in _FEWER

@@ -113,7 +113,13 @@ class Releases:
         return [max(epsilons) for epsilons in zip(*curves, strict=True)]
 
     def is_bound(self, accountant: CompositionAccountant, delta: float, epsilon: float) -> bool:
-        """Return whether ``epsilon`` is the accountant's quick bound rather than its own ε."""
+        """Return whether an ε is the accountant's quick bound rather than its own ε.
+
+        Args:
+            accountant: An accountant that falls back to a bound.
+            delta: δ.
+            epsilon: The ε that it returned.
+        """
         bounds = (accountant.bound(c, delta, self.neighbours) for c in self.largest.values())
         return epsilon > 0 and max(bounds) == epsilon
 
@@ -188,7 +194,12 @@ def from_flags(options: SimpleNamespace) -> Releases:
 
 
 def sampling_words(release: RepeatedRelease, sample_rate: float) -> str:
-    """Return how lots are drawn, in words."""
+    """Return how lots are drawn, in words.
+
+    Args:
+        release: The kind of release.
+        sample_rate: The sample rate, which gives the size of lots without replacement.
+    """
     if release.sampling == "none":
         return "none: every record takes part every time"
     if release.sampling == "without_replacement":

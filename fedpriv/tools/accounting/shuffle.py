@@ -101,11 +101,11 @@ def _show(rows: list[ShuffleCost], delta: float) -> None:
     for row in rows:
         of_bits: tuple[str, ...] = ()
         if row.shuffled_bits is not None and row.secure_sum is not None:
-            of_bits = (_words(row, row.shuffled_bits), _shown(row.secure_sum))
+            of_bits = (_shown_gain(row, row.shuffled_bits), _shown(row.secure_sum))
         table.add(
             _shown(row.report_epsilon),
             f"{row.reports:,}",
-            _words(row, row.shuffled),
+            _shown_gain(row, row.shuffled),
             *of_bits,
         )
     out = console()
@@ -119,5 +119,5 @@ def _show(rows: list[ShuffleCost], delta: float) -> None:
               "epsilon, at T times delta")  # fmt: skip
 
 
-def _words(row: ShuffleCost, epsilon: float) -> str:
+def _shown_gain(row: ShuffleCost, epsilon: float) -> str:
     return "no gain" if epsilon > _GAIN * row.report_epsilon else _shown(epsilon)

@@ -99,7 +99,13 @@ def observed(
 
 
 def blind_scores(candidates: Candidates, classes: int, seed: int) -> np.ndarray:
-    """Return P(member) of each candidate by a classifier of the records alone [n]."""
+    """Return P(member) of each candidate by a classifier of the records alone [n].
+
+    Args:
+        candidates: Members and non-members.
+        classes: Number of labels.
+        seed: Seed of the classifier and of the random directions.
+    """
     return out_of_fold(_plain(candidates.records, classes, seed), candidates.is_member, seed)
 
 

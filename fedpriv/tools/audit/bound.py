@@ -48,6 +48,7 @@ class TprBound:
         return self.curve.tpr(fpr, self.units)
 
     def as_json(self) -> dict[str, Any]:
+        """Return the bound at the reported false positive rates, as plain values."""
         rates = {f"tpr_{name}": tpr for name, tpr in self.curve.largest(self.units).items()}
         return {"words": self.words, "units": self.units, **rates}
 

@@ -23,9 +23,17 @@ class Classifier(Protocol):
 
 
 def forest(seed: int, smallest_leaf: int = 5) -> Classifier:
-    """Return a random forest of ``TREES`` trees."""
+    """Return a random forest of ``TREES`` trees.
+
+    Args:
+        seed: Seed of the forest.
+        smallest_leaf: Smallest number of rows in a leaf.
+    """
     return RandomForestClassifier(
-        n_estimators=TREES, min_samples_leaf=smallest_leaf, random_state=_small(seed), n_jobs=1
+        n_estimators=TREES,
+        min_samples_leaf=smallest_leaf,
+        random_state=_seed_of_32_bits(seed),
+        n_jobs=1,
     )
 
 
@@ -33,8 +41,12 @@ def folds(labels: np.ndarray, seed: int) -> Iterator[tuple[np.ndarray, np.ndarra
     """Yield (rows to learn from, rows to score).
 
     Every row is scored once. Both parts have rows of both labels.
+
+    Args:
+        labels: Label of each row, 0 or 1 [n].
+        seed: Seed of the split.
     """
-    splitter = StratifiedKFold(FOLDS, shuffle=True, random_state=_small(seed))
+    splitter = StratifiedKFold(FOLDS, shuffle=True, random_state=_seed_of_32_bits(seed))
     return splitter.split(np.zeros(len(labels)), labels)
 
 
@@ -63,6 +75,6 @@ def out_of_fold(
     return scores
 
 
-def _small(seed: int) -> int:
+def _seed_of_32_bits(seed: int) -> int:
     """Return a seed that scikit-learn accepts (32 bits)."""
     return stream_key(seed, "audit_classifier") % 2**32

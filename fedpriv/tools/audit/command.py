@@ -44,10 +44,10 @@ def run(given: SimpleNamespace) -> int:
     If one of several runs cannot be audited, the others still are.
     """
     if given.kind == EPSILON and given.scores is not None:
-        return _of_scores(given)
+        return _audit_scores_file(given)
     if given.kind == EPSILON and given.delta is not None:
         raise ConfigError("--delta goes with --scores: a run is audited at its own delta")
-    options = _read(given)
+    options = _options_of(given)
     training = Training(say=console().print, allowed=given.allow)
     if given.kind == MEMBERSHIP:
         training = replace(training, jobs=given.jobs)
@@ -74,7 +74,7 @@ def run(given: SimpleNamespace) -> int:
     return status
 
 
-def _of_scores(given: SimpleNamespace) -> int:
+def _audit_scores_file(given: SimpleNamespace) -> int:
     """Audit scores from a file of another framework."""
     if given.runs:
         raise ConfigError("--scores takes no run folder: a file of scores names no run")
@@ -169,7 +169,7 @@ def audit_finished_run(
     return results
 
 
-def _read(given: SimpleNamespace) -> Options:
+def _options_of(given: SimpleNamespace) -> Options:
     """Return the options that the flags describe."""
     try:
         if given.kind == EPSILON:

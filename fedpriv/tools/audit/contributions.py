@@ -50,7 +50,15 @@ class ContributionObserver:
         self._trainer = self._algorithm.start(self._context)
 
     def rows(self, snapshot: Snapshot, clients: np.ndarray) -> np.ndarray:
-        """Return the pooled contributions of ``clients`` at one snapshot, a row for each [c, f]."""
+        """Return the pooled contributions of clients at one snapshot.
+
+        Args:
+            snapshot: Weights, clipper state and number of rounds.
+            clients: Numbers of the clients [c].
+
+        Returns:
+            A row for each client [c, f].
+        """
         sigma = 0.0
         if self._sigmas:  # σ of the next round, or of the last one if there is no next
             sigma = self._sigmas.get(snapshot.rounds + 1, self._sigmas[max(self._sigmas)])
@@ -78,7 +86,12 @@ class ContributionObserver:
         return context.model.flat - snapshot.weights.to(context.model.device)
 
     def cohort(self, round_index: int, client: int) -> np.ndarray:
-        """Return the clients of the round in which ``client`` is observed, ascending."""
+        """Return the clients of the round in which a client is observed, ascending.
+
+        Args:
+            round_index: The round, 0-based.
+            client: The client that is observed.
+        """
         if self._algorithm.trust.sees_each_upload:
             return np.array([client])
         everyone = np.ones(self._context.data.client_count, dtype=bool)
@@ -107,10 +120,17 @@ def _as_seen(subject: AuditedRun) -> Algorithm:
 
 
 def pool(model: FlatModel, change: Tensor) -> Tensor:
-    """Return a contribution [d] in few numbers, for a classifier.
+    """Return a contribution in few numbers, for a classifier.
 
     These are, for every parameter tensor, its norm and mean, and in ``BINS`` stretches of it the mean and the
     largest absolute value (max pooling as in Melis et al., S&P 2019).
+
+    Args:
+        model: The model, which says where each parameter tensor ends.
+        change: The contribution [d].
+
+    Returns:
+        Features [f]; the contribution itself if it has at most ``NEEDLESS`` numbers.
     """
     change = change.nan_to_num()
     if len(change) <= NEEDLESS:

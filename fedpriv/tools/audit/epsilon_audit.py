@@ -97,6 +97,7 @@ class EpsilonAudit:
         ]
 
     def as_json(self) -> dict[str, Any]:
+        """Return the content of epsilon.json."""
         return {
             "schema_version": 1,
             **self.subject,

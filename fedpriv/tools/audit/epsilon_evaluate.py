@@ -224,7 +224,13 @@ def one_run_bound(scores: Scores, delta: float, significance: float) -> float:
 
 
 def family_bound(scores: Scores, family: Family, significance: float) -> float:
-    """Return the best bound within a family over several numbers of guesses; see :func:`one_run_bound`."""
+    """Return the best bound within a family over several numbers of guesses; see :func:`one_run_bound`.
+
+    Args:
+        scores: Scores and coins of the canaries.
+        family: The family of mechanisms.
+        significance: Probability that the bound is wrong, if the mechanism is in the family.
+    """
     counts = counts_of_guesses(len(scores))
     share = significance / len(counts)
     return max(families.lower_bound(scores.guesses(count), family, share) for count in counts)
@@ -232,6 +238,10 @@ def family_bound(scores: Scores, family: Family, significance: float) -> float:
 
 def thresholds(canaries: int, setup: AuditSetup) -> np.ndarray | None:
     """Return thresholds for independent scores, from simulated scores of the ledger's mechanism.
+
+    Args:
+        canaries: Number of canaries; at least 2000 are simulated.
+        setup: The terms of the audit.
 
     Returns:
         The thresholds, or None if the ledger names no noise.

@@ -93,7 +93,16 @@ class GaussianFamily:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the μ at which μ-GDP is exactly (ε, δ)-DP, by bisection."""
+    """Return the μ at which μ-GDP is exactly (ε, δ)-DP, by bisection.
+
+    Args:
+        epsilon: ε.
+        delta: δ, above 0.
+
+    Example:
+        >>> round(gaussian_mu(gaussian_epsilon(1.0, 1e-5), 1e-5), 3)
+        1.0
+    """
     low, high = 0.0, 1.0
     while gaussian_delta(epsilon, high) < delta:
         low, high = high, 2 * high
@@ -150,9 +159,13 @@ _ACCOUNTANT = PldAccountant()
 
 
 def least_false_positives(curve: TradeOff, rate: float) -> float:
-    """Return the smallest FPR that a test with a TPR of ``rate`` can have.
+    """Return the smallest FPR that a test can have.
 
     By (ε, δ)-DP for every ε on the curve, FPR ≥ e^-ε (TPR - δ) and FPR ≥ 1 - δ - e^ε (1 - TPR).
+
+    Args:
+        curve: The trade-off curve of the mechanism.
+        rate: TPR of the test.
     """
     rise = np.exp(curve.epsilons)
     low = (rate - curve.deltas) / rise

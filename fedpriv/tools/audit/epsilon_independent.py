@@ -58,7 +58,13 @@ class Errors:
 
 
 def errors_at(scores: Scores, threshold: float, significance: float) -> Errors:
-    """Return Clopper-Pearson bounds of the error rates of guessing "in" above the threshold."""
+    """Return Clopper-Pearson bounds of the error rates of guessing "in" above a threshold.
+
+    Args:
+        scores: Scores and coins of independent trials.
+        threshold: The threshold.
+        significance: Probability that one of the bounds is wrong, half of it for each.
+    """
     above, included = scores.values > threshold, scores.included
     false_positives, false_negatives = (above & ~included).sum(), (~above & included).sum()
     return Errors(

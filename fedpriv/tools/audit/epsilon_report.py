@@ -48,7 +48,12 @@ def row(audit: EpsilonAudit) -> dict[str, object]:
 
 
 def table(audit: EpsilonAudit, name: str) -> Table:
-    """Return the numbers of one audit, grouped by their kind."""
+    """Return the numbers of one audit, grouped by their kind.
+
+    Args:
+        audit: The audit.
+        name: Name of the run.
+    """
     mislabelled = "mislabelled " if audit.canary == MISLABELLED else ""
     canaries = counted(audit.canaries, f"{mislabelled}canary {audit.unit}")
     if audit.independent:
@@ -65,7 +70,14 @@ def table(audit: EpsilonAudit, name: str) -> Table:
 
 
 def of_scores(found: list[AuditedEpsilon], count: int, delta: float, confidence: float) -> Table:
-    """Return the numbers that a file of scores allows, grouped by their kind."""
+    """Return the numbers that a file of scores allows, grouped by their kind.
+
+    Args:
+        found: The numbers.
+        count: Number of canaries.
+        delta: δ of the audited guarantee.
+        confidence: Confidence of each bound.
+    """
     title = f"ε from below: {counted(count, 'canary')}, δ = {delta:g}, confidence {confidence:g}"
     return _by_label(title, found, None)
 
@@ -123,7 +135,12 @@ def notes(audit: EpsilonAudit) -> list[tuple[str, str]]:
 
 
 def several(audits: list[EpsilonAudit], names: list[str]) -> Table:
-    """Return a table with a row for each run."""
+    """Return a table with a row for each run.
+
+    Args:
+        audits: The audits.
+        names: The name of each run.
+    """
     columns = ("run", "ε sound", "ε published", "bound", "method", "within a family")
     summary = Table("ε from below", columns)
     for audit, name in zip(audits, names, strict=True):

@@ -203,7 +203,18 @@ def train_on_neighbours(config: DictConfig, runs: int, rounds: int, seed: int) -
 def context_of(
     parts: Parts, canaries: int = 0, seed: int = 0, fewer: bool = False, canary: str = DIRECTION
 ) -> RunContext:
-    """Return the context of a run to train, with canaries if asked for; see :func:`train_with_canaries`."""
+    """Return the context of a run to train, with canaries if asked for.
+
+    Args:
+        parts: The parts that the configuration names.
+        canaries: Number of canaries.
+        seed: Seed of the canaries.
+        fewer: Whether to plant as many canaries as there is room for, if there is no room for all.
+        canary: Kind of the canaries.
+
+    Raises:
+        ConfigError: The run releases statistics before the first round, where no canary is looked for.
+    """
     if parts.released_statistics is not None:
         raise ConfigError(NO_STATISTICS)
     runtime = parts.settings.runtime

@@ -122,6 +122,7 @@ class MembershipAudit:
         }
 
     def as_json(self) -> dict[str, Any]:
+        """Return the content of membership.json."""
         return {
             "schema_version": 1,
             **self.subject,
@@ -262,7 +263,12 @@ def _warnings(
 
 
 def beyond(outcomes: list[Outcome], bound: TprBound) -> list[str]:
-    """Return a sentence for each measured TPR that is above what the ledger allows."""
+    """Return a sentence for each measured TPR that is above what the ledger allows.
+
+    Args:
+        outcomes: Results of the attacks.
+        bound: The bound that follows from the run's guarantee.
+    """
     sentences = []
     for outcome in outcomes:
         for name, fpr in RATES.items():

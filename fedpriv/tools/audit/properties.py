@@ -60,7 +60,7 @@ def read_property(subject: AuditedRun, choice: str) -> ClientProperty:
         ConfigError: The data do not have the property, or too few clients have it or lack it.
     """
     name, argument = parse_property(choice)
-    meaning, value = _OF[name](subject, argument)
+    meaning, value = _READERS[name](subject, argument)
     if subject.context.attack is not None:
         value[subject.context.attack.attackers] = math.nan  # attackers train on other records
     known = np.isfinite(value)
@@ -164,7 +164,7 @@ def _mean_of_records(subject: AuditedRun, of_record: torch.Tensor) -> np.ndarray
     return np.array([values[records].mean() for records in subject.context.data.clients])
 
 
-_OF: dict[str, Callable[[AuditedRun, str], tuple[str, np.ndarray]]] = {
+_READERS: dict[str, Callable[[AuditedRun, str], tuple[str, np.ndarray]]] = {
     "intensity": _intensity,
     "length": _length,
     "label": _label,

@@ -61,6 +61,7 @@ class PropertyAudit:
         return {"property_auc": self.auc.value, "property": self.options.choice}
 
     def as_json(self) -> dict[str, Any]:
+        """Return the content of the JSON file."""
         counts = self.clients.groupby(["role", "has_property"]).size()
         return {
             "schema_version": 1,

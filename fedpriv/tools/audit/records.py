@@ -121,16 +121,33 @@ def choose(
 
 @torch.inference_mode()
 def losses(model: FlatModel, weights: Tensor, records: Records) -> np.ndarray:
-    """Return ℓ of each record at ``weights`` [n]. The model keeps these weights afterwards."""
+    """Return the loss ℓ of each record. The model keeps the given weights afterwards.
+
+    Args:
+        model: The model.
+        weights: The weights to set [d].
+        records: The records [n].
+
+    Returns:
+        Losses [n], ±1e30 for those that are not finite.
+    """
     model.set(weights)
     return _finite(model.losses(records.inputs, records.targets))
 
 
 @torch.inference_mode()
 def log_odds(model: FlatModel, weights: Tensor, records: Records) -> np.ndarray:
-    """Return φ = log p/(1 - p) of each record [n], for the probability p of its label at ``weights``.
+    """Return φ = log p/(1 - p) of each record, for the probability p of its label.
 
-    A model with a loss ℓ of its own has p = e^-ℓ. The model keeps the weights afterwards.
+    A model with a loss ℓ of its own has p = e^-ℓ. The model keeps the given weights afterwards.
+
+    Args:
+        model: The model.
+        weights: The weights to set [d].
+        records: The records [n].
+
+    Returns:
+        φ [n], ±1e30 where it is not finite.
     """
     model.set(weights)
     phis = []
@@ -152,6 +169,12 @@ def gradients(
     """Yield the gradients [b, d] of batches of records.
 
     Each record is a client of its own to the engine, so the clipped sum of a client is the record's gradient.
+
+    Args:
+        model: The model, which keeps the given weights afterwards.
+        engine: The engine that computes clipped sums.
+        weights: The weights to set [d].
+        records: The records [n].
     """
     model.set(weights)
     at_once = max(1, min(_RECORDS_AT_ONCE, _NUMBERS_AT_ONCE // model.size))

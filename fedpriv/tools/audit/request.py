@@ -124,7 +124,7 @@ def wanted(settings: Settings) -> dict[str, Options]:
         if kind == MEMBERSHIP and nonmembers in ("", *NONMEMBERS):
             options: Any = MembershipOptions(
                 nonmembers or NONMEMBERS[0],
-                shadows=_shadows_of(shadows) if shadows else 0,
+                shadows=_parse_shadows(shadows) if shadows else 0,
                 shadow_runs=f"{settings.runtime.output_dir}/shadows",
             )
         elif kind == PROPERTY and choice:
@@ -163,7 +163,7 @@ def wanted(settings: Settings) -> dict[str, Options]:
     return options_of_kind
 
 
-def _shadows_of(text: str) -> int:
+def _parse_shadows(text: str) -> int:
     try:
         return check_shadows("audit=membership:SET:SHADOWS", int(text) if text.isdigit() else text)
     except ArgumentError as error:
@@ -171,7 +171,17 @@ def _shadows_of(text: str) -> int:
 
 
 def check_shadows(name: str, value: object) -> int:
-    """Return a valid number of shadow runs; ArgumentError for anything but 0 or an allowed even number."""
+    """Return a valid number of shadow runs.
+
+    Half of the shadow runs train on a record and half do not, so the number is even.
+
+    Args:
+        name: The key or flag of the number, for messages.
+        value: The number.
+
+    Raises:
+        ArgumentError: The number is neither 0 nor an even number in the allowed range.
+    """
     if value == 0:
         return 0
     if type(value) is not int or not FEWEST_SHADOWS <= value <= MOST_SHADOWS or value % 2:
@@ -181,7 +191,12 @@ def check_shadows(name: str, value: object) -> int:
 
 
 def missing(audit: str | Sequence[str] | None, summary: Mapping[str, object]) -> list[str]:
-    """Return the kinds of audit that the key ``audit`` names and that a run's summary has no result of."""
+    """Return the kinds of audit that a run was asked for and has no result of.
+
+    Args:
+        audit: The value of the key ``audit``.
+        summary: The run's summary.
+    """
     texts = [audit] if isinstance(audit, str) else audit or ()
     kinds = [text.partition(":")[0] for text in texts]
     return [kind for kind in kinds if summary.get(RESULTS[kind]) is None]

@@ -134,14 +134,20 @@ def shadow_runs(
 
 
 def shadow_configuration(subject: AuditedRun, shadow: Shadow) -> DictConfig:
-    """Return the run's configuration with other seeds, data and folder; its partition stays the same."""
+    """Return the configuration of a shadow run.
+
+    The seeds of the run, of its noise and of its model change. The seed of the partition stays.
+
+    Args:
+        subject: The audited run.
+        shadow: The half of the pool, and how the pool is made.
+    """
     config = subject.config.copy()
     with open_dict(config):
         config.shadow = asdict(shadow)
         config.audit = config.publish = config.publish_test_metrics = config.tracker = None
-        config.paired = (
-            None  # shadow runs have noise of their own, even if the run shares its noise
-        )
+        # Shadow runs have noise of their own, even if the audited run shares its noise with others.
+        config.paired = None
         config.seed = config.noise_seed = _FIRST_SEED + shadow.half
         if "seed" in config.model:
             config.model.seed = config.seed

@@ -95,7 +95,15 @@ def tpr_at(
 
 
 def roc(members: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (FPR, TPR) at every threshold, from (0, 0) to (1, 1)."""
+    """Return the ROC curve of scores.
+
+    Args:
+        members: Scores of members [m].
+        others: Scores of non-members [n].
+
+    Returns:
+        (FPR, TPR) at every threshold, from (0, 0) to (1, 1).
+    """
     is_member = np.arange(len(members) + len(others)) < len(members)
     scores = np.concatenate([members, others])
     return roc_curve(is_member, scores, drop_intermediate=False)[:2]

@@ -125,7 +125,15 @@ def open_run(
 
 
 def weights_of(run: StoredRun, context: RunContext) -> Tensor:
-    """Return the last weights [d] of another run of the same model; FedprivError if they do not fit."""
+    """Return the last weights [d] of another run of the same model.
+
+    Args:
+        run: The other run.
+        context: The context whose model takes the weights.
+
+    Raises:
+        FedprivError: The run holds no weights, or they do not fit the model.
+    """
     stored, _ = _weights(run, context.model.device)
     return _fitted(run, context, stored)
 
