@@ -296,7 +296,7 @@ class MaliciousClients(Saved):
 
     @property
     def active(self) -> bool:
-        """Whether any upload was malicious since the norms were last taken."""
+        """True if any upload was malicious since the norms were last taken."""
         return self._norms["malicious"][1] > 0
 
     def take_norms(self) -> dict[str, float | None]:

@@ -55,7 +55,7 @@ _PRV_TAKES_LONG = (
 
 @dataclass
 class Answer:
-    """What one accountant says about the releases.
+    """The answer of one accountant about the releases.
 
     Attributes:
         name: Name of the accountant, or ``published`` for the theorem of a run's work.

@@ -127,7 +127,7 @@ class AuditSetup:
 
     @property
     def has_noise(self) -> bool:
-        """Whether the ledger names the noise of every release."""
+        """True if the ledger names the noise of every release."""
         return bool(self.released) and all(
             0 < kind.noise_multiplier < math.inf for kind in self.released
         )
