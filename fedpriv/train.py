@@ -102,9 +102,8 @@ def task(config: DictConfig) -> dict[str, Any] | None:
 
 def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
     """Run one configuration and return its summary; ``in_worker``: in a process that a launcher made."""
-    from fedpriv.experiment.run import (
-        run,
-    )  # imported late: a mistake on the command line need not wait
+    # Imported late, so that a mistake on the command line is told at once.
+    from fedpriv.experiment.run import run
 
     hydra_config = HydraConfig.get()
     sweeping = hydra_config.mode == RunMode.MULTIRUN
@@ -115,7 +114,8 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
         config = with_protocol(config)
         refuse_disobeyed(hydra_config)
         _refuse_unresolvable(config)
-        refuse_if_stopped(config)
+        if stopped(config):
+            raise Interrupted(f"not begun: {config.runtime.stop_file} is there")
         if config.resume is not None:
             refuse_strangers(config, _State.allowed, f"resume: {config.resume}", _State.own_targets)
             refuse_odd_paths(config, f"resume: {config.resume}")
@@ -125,7 +125,9 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
         if folder is not None and config.runtime.run_dir is None and not config.dry_run:
             _set_job_folder(config, folder)
         result = run(config, overrides=overrides, label=label)
-        if not (result.stop_reason == "diverged" and _searching(hydra_config)):
+        # Some trials of a hyper-parameter search may diverge: their value is infinite.
+        searching = hydra_config.runtime.choices.get("hydra/sweeper") == "search"
+        if not (result.stop_reason == "diverged" and searching):
             refuse_bad_end(result, config, ends_sweep=sweeping and not in_worker)
         if audits is not None and result.summary is not None and result.folder is not None:
             result.summary.update(audits(result.folder))
@@ -157,11 +159,6 @@ def _set_job_folder(config: DictConfig, folder: Path) -> None:
         return
     config.runtime.run_dir = str(folder)
     config.runtime.reuse = config.get("publish") is not True
-
-
-def _searching(hydra_config: Any) -> bool:
-    """Return whether this job is a trial of a hyper-parameter search, of which some may diverge."""
-    return hydra_config.runtime.choices.get("hydra/sweeper") == "search"
 
 
 def _refuse_unresolvable(config: DictConfig) -> None:
@@ -216,12 +213,6 @@ def job_label(overrides: Sequence[str], sweep_dir: Path) -> str:
         or (o.is_choice_sweep() and len(cast("ChoiceSweep", o.value()).list) == 1)
     }
     return " ".join(o for o in overrides if o.partition("=")[0] not in common)
-
-
-def refuse_if_stopped(config: DictConfig) -> None:
-    """Raise Interrupted for a job whose stop file exists before it has begun."""
-    if stopped(config):
-        raise Interrupted(f"not begun: {config.runtime.stop_file} is there")
 
 
 def stopped(config: DictConfig) -> bool:

@@ -129,20 +129,20 @@ class Costs:
         if schedule.adaptive:
             return self._forecast_adaptive(first, rounds, limit)
         if limit is None:
-            return Forecast(*self._with_rounds(rounds))
+            return self._forecast_schedule(rounds)
         if not self._sigma_changes(first, rounds if asked_rounds is None else asked_rounds):
             return Forecast(self.epsilon(first, rounds), rounds)
         if (
             asked_rounds is not None
         ):  # the budget may allow more or fewer rounds than at the first σ
-            whole_run = Forecast(*self._with_rounds(asked_rounds))
+            whole_run = self._forecast_schedule(asked_rounds)
             if whole_run.epsilon <= limit:
                 return whole_run
         return Forecast(limit, rounds, bound=True)
 
-    def _with_rounds(self, rounds: int) -> tuple[float, int, bool, bool]:
+    def _forecast_schedule(self, rounds: int) -> Forecast:
         epsilon, by_rdp = self.epsilon_of_schedule(rounds)
-        return epsilon, rounds, by_rdp, by_rdp
+        return Forecast(epsilon, rounds, bound=by_rdp, by_rdp=by_rdp)
 
     def _forecast_adaptive(self, first: float, rounds: int, limit: float | None) -> Forecast:
         """Forecast a run whose σ depends on released values.
@@ -230,7 +230,9 @@ class Costs:
             hint = self.mechanism.most_noise
             if not hint and (before := self._before()):
                 hint = f"what is released before the first round costs {self._epsilon_of(before):.4g} of it"
-            if not hint and not clipper.asks(0) and self._alike(rounds):
+            # Every sample releases the same and the clipper asks nothing: there is nothing to explain.
+            kinds_of_events = self._events(self.mechanism.plan(self.sampling, 1.0, rounds))
+            if not hint and not clipper.asks(0) and len(kinds_of_events) == 1:
                 raise
             hint = hint or f"what the clipper asks costs the rest: {clipper.describe()}"
             raise ArgumentError(error.argument, error.value, error.allowed, hint) from None
@@ -249,10 +251,6 @@ class Costs:
             return 1.0
         most = self.mechanism.clipper.largest_noise_multiplier
         return least_noise_multiplier(about, epsilon, self.accountant.name, most=most)
-
-    def _alike(self, rounds: int) -> bool:
-        """Return whether every sample of so many rounds releases the same queries."""
-        return len(self._events(self.mechanism.plan(self.sampling, 1.0, rounds))) == 1
 
     def epsilon_of_schedule(self, rounds: int) -> tuple[float, bool]:
         """Return ε of ``rounds`` rounds of a schedule fixed in advance, and whether this is only a bound."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedpriv.experiment import checkpoint
-from fedpriv.experiment.evaluation import Evaluation, Results
+from fedpriv.experiment.evaluation import Results
 from fedpriv.experiment.loop import Loop, Round
 from fedpriv.experiment.snapshots import Snapshots
 from fedpriv.store.digests import KEY
@@ -75,10 +75,6 @@ class Metrics(Quiet):
         self.row: dict[str, Any] = {}
 
     def see(self, done: Round) -> None:
-        self.row = self._row(done)
-        self.table.append(self.row)
-
-    def _row(self, done: Round) -> dict[str, Any]:
         schedule, budget = self._loop.schedule, self._loop.budget
         signal = "validation_loss" if schedule.reads_validation else "reported_loss"
         row: dict[str, Any] = {
@@ -101,37 +97,26 @@ class Metrics(Quiet):
                 train_loss=_known(done.outcome.train_loss),
             )
         row.update(done.outcome.facts)
-        self._include_attack(row)
-        row["seconds"] = round(done.seconds, 3)  # a column of runs with diagnostics
-        if done.evaluation is not None:
-            self._include_evaluation(row, done, done.evaluation)
-        return row
-
-    def _include_attack(self, row: dict[str, Any]) -> None:
-        if self._attack is None:
-            return
-        self.results.attacked_rounds += self._attack.active
-        norms = self._attack.take_norms()
-        if self._diagnostics:
-            row.update(norms)
-
-    def _include_evaluation(self, row: dict[str, Any], done: Round, evaluation: Evaluation) -> None:
-        budget = self._loop.budget
-        row.update(test_loss=evaluation.loss, test_accuracy=evaluation.accuracy)
-        if evaluation.backdoor_accuracy is not None:
-            row["backdoor_accuracy"] = evaluation.backdoor_accuracy
-        self.results.include(evaluation)
-        if budget is not None and (done.stop is not None or self._seldom(done.number, budget.slow)):
-            row.update(budget.worst(seldom=True))
-
-    def _seldom(self, number: int, slow: bool) -> bool:
-        """Return whether an ε that takes long to compute is asked for at this evaluation.
-
-        The answer follows from the number of the round and from what was released, never from a timing. So a
-        resumed run asks in the same rounds.
-        """
-        digits = 1 if slow else 2
-        return has_few_digits(number // self._loop.settings.evaluation_interval, digits)
+        if self._attack is not None:
+            self.results.attacked_rounds += self._attack.active
+            norms = self._attack.take_norms()
+            if self._diagnostics:
+                row.update(norms)
+        row["seconds"] = round(done.seconds, 3)  # written only by runs with diagnostics
+        if (evaluation := done.evaluation) is not None:
+            row.update(test_loss=evaluation.loss, test_accuracy=evaluation.accuracy)
+            if evaluation.backdoor_accuracy is not None:
+                row["backdoor_accuracy"] = evaluation.backdoor_accuracy
+            self.results.include(evaluation)
+            # Some ε take long to compute and are asked for seldom. When follows from the number of the round
+            # and from what was released, never from a timing, so that a resumed run asks in the same rounds.
+            evaluations = done.number // self._loop.settings.evaluation_interval
+            if budget is not None and (
+                done.stop is not None or has_few_digits(evaluations, 1 if budget.slow else 2)
+            ):
+                row.update(budget.worst(seldom=True))
+        self.row = row
+        self.table.append(row)
 
     def close(self) -> None:
         self.table.flush()

@@ -38,11 +38,12 @@ Known = MutableMapping[str, ClientSizes | None]
 def rehearse(parts: Parts, plan: Plan, config: DictConfig) -> None:
     """Raise whatever a run of ``config`` would raise before its first round, and leave no file behind."""
     refuse_unstartable(parts, plan)
+    folder = _existing_folder(parts)
     with ExitStack() as held:
-        if _refuse_folder_of_another_run(parts, config, held):
+        if folder is not None and _is_finished(folder, parts, config, held):
             return
         refuse_unusable_data(parts, config, {}, download=False)
-    if parts.settings.resume is None and not _goes_on(parts):
+    if folder is None:
         _refuse_unwritable(parts)
 
 
@@ -69,7 +70,11 @@ def refuse_unusable_data(parts: Parts, config: DictConfig, known: Known, downloa
     own = bool(own_targets(configuration.identity(config)))
     key = _data_key(parts, config, own)
     if key not in known:
-        known[key] = _sizes(parts, own or _needs_model(parts), download)
+        # Attackers, canaries and the fast engine are checked against data and model together.
+        settings = parts.settings
+        checked_with_model = parts.attack is not None or settings.canaries > 0
+        needs_model = own or checked_with_model or settings.runtime.engine == "fast"
+        known[key] = _sizes(parts, needs_model, download)
     sizes = known[key]
     if sizes is None:
         return
@@ -85,11 +90,9 @@ def _data_key(parts: Parts, config: DictConfig, own: bool) -> str:
     if not (own or parts.attack is not None or parts.settings.canaries):
         values = {k: v for k, v in values.items() if k.partition(".")[0] in _DATA_GROUPS}
     reads = parts.noise_schedule.reads_validation
-    return configuration.fingerprint({**values, "validation": reads, "engine": _engine(parts)})
-
-
-def _engine(parts: Parts) -> str:
-    return parts.settings.runtime.engine
+    return configuration.fingerprint(
+        {**values, "validation": reads, "engine": parts.settings.runtime.engine}
+    )
 
 
 def _sizes(parts: Parts, needs_model: bool, download: bool) -> ClientSizes | None:
@@ -115,11 +118,6 @@ def _sizes(parts: Parts, needs_model: bool, download: bool) -> ClientSizes | Non
     return ClientSizes(np.array([len(indices) for indices in parts.partition.assign(labels, None)]))
 
 
-def _needs_model(parts: Parts) -> bool:
-    """Return whether only data and model together tell if the run can begin."""
-    return parts.attack is not None or bool(parts.settings.canaries) or _engine(parts) == "fast"
-
-
 def _client_sizes(parts: Parts) -> ClientSizes:
     """Build all that a run has before its first round, and return the sizes of the clients."""
     from fedpriv.experiment.loop import Loop
@@ -141,28 +139,29 @@ def hold(held: ExitStack, folder: RunFolder) -> None:
         raise FedprivError(f"{folder.path} is being run by another process")
 
 
-def _goes_on(parts: Parts) -> bool:
-    """Return whether the run's folder may hold this very run already."""
-    runtime = parts.settings.runtime
-    return (
-        runtime.reuse and runtime.run_dir is not None and RunFolder(runtime.run_dir).config.exists()
-    )
+def resumed_folder(resume: str) -> RunFolder:
+    """Return the folder of the run that is resumed. Raise ConfigError if it is absent or has links."""
+    folder = RunFolder(resume)
+    if not folder.path.is_dir():
+        raise not_resumable(resume)
+    folder.refuse_links()
+    return folder
 
 
-def _refuse_folder_of_another_run(parts: Parts, config: DictConfig, held: ExitStack) -> bool:
-    """Return whether the run is finished in its folder. Raise ConfigError where it cannot go on there."""
+def _existing_folder(parts: Parts) -> RunFolder | None:
+    """Return the folder of a run that exists already; None for a new run."""
     settings = parts.settings
     if settings.resume:
-        folder = RunFolder(settings.resume)
-        if not folder.path.is_dir():
-            raise not_resumable(settings.resume)
-        folder.refuse_links()
-    elif _goes_on(parts):
-        assert settings.runtime.run_dir is not None
-        folder = RunFolder(settings.runtime.run_dir)
-    else:
-        return False
-    identity = configuration.identity(config)
+        return resumed_folder(settings.resume)
+    if settings.runtime.reused_dir is None:
+        return None
+    folder = RunFolder(settings.runtime.reused_dir)
+    return folder if folder.config.exists() else None
+
+
+def _is_finished(folder: RunFolder, parts: Parts, config: DictConfig, held: ExitStack) -> bool:
+    """Return whether the run is finished in its folder. Raise ConfigError where it cannot go on there."""
+    settings, identity = parts.settings, configuration.identity(config)
     stored = StoredRun(folder)
     if settings.runtime.reuse and stored.finished:
         checkpoint.refuse_other_identity(folder, stored.identity, identity)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.files import saying_where
+from fedpriv.experiment.assemble import attackers_of
 from fedpriv.privacy.core.trade_off import RATES
 from fedpriv.store.caveats import RECOUNTED
 from fedpriv.store.ledger_file import ledger_text
@@ -13,8 +14,6 @@ from fedpriv.store.statement import privacy_words
 from fedpriv.store.statement_facts import Circumstances, privacy_facts
 
 if TYPE_CHECKING:
-    from fedpriv.experiment.evaluation import Results
-    from fedpriv.experiment.loop import Loop
     from fedpriv.experiment.running import Run
 
 
@@ -41,7 +40,7 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[st
         trust=algorithm.trust,
         caveats=caveats,
         diagnostics=settings.runtime.diagnostics,
-        attackers=_attackers(loop),
+        attackers=attackers_of(loop.context).tolist(),
         published=settings.publish,
         paired=settings.paired,
         numbers=loop.context.model.size if algorithm.real_noise else 0,
@@ -68,11 +67,6 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[st
     return summary, privacy
 
 
-def _attackers(loop: Loop) -> list[int]:
-    attack = loop.context.attack
-    return [] if attack is None else attack.attackers.tolist()
-
-
 def _write_model(run: Run) -> None:
     """Write ``model.pt``: the state dict of the evaluated model, readable with ``weights_only=True``.
 
@@ -87,6 +81,15 @@ def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, 
     """Return the row of ``summary.json``. Values that a run without diagnostics withholds are None."""
     loop, results = run.loop, run.metrics.results
     settings, private = loop.settings, loop.budget is not None
+    attack_facts: dict[str, Any] = {}
+    if (attack := loop.context.attack) is not None:
+        attack_facts = {
+            "backdoor_accuracy": results.backdoor_accuracy,
+            "highest_backdoor_accuracy": results.highest_backdoor_accuracy,
+            "attacked_rounds": results.attacked_rounds,
+            "backdoor_test_records": len(attack.test),
+            "attackers": attack.attackers.tolist(),
+        }
     return {
         "schema_version": 1,
         "algorithm": loop.parts.algorithm.name,
@@ -109,22 +112,11 @@ def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, 
         "test_accuracy": results.test_accuracy,
         "test_loss": results.test_loss,
         "best_test_accuracy": results.best_test_accuracy,
-        **({} if loop.context.attack is None else _attack_facts(loop, results)),
+        **attack_facts,
         "records_not_finite": loop.not_finite if settings.runtime.diagnostics else None,
         "parameters": loop.context.model.size,
         "engine": loop.context.engine.name,
         "test_records": len(loop.context.data.test),
         "seconds": round(loop.seconds, 3) if settings.runtime.diagnostics else None,
         "cpu_seconds": round(loop.cpu_seconds, 3) if settings.runtime.diagnostics else None,
-    }
-
-
-def _attack_facts(loop: Loop, results: Results) -> dict[str, Any]:
-    assert loop.context.attack is not None
-    return {
-        "backdoor_accuracy": results.backdoor_accuracy,
-        "highest_backdoor_accuracy": results.highest_backdoor_accuracy,
-        "attacked_rounds": results.attacked_rounds,
-        "backdoor_test_records": len(loop.context.attack.test),
-        "attackers": _attackers(loop),
     }

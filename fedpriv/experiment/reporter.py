@@ -153,7 +153,11 @@ class Reporter:
         now = time.perf_counter()
         if now - self._last_noted >= _SECONDS_BETWEEN_FRAMES:
             self._last_noted = now
-            self._last_fraction = self._fraction(row)
+            # Progress by the budget, or else by the rounds that were planned.
+            fraction = self.loop.fraction()
+            if fraction is None and self.plan.rounds:
+                fraction = min(1.0, cast("int", row["round"]) / self.plan.rounds)
+            self._last_fraction = fraction or 0.0
             self._pace.note(now, self._last_fraction)
         pause = _SECONDS_BETWEEN_FRAMES if self._live else _SECONDS_BETWEEN_LINES
         if now - self._last_shown < pause:
@@ -167,13 +171,6 @@ class Reporter:
             self.mode != "none"
         ):  # not for run.log, as the number of lines tells how long rounds take
             self.out.print(Text(self._words(row)))
-
-    def _fraction(self, row: Mapping[str, Any]) -> float:
-        """Return the progress of the run, by its budget or by the planned rounds."""
-        fraction = self.loop.fraction()
-        if fraction is None and self.plan.rounds:
-            fraction = min(1.0, row["round"] / self.plan.rounds)
-        return fraction or 0.0
 
     def _epsilon_words(self, row: Mapping[str, object]) -> str | None:
         """Return ε of this round; where its accountant is slow, a bound or the last ε that is known."""

@@ -32,11 +32,12 @@ from fedpriv.experiment.preflight import (
     refuse_unstartable,
     refuse_unusable_data,
     rehearse,
+    resumed_folder,
 )
 from fedpriv.experiment.search import find_rounds, with_rounds
 from fedpriv.experiment.stamps import refuse_without_stamp
 from fedpriv.store.display import show_plan, teller
-from fedpriv.store.folder import RunFolder, not_resumable
+from fedpriv.store.folder import RunFolder
 from fedpriv.store.stored_run import StoredRun
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def run(
             running.folder.write_text(running.folder.search, frame_text(best.table))
             if not running.resumed:
                 running.charge_search(best.samples)
-        if folder is None and not _reusing(parts):
+        if folder is None and parts.settings.runtime.reused_dir is None:
             hold(held, running.folder)
         if parts.algorithm.cost_depends_on_records:
             plan = plan_of_smallest(parts, running.loop.context.data.records_per_client)
@@ -196,16 +197,12 @@ def _existing_folder(parts: Parts, held: ExitStack) -> RunFolder | None:
     """Return the folder of a run that exists already, locked against other processes; None for a new run."""
     runtime = parts.settings.runtime
     if parts.settings.resume:
-        folder = RunFolder(parts.settings.resume)
-        if not folder.path.is_dir():
-            raise not_resumable(parts.settings.resume)
-        folder.refuse_links()
+        folder = resumed_folder(parts.settings.resume)
         hold(held, folder)
         return folder
-    if not _reusing(parts):
+    if runtime.reused_dir is None:
         return None
-    assert runtime.run_dir is not None
-    folder = RunFolder(runtime.run_dir)
+    folder = RunFolder(runtime.reused_dir)
     folder.path.mkdir(parents=True, exist_ok=True)
     held.callback(
         _remove_if_empty, folder.path
@@ -217,11 +214,6 @@ def _existing_folder(parts: Parts, held: ExitStack) -> RunFolder | None:
 def _remove_if_empty(path: Path) -> None:
     with suppress(OSError):
         path.rmdir()
-
-
-def _reusing(parts: Parts) -> bool:
-    """Return whether the run's folder may hold this very run already."""
-    return parts.settings.runtime.reuse and parts.settings.runtime.run_dir is not None
 
 
 def _wait_for(held: ExitStack, folder: RunFolder, stop_file: str | None) -> None:

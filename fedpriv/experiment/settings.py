@@ -43,6 +43,11 @@ class Runtime:
     stop_file: str | None
     snapshot_interval: int | None = None
 
+    @property
+    def reused_dir(self) -> str | None:
+        """The run folder that may hold this very run already; None if no run is reused."""
+        return self.run_dir if self.reuse else None
+
 
 @dataclass(frozen=True)
 class Settings:
