@@ -1,9 +1,12 @@
 """Experiments in differentially private federated learning.
 
->>> import fedpriv
->>> config = fedpriv.compose(["algorithm=dp_fl", "dataset=digits", "rounds=20"])
->>> result = fedpriv.run(config)
->>> result.summary["test_accuracy"], result.privacy["epsilon_sound"]
+A run from Python::
+
+    import fedpriv
+
+    config = fedpriv.compose(["algorithm=dp_fl", "dataset=digits", "rounds=20"])
+    result = fedpriv.run(config)
+    print(result.summary["test_accuracy"], result.privacy["epsilon_sound"])
 """
 
 from __future__ import annotations
@@ -42,9 +45,11 @@ def run(config: DictConfig) -> RunResult:
 
     Example:
         >>> import fedpriv
-        >>> result = fedpriv.run(fedpriv.compose(["rounds=2", "dry_run=true", "runtime.progress=none"]))
-        >>> result.folder is None  # nothing was run
-        True
+        >>> config = fedpriv.compose(["algorithm=dp_fl", "dataset=digits", "rounds=20", "dry_run=true"])
+        >>> result = fedpriv.run(config)  # doctest: +ELLIPSIS
+        Plan...
+        >>> result.plan.rounds, round(result.plan.epsilon, 2)
+        (20, 0.75)
     """
     from fedpriv.experiment.run import run as run_experiment
 

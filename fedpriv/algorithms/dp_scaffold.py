@@ -139,7 +139,11 @@ class DpScaffold(ServerOptimizerKeys, LocalStepsAlgorithm):
 
     def describe(self, clients: int | None, records: int | None) -> tuple[tuple[str, str], ...]:
         lines = super().describe(clients, records)
-        warm = f", {self.warm_start} of warm start" if self.warm_start else ""
+        warm = (
+            f", set before round {self.warm_start + 1}; until then no weights move"
+            if self.warm_start
+            else ""
+        )
         return (
             lines[0],
             ("local optimizer", f"sgd, learning rate {self.learning_rate:g}"),

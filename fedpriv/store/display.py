@@ -105,9 +105,8 @@ def _epsilon_words(summary: Mapping[str, Any]) -> str:
     if sound > enforced and published is not None and math.isclose(enforced, published):
         return description + f" by the published analysis; sound: {round_up(sound)}"
     if sound > enforced:
-        return (
-            f"{round_up(sound)} at delta {summary['delta']:g} (running value {round_up(enforced)})"
-        )
+        total = f"the running total was {round_up(enforced)}"
+        return f"{round_up(sound)} at delta {summary['delta']:g} ({total})"
     return description
 
 

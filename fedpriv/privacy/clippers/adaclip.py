@@ -48,7 +48,7 @@ class AdaClipper(Clipper):
 
     Example:
         >>> AdaClipper(initial_clip_norm=1.0).describe()
-        'every coordinate by its own spread, from clip norm 1 (AdaCLiP)'
+        'each coordinate scaled by its own spread, clip norm 1 at first (AdaCLiP)'
     """
 
     saved_attributes: ClassVar = {"shift": "_shift", "variance": "_variance"}
@@ -114,4 +114,4 @@ class AdaClipper(Clipper):
         self._shift[holders] = shift.lerp(released.to(shift.dtype), 1.0 - self.shift_decay)
 
     def describe(self) -> str:
-        return f"every coordinate by its own spread, from clip norm {self.initial:g} (AdaCLiP)"
+        return f"each coordinate scaled by its own spread, clip norm {self.initial:g} at first (AdaCLiP)"

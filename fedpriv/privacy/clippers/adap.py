@@ -67,8 +67,8 @@ class AdapClipper(StoredNorms):
         initial_alpha: Factor of C_0; None: α, or 1 for ``sound``.
 
     Example:
-        >>> AdapClipper(initial_clip_norm=1.0).describe()
-        'a clip norm per client, reading sound, towards the 0.5 quantile, from 1'
+        >>> AdapClipper(initial_clip_norm=1.0, reading="scalar", alpha=1.1).describe()
+        'one clip norm per client, starting at 1, then 1.1 times the released norm (reading=scalar)'
     """
 
     reading: str = field(

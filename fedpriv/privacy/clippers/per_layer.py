@@ -158,7 +158,7 @@ class PerLayerClipper(Clipper):
 
     def describe(self) -> str:
         what = "layer" if self._groups is None else "group of layers"
-        return f"each {what} by itself, clip norm {self.initial:g} in all"
+        return f"each {what} by itself, clip norm {self.initial:g} for all of them together"
 
 
 @declared
