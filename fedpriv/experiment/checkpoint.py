@@ -166,7 +166,9 @@ def load(
         raise ConfigError(f"resume: {error}; start anew") from None
     saved_identity: Any = state.get("identity", {})
     refuse_other_identity(folder, saved_identity, identity)
-    if passed_over is not None:
+    if (
+        passed_over is not None
+    ):  # else the next checkpoint would replace the good one by the damaged one
         folder.checkpoint_before.replace(folder.checkpoint)
     return state, passed_over
 
@@ -192,6 +194,7 @@ def refuse_other_origin(
             "sums do not come out the same bit for bit: rounds run again would give the noise away; start "
             "anew"
         )
+    # A simulation may go on anywhere: nobody takes its noise for secret.
     differing = [k for k, v in origin.numerics.items() if state["numerics"].get(k) != v]
     if published and differing:
         words = "; ".join(

@@ -200,6 +200,7 @@ class Costs:
         (first,) = self._events(one_round)
         steps = self.accountant.steps_allowed(first, epsilon, self.delta, self.neighbours)
         allowed = steps // self._samples_per_round
+        # A clipper that asks in some rounds only makes these cost more than the event of the first round.
         kinds = self.mechanism.clipper.kinds_of_rounds(max(1, allowed))
         if len(kinds) == 1 or allowed >= MANY_STEPS:
             return allowed
@@ -258,6 +259,7 @@ class Costs:
         first = schedule.noise_multiplier(0)
         if all(schedule.noise_multiplier(t) == first for t in range(1, rounds)):
             return self.epsilon(first, rounds), False
+        # Rounds are composed in batches, so that a schedule with many different σ fits into memory.
         alike = len(self.mechanism.clipper.kinds_of_rounds(rounds)) == 1
         parts: Iterable[Mapping[dp_event.DpEvent, int]] = (
             self._events_of_rounds(range(start, min(start + _ROUNDS_AT_ONCE, rounds)), alike)

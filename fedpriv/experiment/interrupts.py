@@ -43,6 +43,7 @@ class Interrupts:
         return self._stop_file is not None and os.path.exists(self._stop_file)
 
     def __enter__(self) -> Interrupts:
+        # Python lets only the main thread handle signals. A run in another thread heeds the stop file alone.
         if threading.current_thread() is threading.main_thread():
             handled = [s for s in _LAUNCHER_SIGNALS if callable(signal.getsignal(s))]
             self._previous = {s: signal.signal(s, self._note) for s in (*SIGNALS, *handled)}

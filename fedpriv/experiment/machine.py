@@ -50,6 +50,7 @@ def chunk_size(cohort: float, work: float) -> int | None:
     """
     if cohort < _FEWEST_CHUNKS or work < _FEWEST_CHUNKS * _CHUNK:
         return None
+    # Enough chunks for several processes, but none so small that its own cost of 1 to 2 ms matters.
     chunks = min(max(work / _LARGE_CHUNK, _FEWEST_CHUNKS), _MOST_CHUNKS)
     return max(1, int(cohort / chunks))
 

@@ -75,6 +75,7 @@ class Metrics(Quiet):
         self.row: dict[str, Any] = {}
 
     def see(self, done: Round) -> None:
+        """Write the row of a round. Only runs with diagnostics have columns of exact private values."""
         schedule, budget = self._loop.schedule, self._loop.budget
         signal = "validation_loss" if schedule.reads_validation else "reported_loss"
         row: dict[str, Any] = {
@@ -82,6 +83,7 @@ class Metrics(Quiet):
             signal: done.signal,
             "planned_rounds": schedule.planned_rounds,
         }
+        # Clip norms and σ follow from released values, so every run may show them.
         if budget is not None:
             clip_norms = done.outcome.clip_norms.astype(float)
             row.update(
@@ -142,6 +144,7 @@ class ClientsTable(Quiet):
             return
         budget, cohort = self._loop.budget, done.cohort
         epsilon = budget.epsilon() if budget is not None and budget.immediate else None
+        # One clip norm stands for all clients where the server holds it.
         norms = done.outcome.clip_norms
         norms = np.broadcast_to(norms, len(cohort)) if len(norms) == 1 else norms
         gradient_norms = done.outcome.gradient_norm_per_client(len(cohort))[:_CLIENTS_SHOWN]

@@ -64,6 +64,7 @@ class OwnState:
             for tensor in tensors
             if hasattr(tensor, "untyped_storage")
         }
+        # Attributes are compared by digest, as they may be large or refer to one another.
         self._before = {name: self._digests(part) for name, part in self._silent.items()}
 
     def state_dict(self) -> dict[str, object]:

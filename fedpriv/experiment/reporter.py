@@ -178,6 +178,7 @@ class Reporter:
         of = "" if limit is None else f" of {limit:g}"
         if budget is None:
             return None
+        # Accountants that take long answer seldom. Meanwhile RDP gives a bound, or the last ε is shown.
         if row.get("epsilon") is None and (self._epsilon is None or budget.slow):
             bound = budget.bound()
             if bound is not None:

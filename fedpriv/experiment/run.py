@@ -117,7 +117,8 @@ def run(
         rehearse(parts, plan, config)
         return RunResult(plan)
     refuse_unstartable(parts, plan)
-    with ExitStack() as held:
+
+    with ExitStack() as held:  # keeps other processes from the run folder
         folder = _existing_folder(parts, held)
         if folder is not None and parts.settings.runtime.reuse:
             stored, identity = StoredRun(folder), configuration.identity(config)
@@ -133,6 +134,7 @@ def run(
             parts = build_parts(with_rounds(config, best.rounds))
             plan = make_plan(parts)
 
+        # From here on torch is needed, the data are read, and the folder exists.
         running = assemble(parts, config, folder, overrides)
         if best is not None:
             running.folder.write_text(running.folder.search, frame_text(best.table))
@@ -140,7 +142,7 @@ def run(
                 running.charge_search(best.samples)
         if folder is None and parts.settings.runtime.reused_dir is None:
             hold(held, running.folder)
-        if parts.algorithm.cost_depends_on_records:
+        if parts.algorithm.cost_depends_on_records:  # now the sizes of the clients are known
             plan = plan_of_smallest(parts, running.loop.context.data.records_per_client)
         summary, privacy = _to_the_end(running, plan, label, config)
     return RunResult(plan, running.folder.path, summary, privacy)

@@ -102,6 +102,7 @@ class Run:
         """
         loop, mechanism = self.loop, self.loop.mechanism
         costs = loop.parts.costs()
+        # The runs of the search had the clip norm of round 1, and the σ that spreads the budget over T.
         clip_norm = loop.context.clipper.clip_norm(0, loop.context.model.flat.new_zeros(1).long())
         sensitivity = clip_norm.cpu().numpy()
         everyone = np.arange(loop.context.data.client_count)
@@ -126,6 +127,7 @@ class Run:
         if budget is None:
             return []
         delta = loop.settings.delta
+        # δ must be below 1/n for n units: with δ >= 1/n, publishing one unit in full would be allowed.
         applies = {
             **dict.fromkeys(algorithm.caveats(), True),
             "search": algorithm.search is not None,
@@ -145,6 +147,7 @@ class Run:
         }
         clipper = loop.parts.clipper
         aggregated = algorithm.unit == "client" and algorithm.trust.sees_each_upload
+        # Trackers are no part of the identity, as they change no result, but their code runs in the process.
         targets = own_targets(self._identity)
         targets |= {
             f"tracker.{name}": f"{type(tracker).__module__}.{type(tracker).__qualname__}"

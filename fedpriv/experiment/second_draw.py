@@ -59,6 +59,7 @@ class SecondDraw:
                 f"round {t + 1}: {self._name}.client_sampling is another one than before the first round; it "
                 "must not follow what a run sees. Nothing of this round was released"
             )
+        # Where the cohort is secret, sampling clients amplifies privacy, so its rate must be the charged one.
         sampler = drawn_by(algorithm)
         charged = announced.groups[0].upload.joint.sampling if announced.groups else None
         by_event = algorithm.trust.secret_cohort and charged is not None and not charged.whole
@@ -68,6 +69,7 @@ class SecondDraw:
                 f"{charged}; let client_sampling and sampling_of return the same. Nothing of this round was "
                 "released"
             )
+        # The streams are functions of their names, so the same draw can be made twice.
         drawn = sampler.cohort(algorithm, self._streams, t, eligible.copy())
         if not np.array_equal(np.asarray(sampled), drawn):
             raise ReleaseError(
@@ -109,13 +111,14 @@ class SecondDraw:
         t, context = opened.round_index, self._context
         cohort = [int(client) for client in opened.cohort]
         if any(is_own(samplings[client]) for client in cohort):
-            return
+            return  # a sampling of the user's own has no second draw; the statement says so
         lots = [
             sample_lot(
                 self._streams, samplings[k], context.records_of(t, k), t, step, opened.cohort[i]
             )
             for i, k in enumerate(cohort)
         ]
+        # Which client read a record is not known, so the records of all clients are compared together.
         drawn, read = _distinct(lots), _distinct(log)
         if not np.array_equal(drawn, read):
             more, fewer = len(np.setdiff1d(read, drawn)), len(np.setdiff1d(drawn, read))

@@ -110,6 +110,7 @@ def streams_of_search() -> SecretStreams:
 def create_key(folder: RunFolder) -> None:
     """Write 256 bits from the operating system's entropy to a file that its owner alone may read."""
     folder.secret_key.unlink(missing_ok=True)  # left by a run that was killed before it began
+    # O_EXCL and the mode leave no moment at which another user could read or replace the key.
     descriptor = os.open(folder.secret_key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(secrets.token_hex(KEY_BYTES) + "\n")

@@ -65,6 +65,7 @@ def find_runs(
             config_is_whole = run.files.config not in run.damage
             damaged.append((name, identity_of_job(values, swept) if config_is_whole else ()))
             continue
+        # A finished run without diagnostics withholds its seeds, so it could be a job with any seed.
         if values.get("seed") is None and _setting(values) in settings:
             raise ConfigError(
                 "hydra.sweep.dir",

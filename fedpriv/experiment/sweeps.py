@@ -93,6 +93,7 @@ class JobComposer:
         return job
 
     def _configured(self, overrides: tuple[str, ...]) -> DictConfig:
+        # Jobs whose overrides differ only in plain values have the same keys, and share one composition.
         plain = {text: self._plain(text) for text in overrides}
         keys = tuple(text if pair is None else f"{pair[0]}=" for text, pair in plain.items())
         if keys not in self._bases:
@@ -184,6 +185,7 @@ def _baselines_without_epsilon(
     jobs: list[SweepJob], composer: JobComposer, say: Callable[[str], object]
 ) -> list[SweepJob]:
     """Remove epsilon from baselines that are swept together with private algorithms."""
+    # Whether an algorithm is private does not depend on epsilon: asked once for the other overrides.
     private: dict[tuple[str, ...], bool] = {}
     for job in jobs:
         rest = _without_epsilon(job.overrides)
@@ -253,6 +255,7 @@ def check_jobs(jobs: Sequence[SweepJob], check: Callable[[DictConfig], object]) 
     for job in jobs:
         if job.error is not None or job.done:
             continue
+        # Root keys are checked for every job, as this is quick; the rest once for all seeds.
         try:
             read_settings(OmegaConf.create(configuration.as_tree(job.composed)))
         except FedprivError as error:

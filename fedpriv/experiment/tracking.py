@@ -92,6 +92,7 @@ class Tracking(Quiet):
             for key in row
             if key in shown and key != "round" and _finite(row[key])
         }
+        # Trackers come before checkpoints: what a checkpoint takes for tracked has been flushed.
         pause = done.evaluation is not None or done.number % self._interval == 0
         for name in list(self._active):
             self._ask(name, lambda tracker: tracker.log(done.number, values))

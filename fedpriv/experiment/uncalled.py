@@ -171,7 +171,7 @@ def _uncalled(part: Any) -> Iterator[tuple[type, str]]:
         return
     trees = [tree for kind in kinds for tree in _trees(kind.__module__)]
     contract, loose = _contract(type(part)), not any(map(_is_ours, type(part).__mro__))
-    live = None
+    live = None  # computed when needed, as it reads all of fedpriv
     for kind in kinds:
         for name, value in vars(kind).items():
             if name.startswith("_") or inspect.isclass(value):
@@ -183,6 +183,7 @@ def _uncalled(part: Any) -> Iterator[tuple[type, str]]:
                 continue
             if loose and name in _used_outside(frozenset()):
                 continue
+            # An inherited name must be reached from fedpriv; a new name must be asked for by getattr.
             if name in contract:
                 live = _live(type(part)) if live is None else live
                 if name in live or not method:
