@@ -134,9 +134,9 @@ def assemble(
 
         watch_canaries(loop)
     if state is not None:
-        if settings.publish and (words := forgotten_words(state.get("own", {}))):
+        if settings.publish and (forgotten := forgotten_words(state.get("own", {}))):
             raise ConfigError(
-                f"resume: {words}. Rounds run again with the same noise and another state would give the "
+                f"resume: {forgotten}. Rounds run again with the same noise and another state would give the "
                 "noise away; start anew"
             )
         loop.load_state_dict(state)

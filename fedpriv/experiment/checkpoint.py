@@ -197,14 +197,14 @@ def refuse_other_origin(
     # A simulation may go on anywhere: nobody takes its noise for secret.
     differing = [k for k, v in origin.numerics.items() if state["numerics"].get(k) != v]
     if published and differing:
-        words = "; ".join(
+        differences = "; ".join(
             f"{k} was {show(state['numerics'].get(k))} and is {show(origin.numerics[k])}"
             for k in differing
         )
         raise ConfigError(
             f"resume: {folder.path} is a run with publish=true and goes on only where its sums are rounded "
-            f"as before: {words}. Rounds run again with the same noise and other rounding would give the "
-            "noise away; resume it there, or start anew"
+            f"as before: {differences}. Rounds run again with the same noise and other rounding would give "
+            "the noise away; resume it there, or start anew"
         )
 
 

@@ -200,7 +200,7 @@ class Costs:
         (first,) = self._events(one_round)
         steps = self.accountant.steps_allowed(first, epsilon, self.delta, self.neighbours)
         allowed = steps // self._samples_per_round
-        # A clipper that asks in some rounds only makes these cost more than the event of the first round.
+        # Where a clipper asks in some rounds only, rounds differ in cost and are counted as they come.
         kinds = self.mechanism.clipper.kinds_of_rounds(max(1, allowed))
         if len(kinds) == 1 or allowed >= MANY_STEPS:
             return allowed
@@ -231,10 +231,10 @@ class Costs:
             hint = self.mechanism.most_noise
             if not hint and (before := self._before()):
                 hint = f"what is released before the first round costs {self._epsilon_of(before):.4g} of it"
-            # Every sample releases the same and the clipper asks nothing: there is nothing to explain.
-            kinds_of_events = self._events(self.mechanism.plan(self.sampling, 1.0, rounds))
-            if not hint and not clipper.asks(0) and len(kinds_of_events) == 1:
-                raise
+            if not hint and not clipper.asks(0):
+                kinds_of_events = self._events(self.mechanism.plan(self.sampling, 1.0, rounds))
+                if len(kinds_of_events) == 1:  # every sample releases the same: nothing to explain
+                    raise
             hint = hint or f"what the clipper asks costs the rest: {clipper.describe()}"
             raise ArgumentError(error.argument, error.value, error.allowed, hint) from None
 

@@ -321,8 +321,8 @@ class Loop:
             optional["statistics"] = self.statistics.state_dict()
         if (attack := self.context.attack) is not None and (state := attack.state_dict()):
             optional["attack"] = state
-        if own := self._own.state_dict():
-            optional["own"] = own
+        if own_state := self._own.state_dict():
+            optional["own"] = own_state
         if (history := self.context.streams.history) is not None:
             optional["history"] = history.state_dict()
         if self.aborted_rounds:

@@ -87,10 +87,10 @@ def _digest_of_module(module: ModuleType) -> str:
     """Return a digest of what a module and its classes held when it was first asked for."""
     if module not in _MODULES:
         classes = [value for value in vars(module).values() if isinstance(value, type)]
-        own = [_named(kind) for kind in classes if kind.__module__ == module.__name__]
+        own_classes = [_named(kind) for kind in classes if kind.__module__ == module.__name__]
         packages = {module.__name__.partition(".")[0]}
         attributes = partial(_held, packages=packages)
-        _MODULES[module] = exact_digest(_named(module), own, attributes=attributes)
+        _MODULES[module] = exact_digest(_named(module), own_classes, attributes=attributes)
     return _MODULES[module]
 
 

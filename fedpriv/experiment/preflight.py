@@ -67,13 +67,13 @@ def refuse_unusable_data(parts: Parts, config: DictConfig, known: Known, downloa
     device = parts.settings.runtime.device
     if device not in ("auto", "cpu"):
         resolve_device(device)
-    own = bool(own_targets(configuration.identity(config)))
-    key = _data_key(parts, config, own)
+    has_own_code = bool(own_targets(configuration.identity(config)))
+    key = _data_key(parts, config, has_own_code)
     if key not in known:
         # Attackers, canaries and the fast engine are checked against data and model together.
         settings = parts.settings
         checked_with_model = parts.attack is not None or settings.canaries > 0
-        needs_model = own or checked_with_model or settings.runtime.engine == "fast"
+        needs_model = has_own_code or checked_with_model or settings.runtime.engine == "fast"
         known[key] = _sizes(parts, needs_model, download)
     sizes = known[key]
     if sizes is None:
@@ -84,10 +84,10 @@ def refuse_unusable_data(parts: Parts, config: DictConfig, known: Known, downloa
         assemble.make_budget(parts, sizes, np.zeros(0, dtype=int))
 
 
-def _data_key(parts: Parts, config: DictConfig, own: bool) -> str:
+def _data_key(parts: Parts, config: DictConfig, has_own_code: bool) -> str:
     """Return the fingerprint of all keys that decide client sizes or whether the data are usable."""
     values: Mapping[str, Any] = configuration.identity(config)
-    if not (own or parts.attack is not None or parts.settings.canaries):
+    if not (has_own_code or parts.attack is not None or parts.settings.canaries):
         values = {k: v for k, v in values.items() if k.partition(".")[0] in _DATA_GROUPS}
     reads = parts.noise_schedule.reads_validation
     return configuration.fingerprint(
@@ -111,8 +111,8 @@ def _sizes(parts: Parts, needs_model: bool, download: bool) -> ClientSizes | Non
     images.verify()
     records = images.train_records
     if reads:
-        kept, _ = split_records(records, images.validation_records, parts.partition, seed)
-        records = len(kept)
+        train, _ = split_records(records, images.validation_records, parts.partition, seed)
+        records = len(train)
     one_label = images.task == CLASSIFICATION
     labels = np.zeros(records if one_label else (records, 1), dtype=np.int8)
     return ClientSizes(np.array([len(indices) for indices in parts.partition.assign(labels, None)]))

@@ -204,8 +204,8 @@ class Reporter:
                 (column.partition("_")[0].replace("test", "accuracy"), f"{100 * share:.2f} %")
                 for column, share in self._evaluated.items()
             ]
-        left = self._pace.left()
-        facts.append(("ETA", "?" if left is None else duration(left)))
+        seconds_left = self._pace.left()
+        facts.append(("ETA", "?" if seconds_left is None else duration(seconds_left)))
         return facts
 
     def _words(self, row: Mapping[str, object]) -> str:
@@ -237,9 +237,9 @@ class Reporter:
             return
         if self.label is not None:
             rows = summary_lines(summary, self.loop.parts.adaptive)[3:]
-            words = "; ".join(f"{name} {value}" for name, value in rows)
+            results = "; ".join(f"{name} {value}" for name, value in rows)
             job = self.label or self.folder.path.name
-            self.out.print(Text(f"{job}: {words}"))
+            self.out.print(Text(f"{job}: {results}"))
             return
         self.out.print(pairs("Result", summary_lines(summary, self.loop.parts.adaptive)))
         style = "red" if math.isinf(privacy.get("epsilon_sound", 0.0)) else "green"
@@ -251,7 +251,7 @@ class Reporter:
         self.out.print(Text(f"run folder: {self.folder.path}", style="bold"))
         if self.loop.settings.publish:
             why_not = publishable(dict(privacy))
-            words = str(self.folder.public) if why_not is None else f"nothing: {why_not}"
-            self.out.print(Text(f"public:     {words}"))
+            public = str(self.folder.public) if why_not is None else f"nothing: {why_not}"
+            self.out.print(Text(f"public:     {public}"))
         if self.loop.settings.runtime.plots:
             self.out.print(Text(f"plots:      {self.folder.plots}"))

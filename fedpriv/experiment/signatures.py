@@ -41,14 +41,14 @@ def refuse_wrong_signatures(group: str, part: Any, protocol: type | None = None)
     kind = type(part)
     for name, base in _overridden(kind, protocol or _PROTOCOLS.get(group)):
         expected = vars(base)[name]
-        own = inspect.getattr_static(kind, name)
+        attribute = inspect.getattr_static(kind, name)
         if isinstance(expected, _PROPERTIES):
-            if isinstance(own, FunctionType):
+            if isinstance(attribute, FunctionType):
                 raise ConfigError(
                     f"{group}: {kind.__name__}.{name} must be a property, got a method; write @property "
                     f"above def {name}(self)"
                 )
-        elif isinstance(expected, FunctionType) and not isinstance(own, _PROPERTIES):
+        elif isinstance(expected, FunctionType) and not isinstance(attribute, _PROPERTIES):
             every = bool(getattr(base, "_is_protocol", False))
             _refuse_unless_callable(group, part, name, expected, every)
 
@@ -56,9 +56,10 @@ def refuse_wrong_signatures(group: str, part: Any, protocol: type | None = None)
 def _overridden(kind: type, protocol: type | None) -> Iterator[tuple[str, type]]:
     """Yield each public name that own classes define, with the class or protocol of fedpriv that has it."""
     shipped = [base for base in kind.__mro__ if base.__module__.startswith(PACKAGE)]
-    own = [base for base in kind.__mro__ if base not in shipped and base is not object]
+    own_classes = [k for k in kind.__mro__ if k not in shipped and k is not object]
     shipped += [] if protocol is None else [protocol]
-    for name in sorted({name for base in own for name in vars(base) if not name.startswith("_")}):
+    names = {name for own in own_classes for name in vars(own) if not name.startswith("_")}
+    for name in sorted(names):
         for base in shipped:
             if name in vars(base):
                 yield name, base
@@ -68,16 +69,16 @@ def _overridden(kind: type, protocol: type | None) -> Iterator[tuple[str, type]]
 def _refuse_unless_callable(
     group: str, part: Any, name: str, overridden: FunctionType, every: bool
 ) -> None:
-    own, called = getattr(part, name), f"{type(part).__name__}.{name}"
+    method, called = getattr(part, name), f"{type(part).__name__}.{name}"
     expected = list(inspect.signature(overridden).parameters.values())
     write = f"write def {name}({', '.join(_words(expected))})"
-    if not callable(own):
-        raise ConfigError(f"{group}: {called} must be a method, got {own!r}; {write}")
+    if not callable(method):
+        raise ConfigError(f"{group}: {called} must be a method, got {method!r}; {write}")
     required = [p for p in expected[1:] if every or p.default is p.empty]
     named = {p.name: None for p in required if p.kind is p.KEYWORD_ONLY}
     given = [None for p in required if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     try:
-        inspect.signature(own).bind(*given, **named)
+        inspect.signature(method).bind(*given, **named)
     except (TypeError, ValueError):
         plain = inspect.getattr_static(type(part), name)
         if not isinstance(plain, FunctionType):

@@ -252,8 +252,8 @@ class MlflowTracker(Tracker):
         from mlflow.entities import Param
 
         entries = iter([Param(key, str(value)[:_LONGEST]) for key, value in parameters.items()])
-        while some := list(islice(entries, _AT_ONCE["params"])):
-            self._client.log_batch(self._id, params=some)
+        while batch := list(islice(entries, _AT_ONCE["params"])):
+            self._client.log_batch(self._id, params=batch)
 
     def log(self, round_number: int, values: Mapping[str, float]) -> None:
         if round_number > self._tracked_to:
@@ -262,9 +262,9 @@ class MlflowTracker(Tracker):
 
     def flush(self) -> None:
         while self._pending:
-            some = self._pending[: _AT_ONCE["metrics"]]
-            self._client.log_batch(self._id, metrics=some)
-            del self._pending[: len(some)]
+            batch = self._pending[: _AT_ONCE["metrics"]]
+            self._client.log_batch(self._id, metrics=batch)
+            del self._pending[: len(batch)]
 
     def finish(
         self, summary: Mapping[str, object], files: Sequence[Path], stop_reason: str
