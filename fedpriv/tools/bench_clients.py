@@ -114,11 +114,11 @@ def stacked_round(model: FlatModel, records: Records, work: LocalTraining) -> Ca
     mechanism.join(data.records_per_client)
     context = RunContext(data, model, make_engine(model), clipper, 0, streams, mechanism)
     trainer = algorithm.start(context)
-    everyone, rounds = np.arange(CLIENTS), iter(range(2**62))
+    all_clients, rounds = np.arange(CLIENTS), iter(range(2**62))
 
     def step() -> None:
         announced = mechanism.announce(next(rounds))
-        trainer.round(mechanism.open(announced, everyone, streams))
+        trainer.round(mechanism.open(announced, all_clients, streams))
 
     return step
 

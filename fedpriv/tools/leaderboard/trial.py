@@ -70,7 +70,8 @@ def judge(entry: LeaderboardEntry, run: Measured, check: Reproduction) -> Verdic
     ]
     # The noise seed decides who is sampled, and adaptive noise follows it. Both move the end of a run that
     # stops at its budget, so only a run that did its configured rounds must agree.
-    rounds_of_seed = {one.rounds for one in entry.runs if one.seed == check.seed}
+    runs_of_seed = [entry_run for entry_run in entry.runs if entry_run.seed == check.seed]
+    rounds_of_seed = {entry_run.rounds for entry_run in runs_of_seed}
     rounds = run.summary.get("rounds")
     if run.summary.get("stop_reason") == ROUNDS and rounds_of_seed and rounds not in rounds_of_seed:
         allowed = " or ".join(map(str, sorted(rounds_of_seed)))
@@ -82,8 +83,8 @@ def judge(entry: LeaderboardEntry, run: Measured, check: Reproduction) -> Verdic
             f"accuracy {100 * check.test_accuracy:.2f} % is {100 * distance:.2f} points {side} the entry's "
             f"{100 * entry.mean:.2f} %, more than {100 * tolerance:.2f} ({reason})"
         )
-    stated = [one.epsilon for one in entry.runs if one.seed == check.seed] or [entry.epsilon]
-    for epsilon in sorted(set(stated)):
+    stated = {entry_run.epsilon for entry_run in runs_of_seed} or {entry.epsilon}
+    for epsilon in sorted(stated):
         if not check.epsilon <= epsilon * (1.0 + EPSILON_TOLERANCE):
             problems.append(
                 f"epsilon {round_up(check.epsilon)} is above the entry's {round_up(epsilon)} by more than "

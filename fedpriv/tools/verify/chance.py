@@ -29,8 +29,8 @@ def repeated(context: Context) -> Check:
     releases, recording = context.releases(
         context.subject.streams(context.subject.sampling_name, "A")
     )
-    own = context.own_releases.items()
-    distance = max((_distance(releases.get(p), values) for p, values in own), default=0.0)
+    distances = [_distance(releases.get(p), v) for p, v in context.own_releases.items()]
+    distance = max(distances, default=0.0)
     return Check(
         "noise",
         "the same run again",
@@ -41,13 +41,12 @@ def repeated(context: Context) -> Check:
     )
 
 
-def _distance(one: Tensor | None, other: Tensor) -> float:
-    if one is None or one.shape != other.shape:
+def _distance(first: Tensor | None, second: Tensor) -> float:
+    if first is None or first.shape != second.shape:
         return math.inf
-    distances = (one.double() - other.double()).abs()
-    return (
-        float(distances.masked_fill(one.isnan() & other.isnan(), 0.0).max()) if one.numel() else 0.0
-    )
+    distances = (first.double() - second.double()).abs()
+    both_nan = first.isnan() & second.isnan()
+    return float(distances.masked_fill(both_nan, 0.0).max()) if first.numel() else 0.0
 
 
 def two_runs(context: Context) -> Iterator[Check]:
@@ -63,17 +62,17 @@ def two_runs(context: Context) -> Iterator[Check]:
         (f"one {subject.unit_words} changed", subject.run_streams(rounds, neighbour)),
     )
     first = _noise_under(context, own_streams, context.own_releases)
-    for words, streams in other_streams:
+    for difference, streams in other_streams:
         second = _noise_under(context, streams, context.other_key)
         size = float(np.linalg.norm(second))
         z = float(first @ second) / size if size else math.nan
         yield Check(
             "independence",
-            f"of two runs: {words}",
+            f"of two runs: {difference}",
             f"{z:+.2f} std",
             "normal",
             float(statistics.normal_p(z)),
-            note=f"the noise of two runs that differ by {words} is not independent",
+            note=f"the noise of two runs that differ by {difference} is not independent",
         )
     of_runs = [own_streams, *(streams for _, streams in other_streams)]
     with tempfile.TemporaryDirectory(prefix="fedpriv-verify-") as temporary:
@@ -114,10 +113,12 @@ def same_noise(context: Context) -> Iterator[Check]:
         if variation.name in (ABSENT, "huge", "other tokens")
     ]
     pairs.append(("other lots and cohorts", AS_IT_IS, "other lots"))
-    if (nobody := empty(subject, context.adds_or_removes)) is not None:
-        pairs.append((nobody.name, nobody, subject.sampling_name))
-    for what, variation, lots in pairs:
-        (one, _), (other, _) = (
+    if (none_sampled := empty(subject, context.adds_or_removes)) is not None:
+        pairs.append((none_sampled.name, none_sampled, subject.sampling_name))
+    for change, variation, lots in pairs:
+        (first, _), (second, _) = (
             context.releases(subject.streams(lots, key), variation) for key in ("A", "B1")
         )
-        yield sensitivity.scale_check(reference, context.differences(one, other), what, tolerance)
+        yield sensitivity.scale_check(
+            reference, context.differences(first, second), change, tolerance
+        )

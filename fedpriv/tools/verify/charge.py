@@ -12,7 +12,6 @@ from dp_accounting import dp_event
 from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import joint_noise_multiplier
-from fedpriv.privacy.mechanisms.joint import JointQuery
 from fedpriv.tools.verify.ledger_claims import GAUSSIAN, family_of, noise_multiplier
 from fedpriv.tools.verify.probes import Recording
 from fedpriv.tools.verify.table import Check
@@ -28,18 +27,18 @@ _SAMPLED = (
 def checks(reference: Recording, secret_cohort: bool) -> Iterator[Check]:
     """Compare the releases that were seen with the ledger's entries for each client."""
     ledger = cast("Ledger", reference.ledger)
-    everyone = np.arange(ledger.clients)
+    all_clients = np.arange(ledger.clients)
     for name in reference.names:
-        left = np.zeros(ledger.clients, dtype=int)
+        released = np.zeros(ledger.clients, dtype=int)
         for position in reference.positions(name):
-            left[everyone if secret_cohort else reference.cohorts[position.round_index]] += 1
+            released[all_clients if secret_cohort else reference.cohorts[position.round_index]] += 1
         entered = ledger.samples_of(name)
-        short = int((entered < left).sum())
+        short = int((entered < released).sum())
         yield Check(
             "charge",
             f"{name} in the ledger",
             f"{int(entered.sum()):,} entered",
-            f"{int(left.sum()):,} left",
+            f"{int(released.sum()):,} left",
             passed=short == 0,
             note=f"{name} left more often than the ledger has it, for {short} of {ledger.clients} clients",
         )
@@ -72,9 +71,18 @@ def _worst_event(ledger: Ledger) -> tuple[float, str]:
     """Return the largest ratio of an event's noise multiplier to that of its queries, and the queries."""
     worst, where = 0.0, ""
     for joint, _ in ledger:
-        charged, due = _charged(joint.event()), _due(joint)
-        if charged is None or due is None:
+        charged = _charged(joint.event())
+        gaussian = [query for query in joint.queries if family_of(query) == GAUSSIAN]
+        if charged is None or not gaussian:
             continue
+        due = 0.0
+        if all(query.protects for query in joint.queries):
+            # (Σ_j z_j^-2)^(-1/2), where z_j is the noise std of query j ÷ the distance a neighbour moves.
+            replaces = joint.sampling.neighbours == REPLACE_ONE
+            due = joint_noise_multiplier(
+                noise_multiplier(query) / (query.replaced if replaces else 1.0)
+                for query in gaussian
+            )
         ratio = charged / due if due else (math.inf if charged else 0.0)
         if ratio > worst:
             worst, where = ratio, " and ".join(query.describe() for query in joint.queries)
@@ -94,16 +102,3 @@ def _charged(event: dp_event.DpEvent) -> float | None:
         inside = [m for m in map(_charged, event.events) if m is not None]
         return joint_noise_multiplier(inside) if inside else None
     return 0.0 if isinstance(event, dp_event.NonPrivateDpEvent) else None
-
-
-def _due(joint: JointQuery) -> float | None:
-    """Return (Σ_j z_j^-2)^(-1/2), where z_j is the noise std of query j ÷ the distance a neighbour moves."""
-    gaussian = [query for query in joint.queries if family_of(query) == GAUSSIAN]
-    if not gaussian:
-        return None
-    if any(not query.protects for query in joint.queries):
-        return 0.0
-    replaces = joint.sampling.neighbours == REPLACE_ONE
-    return joint_noise_multiplier(
-        noise_multiplier(query) / (query.replaced if replaces else 1.0) for query in gaussian
-    )

@@ -86,6 +86,7 @@ class Verification:
         yield from self._where_it_leaves()
         begin("a unit replaced")
         if subject.whole_numbers:
+            # Noise of whole numbers cannot be subtracted again, so units are replaced without noise.
             yield from self.context.shares.checks(subject.seed)
             values, claims = self.context.repeats.values, self.context.claims
             yield from counts(values, reference, claims, subject.seed)
@@ -117,9 +118,9 @@ class Verification:
         correlated = self.context.correlated
         contrasts = noise.Contrasts(reference, self.context.gaussian)
         for key in range(1, self._keys() + 1):
-            other = self.context.pinned(noise=f"B{key}", see=contrasts.see, keep=key == 1)
+            other_noise = self.context.pinned(noise=f"B{key}", see=contrasts.see, keep=key == 1)
             if key == 1:
-                self._other_noise = other
+                self._other_noise = other_noise
         layers = self.subject.layers()
         for name in reference.names:
             positions = [p for p in reference.positions(name) if p in claims]
@@ -192,10 +193,10 @@ class Verification:
             moves = displacements.begin(variation.name)
             recording = context.pinned(variation=variation, see=displacements.see)
             moves.failure = recording.failure
-            words = f"a {subject.unit_words} {variation.name}"
-            self._of_units.append((words, recording))
+            label = f"a {subject.unit_words} {variation.name}"
+            self._of_units.append((label, recording))
             if variation.name != ABSENT:
-                self._of_records.append((words, recording))
+                self._of_records.append((label, recording))
             elif subject.per_record and any(
                 subject.unit_record in indices for reads in recording.reads for indices in reads
             ):
@@ -220,16 +221,16 @@ class Verification:
         """Yield the checks that nothing but the releases depends on private data."""
         context, reference, subject = self.context, self.reference, self.subject
         yield side_channels.check(reference, self._other_noise, "other noise")
-        other = context.pinned(lots.OTHER_LOTS, "C")
-        yield side_channels.check(reference, other, "other lots, cohorts and noise")
+        recording = context.pinned(lots.OTHER_LOTS, "C")
+        yield side_channels.check(reference, recording, "other lots, cohorts and noise")
         if self._of_units:
             yield side_channels.check_all(reference, self._of_units, subject.unit_words)
         recording = context.pinned(variation=everything(subject))
         self._of_records.append(("other records everywhere", recording))
         yield side_channels.check(reference, recording, "other records everywhere")
-        if (nobody := empty(subject, context.adds_or_removes)) is not None:
-            recording = context.pinned(variation=nobody)
-            yield side_channels.check(reference, recording, nobody.name)
+        if (none_sampled := empty(subject, context.adds_or_removes)) is not None:
+            recording = context.pinned(variation=none_sampled)
+            yield side_channels.check(reference, recording, none_sampled.name)
 
     def _files(self) -> Iterator[Check]:
         """Yield the checks of the files of a published run."""
@@ -240,9 +241,9 @@ class Verification:
                 "files", "files of a published run", "cannot be published", "-", note=reason
             )
             return
-        one = files.published(subject, config)
+        first = files.published(subject, config)
         sampling_name = lots.OTHER_LOTS if subject.secret_cohort else None
-        other = files.published(
-            subject, config, one.recording, sampling_name, "C", everything(subject)
+        second = files.published(
+            subject, config, first.recording, sampling_name, "C", everything(subject)
         )
-        yield from files.check(one, other)
+        yield from files.check(first, second)

@@ -20,25 +20,26 @@ from fedpriv.tools.verify.subject import Subject
 from fedpriv.tools.verify.table import FALSE_ALARM, failed, judged, show
 
 
-def run(given: SimpleNamespace) -> int:
+def run(options: SimpleNamespace) -> int:
     """Verify one configuration and return the exit status, which is 1 if a check failed.
 
     Args:
-        given: The arguments of the command: overrides, seed, rounds, synthetic, config_dir and json.
+        options: The arguments of the command: overrides, seed, rounds, synthetic, config_dir and json.
 
     Raises:
         ConfigError: An argument or the configuration is not allowed.
     """
     try:
-        seed = arguments.seed("--seed", int(given.seed) if given.seed.isdigit() else given.seed)
+        text = options.seed
+        seed = arguments.seed("--seed", int(text) if text.isdigit() else text)
     except ArgumentError as error:
         raise error.within("") from None
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # a _target_ may name a module in the working folder
-    folder = None if given.config_dir is None else Path(given.config_dir)
-    config = configuration.compose(list(given.overrides), folder)
+    folder = None if options.config_dir is None else Path(options.config_dir)
+    config = configuration.compose(list(options.overrides), folder)
     stamp = stamp_of(config)
-    subject = Subject(config, seed, given.rounds, given.synthetic, later=True)
+    subject = Subject(config, seed, options.rounds, options.synthetic, later=True)
     if subject.parts.settings.runtime.progress != "none":
         subject.steps.say = partial(complain, command="verify")
     checks = judged(all_checks(subject))
@@ -56,21 +57,21 @@ def run(given: SimpleNamespace) -> int:
             "isolate_records=true; verify it with that key"
         )
     elif stamp is not None and not failures:
-        facts = {"overrides": list(given.overrides), "seed": seed, "rounds": subject.rounds}
-        write_stamp(stamp, {**facts, "synthetic": given.synthetic})
+        facts = {"overrides": list(options.overrides), "seed": seed, "rounds": subject.rounds}
+        write_stamp(stamp, {**facts, "synthetic": options.synthetic})
         console().print(f"stamp for publish=true with this code: {stamp}")
-    if given.json is not None:
+    if options.json is not None:
         facts = {
             "algorithm": parts.algorithm.name,
             "dataset": parts.dataset.name,
-            "overrides": list(given.overrides),
+            "overrides": list(options.overrides),
             "seed": seed,
-            "synthetic": given.synthetic,
+            "synthetic": options.synthetic,
             "rounds": subject.rounds,
             "false_alarm": FALSE_ALARM,
             "passed": not failures,
             "checks": [check.as_json() for check in checks],
         }
-        write_json(given.json, facts)
-        console().print(f"written: {given.json}")
+        write_json(options.json, facts)
+        console().print(f"written: {options.json}")
     return 1 if failures else 0

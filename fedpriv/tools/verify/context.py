@@ -136,14 +136,14 @@ class Context:
 
         return releases, self.under(streams, variation, see=see, keep=False)
 
-    def differences(self, one: Releases, other: Releases) -> np.ndarray:
+    def differences(self, first: Releases, second: Releases) -> np.ndarray:
         """Return the differences of all Gaussian releases in one vector.
 
         They are in units of the ledger's standard deviations, and NaN where a release is missing.
         """
         parts = []
         for position, claim in self.gaussian.items():
-            a, b = one.get(position), other.get(position)
+            a, b = first.get(position), second.get(position)
             if a is None or b is None or a.shape != b.shape:
                 parts.append(np.array([math.nan]))
                 continue

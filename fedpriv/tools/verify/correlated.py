@@ -194,11 +194,11 @@ class Correlated:
         if rate == 1.0:
             return
         subject = self._subject
-        streams, everyone = subject.streams("turns", ""), np.ones(subject.clients, dtype=bool)
+        streams, all_clients = subject.streams("turns", ""), np.ones(subject.clients, dtype=bool)
         choose = self._algorithm.cohorts.choose
         joined = np.zeros((turns * _TURNS, subject.clients), dtype=int)
         for t, row in enumerate(joined):
-            row[choose(streams, t, everyone)] = 1
+            row[choose(streams, t, all_clients)] = 1
         by_turn = joined.reshape(_TURNS, turns, subject.clients).sum(0)
         groups = np.bincount(by_turn.argmax(0), minlength=turns)
         uniforms = np.random.default_rng(subject.seed)

@@ -47,20 +47,20 @@ def checks(
     if not drawn:
         return
     yield _along(name, draws, drawn, reference)
-    kept = {position: draw.kept for position, draw in drawn.items()}
+    values_at = {position: draw.values for position, draw in drawn.items()}
     width = next(iter(drawn.values())).width
     if width > 1 and len({draw.width for draw in drawn.values()}) == 1:
-        together = np.concatenate([k.reshape(-1, k.shape[2]) for k in kept.values()])
+        together = np.concatenate([k.reshape(-1, k.shape[2]) for k in values_at.values()])
         yield from _spectrum(f"{name}: directions", [together], width, random)
         of_clients: dict[int, list[np.ndarray]] = {}
-        for position, values in kept.items():
+        for position, values in values_at.items():
             clients = reference.clients_of_rows(position, values.shape[1])
             for client in units if len(clients) > 1 else ():
                 for row in np.flatnonzero(clients == client):
                     of_clients.setdefault(client, []).append(values[:, row])
         groups = [np.concatenate(rows) for rows in of_clients.values()]
         yield from _spectrum(f"{name}: directions of a client", groups, width, random)
-    yield from _stacked(name, kept, random)
+    yield from _stacked(name, values_at, random)
 
 
 def _along(
@@ -75,7 +75,7 @@ def _along(
     for position, draw in drawn.items():
         directions, _ = draws.directions(draw.width)
         projected = draw.projected
-        add(("all numbers", ""), draw.kept)
+        add(("all numbers", ""), draw.values)
         for i, direction in enumerate(directions):
             add((direction, ""), projected[:, :, i])
             if not direction.startswith("the mean"):
@@ -130,11 +130,11 @@ def _spectrum(
 
 
 def _stacked(
-    name: str, kept: Mapping[ReleasePosition, np.ndarray], random: np.random.Generator
+    name: str, values_at: Mapping[ReleasePosition, np.ndarray], random: np.random.Generator
 ) -> Iterator[Check]:
     """Test the covariance across clients and rounds, to find noise that is a mixture of other noise."""
-    keys = min(len(values) for values in kept.values())
-    rows = [values[:keys, row] for values in kept.values() for row in range(values.shape[1])]
+    keys = min(len(values) for values in values_at.values())
+    rows = [values[:keys, row] for values in values_at.values() for row in range(values.shape[1])]
     if len(rows) > _STACKED:  # keep the first, the last, and random rows between them
         between = random.permutation(len(rows) - 2)[: _STACKED - 2] + 1
         rows = [rows[i] for i in sorted({0, len(rows) - 1, *between.tolist()})]

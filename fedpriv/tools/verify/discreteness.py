@@ -90,10 +90,10 @@ def _distinct(name: str, drawn: Mapping[ReleasePosition, Drawn]) -> Check:
     """Count the distinct values of some rows. Each row has one grid, so one chance of equal values."""
     # Two values on a grid g <= σ 2^-14 coincide with probability about g / (2 √π σ).
     coincidence = 2.0**-GRID_BITS / (2.0 * math.sqrt(math.pi)) * 1.001
-    rows = [(d, row) for d in drawn.values() for row in {0, d.kept.shape[1] - 1}]
+    rows = [(d, row) for d in drawn.values() for row in {0, d.values.shape[1] - 1}]
     p_values, counts = [], []
     for draw, row in rows[:_ROWS]:
-        values = draw.kept[:, row].reshape(-1)[:_VALUES]
+        values = draw.values[:, row].reshape(-1)[:_VALUES]
         distinct = len(np.unique(values))
         p_values.append(statistics.fewest_distinct_p(distinct, len(values), coincidence))
         counts.append((distinct, len(values)))
@@ -113,6 +113,7 @@ def equal_pairs(heads: np.ndarray, tolerance: float = _ALIKE) -> int:
     """Return the number of pairs of rows [n, k] that are equal up to the rounding to a grid."""
     ordered = heads[np.argsort(heads[:, 0], kind="stable")]
     pairs = 0
+    # Rows are sorted by their first number, so equal rows are near each other.
     for lag in range(1, len(ordered)):
         near = ordered[lag:, 0] - ordered[:-lag, 0] < tolerance
         if not near.any():

@@ -36,13 +36,13 @@ class Drawn:
     """The draws of one release.
 
     Attributes:
-        kept: The kept coordinates [keys, rows, k].
+        values: Noise at the kept coordinates [keys, rows, k].
         projected: Projections on unit vectors [keys, rows, directions].
         heads: The first numbers of each row [keys, rows, <= 8], of these keys and of further keys.
         width: Number of coordinates of a vector.
     """
 
-    kept: np.ndarray
+    values: np.ndarray
     projected: np.ndarray
     heads: np.ndarray
     width: int
@@ -50,8 +50,8 @@ class Drawn:
     def in_units_of(self, stds: np.ndarray) -> Drawn:
         """Return the draws divided by the standard deviation of each row [rows]."""
         divisor = stds[None, :, None]
-        kept = self.kept / divisor.astype(np.float32)
-        return Drawn(kept, self.projected / divisor, self.heads / divisor, self.width)
+        values = self.values / divisor.astype(np.float32)
+        return Drawn(values, self.projected / divisor, self.heads / divisor, self.width)
 
 
 class Draws:
@@ -106,7 +106,8 @@ class Draws:
         parts: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
             name: ([], [], []) for name in names
         }
-        # Draw enough keys for all directions of one row, within the budget of numbers.
+        # Draw keys until n vectors of d numbers have √n >= 2 (√d + 8), within the budget of numbers. Then
+        # the test of the smallest singular value has the margin that it needs.
         rounds = min(_ROUNDS, len(self._rounds))
         numbers = sum(answer.values.numel() for answer in answers.values())
         widest = max(answer.values[0].numel() for answer in answers.values())

@@ -95,12 +95,14 @@ def published(
         probe = Probe(loop, pinned=pinned)
         folder = RunFolder(chosen.runtime.run_dir).create()
         folder.write_json(folder.environment, {})
-        shown = chosen.copy()
-        shown.runtime.stop_file = shown.runtime.run_dir = None
-        write_text(folder.config, configuration.dump(shown))
+        public_config = chosen.copy()
+        public_config.runtime.stop_file = public_config.runtime.run_dir = None
+        write_text(folder.config, configuration.dump(public_config))
         context = loop.context
         numerics = numeric_environment(context.model.device, 1, context.engine.name, context.chunk)
-        run = Run(loop, folder, Origin(configuration.identity(shown), "verify", numerics), None)
+        run = Run(
+            loop, folder, Origin(configuration.identity(public_config), "verify", numerics), None
+        )
         ends = _Ends(Path(chosen.runtime.stop_file), ROUNDS)
         run.go(ends, probe, ends)
         write_report(run, "rounds")
@@ -128,18 +130,18 @@ def publishable(config: DictConfig) -> tuple[DictConfig | None, str]:
     return chosen, ""
 
 
-def check(one: Published, other: Published) -> Iterator[Check]:
+def check(first: Published, second: Published) -> Iterator[Check]:
     """Test that two published runs left equal files."""
-    for what, a, b in (
-        ("files in public/", one.public, other.public),
-        ("tables and statements of the run", one.beside, other.beside),
+    for kind, a, b in (
+        ("files in public/", first.public, second.public),
+        ("tables and statements of the run", first.beside, second.beside),
     ):
         if not a and not b:
             continue
         differing = sorted(name for name in {*a, *b} if a.get(name) != b.get(name))
         yield Check(
             "files",
-            what,
+            kind,
             f"{len(differing)} of {len(a)} differ",
             "0 differ",
             passed=not differing,

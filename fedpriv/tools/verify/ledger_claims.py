@@ -58,42 +58,46 @@ def claim_of(recording: Recording, position: ReleasePosition, trust: Trust) -> L
     groups = [steps[min(max(position.step, 0), len(steps) - 1)] for steps in by_group.values()]
     if not groups:
         return None
-    rows, cohort = len(seen.values), recording.cohorts[position.round_index]
-    apart = recording.rows_of_clients or (recording.uploads_apart and position.name == GRADIENT)
-    if not (apart and not seen.of_reports and rows == len(cohort)):
-        by = groups[0].joint.query(position.name).by
-        reports = trust.sees_each_upload and by == CLIENT and not apart
-        shares = float(len(cohort) if reports and not seen.of_reports else 1)
-        if trust.noised_by_clients and not trust.sees_each_upload:
-            # every client adds a share, and the shares of the honest clients alone make the charged noise
-            shares = len(cohort) / groups[0].joint.query(position.name).honest
-        return _of_all(groups, position.name, seen, rows, shares)
-    std, noted, bound = (np.full(rows, math.nan) for _ in range(3))
-    for release in groups:
-        members = np.searchsorted(cohort, release.clients)
-        std[members], noted[members], bound[members] = _numbers(
-            release, position.name, seen.divided_by, 1
-        )
     query = groups[0].joint.query(position.name)
-    return LedgerClaim(query, family_of(query), std, noted, bound, _multiplier(groups[0], query, 1))
+    rows, cohort, shares = len(seen.values), recording.cohorts[position.round_index], 1.0
+    apart = recording.rows_of_clients or (recording.uploads_apart and position.name == GRADIENT)
+    std, noted, bound = (np.full(rows, math.nan) for _ in range(3))
+    if apart and not seen.of_reports and rows == len(cohort):
+        for release in groups:
+            members = np.searchsorted(cohort, release.clients)
+            std[members], noted[members], bound[members] = _numbers(
+                release, position.name, seen.divided_by, shares
+            )
+    else:
+        reports = trust.sees_each_upload and query.by == CLIENT and not apart
+        if trust.noised_by_clients and not trust.sees_each_upload:
+            # Each client adds a share. The shares of the honest clients alone make the charged noise.
+            shares = len(cohort) / query.honest
+        elif reports and not seen.of_reports:
+            shares = float(len(cohort))
+        std[:], noted[:], bound[:] = _numbers_of_sum(groups, position.name, seen, shares)
+    multiplier = noise_multiplier(query) * math.sqrt(shares) / _times(groups[0], query)
+    return LedgerClaim(query, family_of(query), std, noted, bound, multiplier)
 
 
-def _of_all(groups: list[Release], name: str, seen: Seen, rows: int, shares: float) -> LedgerClaim:
-    """Return the claim about a sum over the whole cohort. All rows are alike."""
-    query = groups[0].joint.query(name)
-    parts = [_numbers(release, name, seen.divided_by, shares) for release in groups]
-    std, noted, bound = (float(np.max(part)) for part in parts[0])
-    if seen.of_reports:  # the noise of the reports is independent, so variances add up
-        std, noted = (_root_of_squares(groups, [part[i] for part in parts]) for i in (0, 1))
-        bound = max(float(np.max(part[2])) for part in parts)
-    stds, noteds, bounds = (np.full(rows, value) for value in (std, noted, bound))
-    multiplier = _multiplier(groups[0], query, shares)
-    return LedgerClaim(query, family_of(query), stds, noteds, bounds, multiplier)
+def _numbers_of_sum(
+    groups: list[Release], name: str, seen: Seen, shares: float
+) -> tuple[float, float, float]:
+    """Return (std, noted std, bound) of a sum over the whole cohort."""
+    numbers = [_numbers(release, name, seen.divided_by, shares) for release in groups]
+    if not seen.of_reports:
+        std, noted, bound = (float(np.max(values)) for values in numbers[0])
+        return std, noted, bound
 
+    # The noise of the clients' reports is independent, so its variances add up.
+    def root_of_squares(index: int) -> float:
+        parts = [
+            np.broadcast_to(of_group[index], len(release.clients))
+            for of_group, release in zip(numbers, groups, strict=True)
+        ]
+        return float(np.linalg.norm(np.concatenate(parts)))
 
-def _root_of_squares(groups: list[Release], values: list[np.ndarray]) -> float:
-    of_clients = [np.broadcast_to(v, len(r.clients)) for v, r in zip(values, groups, strict=True)]
-    return float(np.linalg.norm(np.concatenate(of_clients)))
+    return root_of_squares(0), root_of_squares(1), max(float(np.max(part[2])) for part in numbers)
 
 
 def _numbers(
@@ -113,10 +117,6 @@ def _times(release: Release, query: Query) -> float:
     """Return the distance by which a neighbour moves the answer, in units of the sensitivity."""
     rounded = query.sensitivity / query.cells if isinstance(query, DiscreteQuery) else 1.0
     return rounded * (query.replaced if release.joint.sampling.neighbours == REPLACE_ONE else 1.0)
-
-
-def _multiplier(release: Release, query: Query, shares: float) -> float:
-    return noise_multiplier(query) * math.sqrt(shares) / _times(release, query)
 
 
 def noise_multiplier(query: Query) -> float:

@@ -135,10 +135,10 @@ def _of_cohorts(context: Context, run: Recording) -> Iterator[Check]:
     if law is None or len(laws) != 1:
         yield Check("sampling", "cohorts", "the event charged says nothing of them", "-")
         return
-    streams, everyone = subject.streams("cohorts", ""), np.ones(subject.clients, dtype=bool)
+    streams, all_clients = subject.streams("cohorts", ""), np.ones(subject.clients, dtype=bool)
     started = subject.loop().parts.algorithm  # sampling may need what ``start`` sets
     try:
-        drawn = [started.cohort(streams, t, everyone) for t in range(_COHORTS)]
+        drawn = [started.cohort(streams, t, all_clients) for t in range(_COHORTS)]
     except Exception as error:
         if isinstance(error, FedprivError):
             raise
@@ -164,7 +164,9 @@ def _of_cohorts(context: Context, run: Recording) -> Iterator[Check]:
 def unmoved(context: Context, runs: list[tuple[str, Recording]]) -> Check:
     """Test that lots and cohorts do not depend on the content of records."""
     reference = context.reference
-    moved = [words for words, run in runs if run.failure is None and not _same(reference, run)]
+    moved = [
+        variation for variation, run in runs if run.failure is None and not _same(reference, run)
+    ]
     return Check(
         "sampling",
         f"the same with other records ({len(runs)} ways)",
@@ -175,8 +177,8 @@ def unmoved(context: Context, runs: list[tuple[str, Recording]]) -> Check:
     )
 
 
-def _same(one: Recording, other: Recording) -> bool:
-    if len(one.reads) != len(other.reads):
+def _same(first: Recording, second: Recording) -> bool:
+    if len(first.reads) != len(second.reads):
         return False
-    pairs = zip((*one.reads, one.cohorts), (*other.reads, other.cohorts), strict=True)
+    pairs = zip((*first.reads, first.cohorts), (*second.reads, second.cohorts), strict=True)
     return all(len(a) == len(b) and all(map(np.array_equal, a, b)) for a, b in pairs)

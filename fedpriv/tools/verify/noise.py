@@ -69,11 +69,12 @@ class Contrasts:
             self._keep_direct(position, seen.values)
 
     def _keep_direct(self, position: ReleasePosition, values: Tensor) -> None:
-        claim, kept = self._claims.get(position), self.direct.setdefault(position.name, [])
-        if claim is not None and sum(v.size for v in kept) < _SHAPED:
+        claim = self._claims.get(position)
+        parts = self.direct.setdefault(position.name, [])
+        if claim is not None and sum(part.size for part in parts) < _SHAPED:
             noise = (values.double() - self._reference.seen[position].exact).cpu().numpy()
             noise = (noise / claim.noted[:, None]).reshape(-1)
-            kept.append(noise[:: max(1, noise.size // _SHAPED)])
+            parts.append(noise[:: max(1, noise.size // _SHAPED)])
 
     def see(self, position: ReleasePosition, values: Tensor) -> None:
         """Add a release [rows, d] under another key."""
@@ -86,6 +87,7 @@ class Contrasts:
         difference = values.double() - mean
         self._means[position] = mean + difference / (keys + 1)
         self._keys[position] = keys + 1
+        # Helmert's contrast: the difference from the mean of j keys has the variance (j + 1) / j.
         difference *= math.sqrt(keys / (keys + 1.0))
         noise = difference.cpu().numpy() / claim.std[:, None]
         clients = self._reference.clients_of_rows(position, len(noise))
@@ -114,6 +116,7 @@ def checks(
     squares = np.array([(s.values.astype(np.float64) ** 2).sum() for s in samples])
     total, count = float(squares.sum()), sum(s.values.size for s in samples)
     ratio = math.sqrt(total / count)
+    # Noise between the charged and the noted size is right, so each side has a reference of its own.
     low, high = stats.chi2.cdf(total, count), stats.chi2.sf(total / extra**2, count)
     if not math.isfinite(total):
         low = high = 0.0
@@ -189,11 +192,11 @@ def independence(name: str, samples: list[NoiseSample]) -> Iterator[Check]:
     if not samples or samples[0].values.shape[1] < 2:
         return
     keys = sorted({s.key for s in samples})[:4]
-    for what in ("rounds and steps", "clients"):
+    for axis in ("rounds and steps", "clients"):
         products = []
         for key in keys:
             releases = [s.values for s in samples if s.key == key]
-            if what == "clients":  # a vector for each client and release
+            if axis == "clients":  # a vector for each client and release
                 vectors = releases if max(map(len, releases)) > 1 else []
             else:  # a long vector for each release
                 rows = min(map(len, releases))
@@ -208,10 +211,10 @@ def independence(name: str, samples: list[NoiseSample]) -> Iterator[Check]:
         shared = np.concatenate(products) if products else np.zeros(0)
         if shared.size:
             yield common_noise(
-                f"{name}: over {what}",
+                f"{name}: over {axis}",
                 shared,
                 statistics.common_p(shared),
-                f"the noise of {name} is not independent over {what}",
+                f"the noise of {name} is not independent over {axis}",
             )
     yield from _over_numbers(name, samples)
 
@@ -221,11 +224,11 @@ def _over_numbers(name: str, samples: list[NoiseSample]) -> Iterator[Check]:
     width = samples[0].values.shape[1]
     rows = np.concatenate([s.values for s in samples if s.values.shape[1] == width])
     rows = rows[:: max(1, rows.size // _KEPT)].astype(float)
-    size = 1 << (2 * width - 1).bit_length()
+    size = 1 << (2 * width - 1).bit_length()  # long enough that no product wraps around
     power = np.zeros(size // 2 + 1)
     for row in rows:
         power += np.abs(np.fft.rfft(row, size)) ** 2
-    products = np.fft.irfft(power, size)[1:width]
+    products = np.fft.irfft(power, size)[1:width]  # Σ_i x_i x_(i+ℓ) at distance ℓ, over all rows
     pairs = len(rows) * np.arange(width - 1, 0, -1)
     enough = pairs >= _FEWEST_PAIRS
     if not enough.any():

@@ -67,6 +67,8 @@ def checks(
     std = math.sqrt(square_sum / count)
     if moved == 0:
         return
+    # Σ (x - mean)² / σ² is χ² with keys · D degrees of freedom for keys + 1 outcomes of D numbers. Only a sum
+    # that is too small, so too little noise, fails.
     measured = std / moved
     # The relative part of the distance that the rounding of noise to its grid may have added.
     spread = rounding_spread(std * 2.0**-14, base.size, moved)

@@ -203,6 +203,7 @@ class Probe:
             computes.of = partial(self._note, computes.of)
 
         def round_of(opening: OpenRound) -> Any:
+            # Reads are logged during a round only. The class of the records is frozen.
             object.__setattr__(train, "log", [])
             self.recording.upload_clients.append([])
             try:

@@ -104,11 +104,11 @@ class Lot:
     members: np.ndarray
 
 
-def checks(what: str, lots: list[Lot], laws: dict[int, Law], seed: int) -> Iterator[Check]:
+def checks(kind: str, lots: list[Lot], laws: dict[int, Law], seed: int) -> Iterator[Check]:
     """Check lots or cohorts.
 
     Args:
-        what: Name of what is checked: lots or cohorts.
+        kind: Name of what is checked: lots or cohorts.
         lots: The lots.
         laws: The sampling that is charged, for each ``who`` of the lots.
         seed: Seed of the randomised probability integral transform.
@@ -116,11 +116,11 @@ def checks(what: str, lots: list[Lot], laws: dict[int, Law], seed: int) -> Itera
     if twice := sum(len(np.unique(lot.members)) < len(lot.members) for lot in lots):
         yield Check(
             "sampling",
-            f"{what}: members",
+            f"{kind}: members",
             f"{twice} with one twice",
             "0",
             passed=False,
-            note=f"a member is twice in one of the {what}",
+            note=f"a member is twice in one of the {kind}",
         )
         return
     uniforms = np.random.default_rng([seed, len(lots)])
@@ -129,15 +129,15 @@ def checks(what: str, lots: list[Lot], laws: dict[int, Law], seed: int) -> Itera
     if len(sampled) < len(lots):
         yield Check(
             "sampling",
-            f"{what}: whole",
+            f"{kind}: whole",
             f"{missing} with one missing",
             "0",
             passed=missing == 0,
-            note=f"{what} that should have all members leave some out",
+            note=f"{kind} that should have all members leave some out",
         )
     if not sampled:
         return
-    yield _sizes(what, sampled, laws, uniforms)
+    yield _sizes(kind, sampled, laws, uniforms)
     # Empty and full lots say nothing about places.
     partial_lots = [lot for lot in sampled if 0 < len(lot.members) < lot.count]
     sizes = [(lot.count, len(lot.members)) for lot in partial_lots]
@@ -149,15 +149,15 @@ def checks(what: str, lots: list[Lot], laws: dict[int, Law], seed: int) -> Itera
     lot_at = {(lot.who, lot.when): lot for lot in partial_lots}
     who, when = sorted({lot.who for lot in sampled}), sorted({lot.when for lot in sampled})
     client_pairs = [
-        (lot_at[one, t], lot_at[other, t])
-        for one, other in zip(who[::2], who[1::2], strict=False)
+        (lot_at[first, t], lot_at[second, t])
+        for first, second in zip(who[::2], who[1::2], strict=False)
         for t in when
-        if {(one, t), (other, t)} <= lot_at.keys()
-        and lot_at[one, t].count == lot_at[other, t].count
+        if {(first, t), (second, t)} <= lot_at.keys()
+        and lot_at[first, t].count == lot_at[second, t].count
     ]
-    yield from _both(what, "halves", [_normals(halves, laws_of_halves, uniforms)])
-    yield from _both(what, "runs", [_normals(runs, laws_of_runs, uniforms)])
-    yield from _both(what, "clients", [_in_common(client_pairs, uniforms)])
+    yield from _both(kind, "halves", [_normals(halves, laws_of_halves, uniforms)])
+    yield from _both(kind, "runs", [_normals(runs, laws_of_runs, uniforms)])
+    yield from _both(kind, "clients", [_in_common(client_pairs, uniforms)])
     rounds = []
     for distance in _DISTANCES:  # pairs of one distance are disjoint, and therefore independent
         pairs = [
@@ -166,15 +166,15 @@ def checks(what: str, lots: list[Lot], laws: dict[int, Law], seed: int) -> Itera
             if t // distance % 2 == 0 and (client, t + distance) in lot_at
         ]
         rounds.append(_in_common(pairs, uniforms))
-    yield from _both(what, "rounds", rounds)
-    yield members(what, sampled, laws)
+    yield from _both(kind, "rounds", rounds)
+    yield members(kind, sampled, laws)
 
 
 def _sizes(
-    what: str, lots: list[Lot], laws: dict[int, Law], uniforms: np.random.Generator
+    kind: str, lots: list[Lot], laws: dict[int, Law], uniforms: np.random.Generator
 ) -> Check:
     """Test the sizes of lots. Sizes that are fixed are compared, others become normals."""
-    words = str(laws[lots[0].who])
+    law_text = str(laws[lots[0].who])
     keys = [(laws[lot.who], lot.count) for lot in lots]
     tables = {(law, count): law.sizes(count) for law, count in dict.fromkeys(keys)}
     pairs = [
@@ -187,27 +187,27 @@ def _sizes(
     if all(law.size is not None for law, _ in keys):
         return Check(
             "sampling",
-            f"{what}: sizes",
+            f"{kind}: sizes",
             f"{total:,} in {len(lots):,}",
-            words,
+            law_text,
             passed=bool(exactly.min() >= 0.5),
-            note=f"{what} have another size than {words}",
+            note=f"{kind} have another size than {law_text}",
         )
     normals = statistics.as_normals(below, exactly, uniforms.random(len(lots)))
     spread = float(np.sqrt(np.mean(normals**2)))
     return Check(
         "sampling",
-        f"{what}: sizes",
+        f"{kind}: sizes",
         f"{total / expected:.4f} of the rate, spread {spread:.3f}",
-        f"1, 1 ({words})",
+        f"1, 1 ({law_text})",
         statistics.mean_and_spread_p(normals),
         weight=3.0,
-        note=f"{what} are not sampled by {words}: their sizes have {total / expected:.4g} times its mean and "
-        f"{spread:.3g} times its spread",
+        note=f"{kind} are not sampled by {law_text}: their sizes have {total / expected:.4g} times its mean "
+        f"and {spread:.3g} times its spread",
     )
 
 
-def _both(what: str, name: str, families: list[np.ndarray]) -> Iterator[Check]:
+def _both(kind: str, name: str, families: list[np.ndarray]) -> Iterator[Check]:
     """Test mean and spread of families of normals. The normals of each family are independent."""
     families = [normals for normals in families if normals.size]
     if not families:
@@ -219,11 +219,11 @@ def _both(what: str, name: str, families: list[np.ndarray]) -> Iterator[Check]:
     spread, mean = float(np.sqrt(np.mean(worst**2))), float(np.mean(worst))
     yield Check(
         "sampling",
-        f"{what}: {name}",
+        f"{kind}: {name}",
         f"mean {mean:+.3f}, spread {spread:.3f}",
         "0, 1",
         statistics.smallest(tests),
-        note=f"members of {what} depend on each other or on their places ({name})",
+        note=f"members of {kind} depend on each other or on their places ({name})",
     )
 
 
@@ -243,7 +243,7 @@ def _in_common(pairs: list[tuple[Lot, Lot]], uniforms: np.random.Generator) -> n
     return _normals(counts, laws, uniforms)
 
 
-def members(what: str, lots: list[Lot], laws: dict[int, Law]) -> Check:
+def members(kind: str, lots: list[Lot], laws: dict[int, Law]) -> Check:
     """Test the number of lots that each member is in, which is binomial."""
     often: dict[int, np.ndarray] = {}
     times: dict[int, int] = {}
@@ -259,9 +259,9 @@ def members(what: str, lots: list[Lot], laws: dict[int, Law]) -> Check:
     share = np.concatenate(shares)[int(np.argmin(all_p))]
     return Check(
         "sampling",
-        f"{what}: worst member of {len(all_p):,}",
+        f"{kind}: worst member of {len(all_p):,}",
         f"in {share:.3f} of them",
         f"{laws[lots[0].who].part(lots[0].count):.3f}",
         statistics.smallest(all_p),
-        note=f"a member is in {share:.3g} of its {what}",
+        note=f"a member is in {share:.3g} of its {kind}",
     )

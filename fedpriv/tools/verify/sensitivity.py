@@ -31,13 +31,13 @@ class Moves:
 
     Attributes:
         name: Name of the variation.
-        own: Difference of the unit's own row [d].
+        unit_row: Difference of the unit's own row [d].
         others: Squared norm of the differences of all other rows, in units of their bounds.
         failure: Error that ended the run; None where it did not end.
     """
 
     name: str
-    own: dict[ReleasePosition, np.ndarray] = field(default_factory=dict)
+    unit_row: dict[ReleasePosition, np.ndarray] = field(default_factory=dict)
     others: dict[ReleasePosition, float] = field(default_factory=dict)
     failure: str | None = None
 
@@ -67,7 +67,7 @@ class Displacements:
         if row is None:
             moves.others[position] = _squared_norm(moved, claim.bound)
             return
-        moves.own[position] = moved[row]
+        moves.unit_row[position] = moved[row]
         moves.others[position] = _squared_norm(
             np.delete(moved, row, 0), np.delete(claim.bound, row)
         )
@@ -141,7 +141,9 @@ class Displacements:
         Rows of other clients count in units of their own bounds.
         """
         zeros = np.zeros(1)
-        distance = float(np.linalg.norm(a.own.get(position, zeros) - b.own.get(position, zeros)))
+        distance = float(
+            np.linalg.norm(a.unit_row.get(position, zeros) - b.unit_row.get(position, zeros))
+        )
         if claim.family == BIT:  # the release is debiased: it was divided by 1 - 2p
             distance *= 1.0 - 2.0 * flip_probability(cast("RandomizedBit", claim.query).epsilon)
         others = a.others.get(position, 0.0) + b.others.get(position, 0.0)
@@ -181,13 +183,13 @@ def rounding_spread(grid: float, width: int, distance: float) -> float:
     return width * grid**2 / 4.0 + 3.3 * math.sqrt(width) * grid**2 + 13.0 * grid * distance
 
 
-def scale_check(first: np.ndarray, second: np.ndarray, what: str, tolerance: float) -> Check:
+def scale_check(first: np.ndarray, second: np.ndarray, change: str, tolerance: float) -> Check:
     """Test that the noise of two keys is equal where only private data differ.
 
     Args:
         first: Difference between the releases under two keys, in units of the ledger's standard deviation.
         second: The same difference with other private data.
-        what: Name of the private data that differ.
+        change: Name of the private data that differ.
         tolerance: Difference that rounding explains.
     """
     if first.shape != second.shape:
@@ -198,9 +200,9 @@ def scale_check(first: np.ndarray, second: np.ndarray, what: str, tolerance: flo
     passed = abs(ratio - 1.0) < tolerance and apart < tolerance
     return Check(
         "noise",
-        f"the same with {what}",
+        f"the same with {change}",
         f"{ratio:.6f} times, apart by {apart:.1e} std",
         f"1, 0 (rounding {tolerance:.1g})",
         passed=passed,
-        note=f"the noise itself depends on private data: {what} changes it",
+        note=f"the noise itself depends on private data: {change} changes it",
     )

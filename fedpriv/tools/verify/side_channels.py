@@ -29,9 +29,9 @@ _ROUNDS, _BEFORE = 4, 2
 """Number of rounds of the resumed run, and of its rounds before the checkpoint."""
 
 
-def check(reference: Recording, other: Recording, what: str) -> Check:
-    """Test that a pinned run with another ``what`` looks like the reference."""
-    name, compared = f"with {what}", len(reference.states[0]) if reference.states else 0
+def check(reference: Recording, other: Recording, change: str) -> Check:
+    """Test that a pinned run with another ``change`` looks like the reference."""
+    name, compared = f"with {change}", len(reference.states[0]) if reference.states else 0
     expected = "0 differ"
     if other.failure is not None:
         return Check(
@@ -40,28 +40,28 @@ def check(reference: Recording, other: Recording, what: str) -> Check:
             "the run stopped",
             expected,
             passed=False,
-            note=f"with {what} the run fails, although every release is the same: {other.failure}",
+            note=f"with {change} the run fails, although every release is the same: {other.failure}",
         )
     difference = first_difference(reference, other)
     measured = f"{compared} values after {reference.rounds} rounds"
     if difference is None:
         return Check("outside", name, measured, expected, passed=True)
     after, paths = difference
-    shown = ", ".join(dict.fromkeys(re.sub(r"\[\d+\]", "", path) for path in paths))
+    names = ", ".join(dict.fromkeys(re.sub(r"\[\d+\]", "", path) for path in paths))
     return Check(
         "outside",
         name,
         f"{len(paths)} of {compared} differ",
         expected,
         passed=False,
-        note=f"with {what} other values are seen after round {after}, although every release is the same: "
-        f"{shown[:300]}",
+        note=f"with {change} other values are seen after round {after}, although every release is the same: "
+        f"{names[:300]}",
     )
 
 
 def check_all(reference: Recording, others: Sequence[tuple[str, Recording]], unit: str) -> Check:
     """Test several pinned runs in one row."""
-    rows = [check(reference, recording, words) for words, recording in others]
+    rows = [check(reference, recording, label) for label, recording in others]
     failures = [row for row in rows if not row.passed]
     name = f"with one {unit} changed in {len(rows)} ways"
     if not failures:
@@ -122,8 +122,8 @@ def _run(subject: Subject, rounds: int, state: dict | None = None) -> Probe:
 def _differing(whole: Recording, resumed_part: Recording) -> list[str]:
     """Return the names of the values that differ in any round after the checkpoint."""
     names: set[str] = set()
-    for one, other in zip(whole.states[_BEFORE:], resumed_part.states, strict=False):
-        names |= {name for name in {*one, *other} if one.get(name) != other.get(name)}
+    for first, other in zip(whole.states[_BEFORE:], resumed_part.states, strict=False):
+        names |= {name for name in {*first, *other} if first.get(name) != other.get(name)}
     if resumed_part.rounds != whole.rounds - _BEFORE:
         names.add("the number of rounds")
     elif not torch.equal(whole.weights[-1], resumed_part.weights[-1]):

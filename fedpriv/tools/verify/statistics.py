@@ -67,6 +67,7 @@ def largest_p(values: np.ndarray) -> float:
 
     Noise that is bounded, or has heavy tails, is found by this test.
     """
+    # All n values are below m with probability (1 - 2 Φ(-m))^n.
     log_below = len(values) * math.log1p(-2.0 * float(special.ndtr(-np.abs(values).max())))
     return float(two_sided(math.exp(log_below), -math.expm1(log_below)))
 
@@ -78,6 +79,7 @@ def off_diagonal(vectors: np.ndarray) -> np.ndarray:
     independent standard normals if all coordinates are.
     """
     triangle = np.linalg.qr(vectors.T, mode="r")
+    # The decomposition is unique where the diagonal is positive.
     triangle = triangle * np.sign(np.diagonal(triangle))[:, None]
     return triangle[np.triu_indices(len(vectors), 1)]
 
@@ -133,12 +135,13 @@ def spectrum_p(values: np.ndarray) -> tuple[float, float]:
     rows, columns = values.shape
     if not np.isfinite(values).all():
         return 0.0, math.nan
+    # The singular values are the roots of the eigenvalues of XᵀX, which is summed in parts to save memory.
     gram = np.zeros((columns, columns))
     for first in range(0, rows, 4096):
         part = values[first : first + 4096].astype(np.float64)
         gram += part.T @ part
     eigenvalues, vectors = np.linalg.eigh(gram)
-    eigenvalues = np.maximum(eigenvalues, rows * 1e-9)
+    eigenvalues = np.maximum(eigenvalues, rows * 1e-9)  # 0 and less are rounding errors
     s_min, s_max = map(float, np.sqrt(eigenvalues[[0, -1]]))
     below = math.sqrt(rows) - math.sqrt(columns) - s_min
     above = s_max - math.sqrt(rows) - math.sqrt(columns)

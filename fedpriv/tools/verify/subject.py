@@ -338,6 +338,7 @@ class Subject:
         )
         if parts.aggregation is not None:
             context.rule = CheckedRule(parts.aggregation, model)
+        # The numbers of records are public, so the variation of a unit does not change them.
         parts.mechanism.join(self.context.data.records_per_client)
         budget = copy.deepcopy(self.budget)
         if variation.absent is not None and budget is not None:
@@ -372,6 +373,7 @@ class Subject:
         streams = self.streams(self.sampling_name, "A") if streams is None else streams
         self.steps.run()
         with ExitStack() as stack:
+            # Data that can be changed in place are not copied for each run.
             changed = variation
             if variation.within is not None:
                 stack.enter_context(variation.within(self.context.data))

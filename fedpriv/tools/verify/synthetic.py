@@ -56,11 +56,11 @@ class MadeUp(DatasetView):
     def vocabulary(self) -> Vocabulary:
         """A vocabulary of numbered tokens."""
         size = self.source.vocabulary_size or 0
-        words = (f"token{i}" for i in range(size - len(SPECIAL)))
-        return Vocabulary((*SPECIAL, *words), self.source.level)
+        tokens = (f"token{i}" for i in range(size - len(SPECIAL)))
+        return Vocabulary((*SPECIAL, *tokens), self.source.level)
 
-    def _records(self, count: int, which: int) -> Records:
-        stream = torch_stream(which, "verify_records")
+    def _records(self, count: int, seed: int) -> Records:
+        stream = torch_stream(seed, "verify_records")
         shape = self.source.input_shape
         if not self._of_text:
             inputs = torch.randn(count, *shape, generator=stream)

@@ -77,8 +77,8 @@ def _subject(context: Context) -> tuple[Subject, Recording]:
 
     Where the configuration cannot be run with unequal clients, its clients stay as they are.
     """
-    own = context.subject
-    arguments = (own.config, own.seed, min(_ROUNDS, own.rounds), own.synthetic)
+    original = context.subject
+    arguments = (original.config, original.seed, min(_ROUNDS, original.rounds), original.synthetic)
     try:
         subject = Subject(*arguments, unequal=True)
         reference = _reference(subject)

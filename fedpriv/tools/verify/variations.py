@@ -166,14 +166,21 @@ def _changes(subject: Subject) -> dict[str, Change]:
 
     def copied(inputs: Tensor, targets: Tensor, data: FederatedData) -> tuple[Tensor, Tensor]:
         other = data.clients[(subject.unit_client + (not subject.per_record)) % data.client_count]
-        place = torch.from_numpy(np.resize(other, len(targets))).to(targets.device)
-        return data.train.inputs[place], data.train.targets[place]
+        index = torch.from_numpy(np.resize(other, len(targets))).to(targets.device)
+        return data.train.inputs[index], data.train.targets[index]
 
     def filled(value: float) -> Change:
         def fill(inputs: Tensor, targets: Tensor, data: FederatedData) -> tuple[Tensor, Tensor]:
             return torch.full_like(inputs, value), targets
 
         return fill
+
+    def cancelling(inputs: Tensor, targets: Tensor, data: FederatedData) -> tuple[Tensor, Tensor]:
+        """Return minus the sum of the client's records, with their most frequent label."""
+        records = torch.from_numpy(data.clients[subject.unit_client]).to(targets.device)
+        total = -data.train.inputs[records].sum(0, keepdim=True)
+        label = data.train.targets[records].mode(0).values
+        return total.expand_as(inputs), label.expand_as(targets)
 
     if not subject.context.data.train.inputs.is_floating_point():
         return {"other tokens": _other_tokens, "empty": filled(0), "duplicated": copied}
@@ -186,21 +193,9 @@ def _changes(subject: Subject) -> dict[str, Change]:
         "not a number": filled(float("nan")),
         "infinite": filled(float("inf")),
         "zeros": filled(0.0),
-        "cancelling the rest": _cancelling(subject),
+        "cancelling the rest": cancelling,
         "duplicated": copied,
     }
-
-
-def _cancelling(subject: Subject) -> Change:
-    """Return the change to minus the sum of the client's records, with their most frequent label."""
-
-    def cancel(inputs: Tensor, targets: Tensor, data: FederatedData) -> tuple[Tensor, Tensor]:
-        records = torch.from_numpy(data.clients[subject.unit_client]).to(targets.device)
-        total = -data.train.inputs[records].sum(0, keepdim=True)
-        label = data.train.targets[records].mode(0).values
-        return total.expand_as(inputs), label.expand_as(targets)
-
-    return cancel
 
 
 def _other_label(targets: Tensor, classes: int, further: int = 1) -> Tensor:
