@@ -86,7 +86,8 @@ class Verification:
         yield from self._where_it_leaves()
         begin("a unit replaced")
         if subject.whole_numbers:
-            # Noise of whole numbers cannot be subtracted again, so units are replaced without noise.
+            # Shares are zero while units are replaced, so that a unit's change and its rounding are all
+            # that moves a sum.
             yield from self.context.shares.checks(subject.seed)
             values, claims = self.context.repeats.values, self.context.claims
             yield from counts(values, reference, claims, subject.seed)

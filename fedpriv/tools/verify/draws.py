@@ -20,8 +20,8 @@ from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.mechanisms import Bounded
 from fedpriv.tools.verify.ledger_claims import GAUSSIAN, LedgerClaim, family_of
 from fedpriv.tools.verify.noise import NoiseSample
-from fedpriv.tools.verify.probes import BEFORE, ReleasePosition
-from fedpriv.tools.verify.repeat_runs import Reopen, queries_of, release_again
+from fedpriv.tools.verify.probes import BEFORE, ReleasePosition, Reopen
+from fedpriv.tools.verify.repeat_runs import queries_of, release_again
 
 WHOLE = 2000
 """Largest vector that is kept whole. Of longer vectors, so many random coordinates are kept."""
@@ -85,6 +85,7 @@ class Draws:
         self.drawn: dict[ReleasePosition, Drawn] = {}
 
     def __call__(self, reopen: Reopen, t: int, step: int, answers: Mapping[str, Bounded]) -> None:
+        """Draw the normal noise of a round under many keys, if it is one of the chosen rounds."""
         if step > 0 or (step != BEFORE and t not in self._rounds):
             return
         queries = queries_of(reopen(self._streams))

@@ -17,8 +17,10 @@ import numpy as np
 from torch import Tensor
 
 from fedpriv.common.errors import FedprivError
+from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.data.records import ReadRecords
 from fedpriv.experiment.loop import Loop, Round
+from fedpriv.experiment.observers import Quiet
 from fedpriv.privacy.ledger import Ledger
 from fedpriv.privacy.mechanisms import Announcement, Bounded, OpenRound, Release, Visible
 from fedpriv.tools.verify.interventions import uploaders
@@ -143,14 +145,14 @@ class Recording:
         return list(dict.fromkeys(position.name for position in self.seen))
 
 
-Repeat = Callable[[Callable[..., OpenRound], int, int, Mapping[str, Bounded]], None]
-"""Function (reopen, round, local step, answers) that is called before each release.
+Reopen = Callable[[SecretStreams], OpenRound]
+"""Function that opens the same round once more, with the given streams."""
 
-``reopen`` opens the same round once more, with streams of its own.
-"""
+Repeat = Callable[[Reopen, int, int, Mapping[str, Bounded]], None]
+"""Function (reopen, round, local step, answers) that is called before each release of a round."""
 
 
-class Probe:
+class Probe(Quiet):
     """An observer of a loop, which also wraps the loop's mechanism and trainer.
 
     Attributes:
@@ -194,7 +196,7 @@ class Probe:
         def opened(
             announcement: Announcement, cohort: np.ndarray, streams: Any, charged: Any = None
         ) -> OpenRound:
-            def reopen(other_streams: Any) -> OpenRound:
+            def reopen(other_streams: SecretStreams) -> OpenRound:
                 return open_round(announcement, cohort, other_streams, charged)
 
             return self._watch(open_round(announcement, cohort, streams, charged), reopen)
@@ -231,7 +233,7 @@ class Probe:
 
     # ---- releases
 
-    def _watch(self, opening: OpenRound, reopen: Callable[..., OpenRound]) -> OpenRound:
+    def _watch(self, opening: OpenRound, reopen: Reopen) -> OpenRound:
         """Wrap the methods of an open round, so that its releases are recorded and pinned."""
         query, groups = self.loop.mechanism.before, opening.announcement.groups
         before = query is not None and all(g.upload.joint.names == {query.name} for g in groups)
@@ -293,19 +295,10 @@ class Probe:
 
     # ---- between rounds
 
-    def begin(self, rounds_done: int) -> None:
-        pass
-
     def see(self, done: Round) -> None:
         self.recording.uploads.append(self._uploads)
         self.recording.weights.append(self.loop.context.model.flat.detach().clone())
         self.recording.states.append(self._state(done) if self._keep else {})
-
-    def close(self) -> None:
-        pass
-
-    def state_dict(self) -> None:
-        return None
 
     def _state(self, done: Round) -> dict[str, str]:
         """Return digests of everything that an observer sees after a round."""

@@ -23,13 +23,10 @@ from fedpriv.privacy.mechanisms.randomized_response import flip_probability
 from fedpriv.tools.verify import statistics
 from fedpriv.tools.verify.ledger_claims import BIT, GAUSSIAN, LedgerClaim
 from fedpriv.tools.verify.noise import OVERALL_WEIGHT, NoiseSample, common_noise
-from fedpriv.tools.verify.probes import AFTER, BEFORE, Recording, ReleasePosition
+from fedpriv.tools.verify.probes import AFTER, BEFORE, Recording, ReleasePosition, Reopen
 from fedpriv.tools.verify.table import Check
 
 _GRADIENT_NUMBERS = 8  # numbers of a gradient that are released beside a small answer
-
-Reopen = Callable[[SecretStreams], OpenRound]
-"""Function that opens the same round once more, with the given streams."""
 
 
 def queries_of(opened: OpenRound) -> dict[str, Query]:
@@ -100,6 +97,7 @@ class RepeatedReleases:
         self.beside: dict[ReleasePosition, np.ndarray] = {}
 
     def __call__(self, reopen: Reopen, t: int, step: int, answers: Mapping[str, Bounded]) -> None:
+        """Release the small answers of a round as often as the tests need it."""
         small = {n: a for n, a in answers.items() if a.values[0].numel() != self._width}
         if not small or step > 0:
             return

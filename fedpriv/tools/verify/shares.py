@@ -28,8 +28,8 @@ from fedpriv.privacy.mechanisms.shares import FAMILIES
 from fedpriv.tools.verify import statistics
 from fedpriv.tools.verify.ledger_claims import LedgerClaim
 from fedpriv.tools.verify.noise import OVERALL_WEIGHT
-from fedpriv.tools.verify.probes import Recording, ReleasePosition
-from fedpriv.tools.verify.repeat_runs import Reopen, queries_of, release_again
+from fedpriv.tools.verify.probes import Recording, ReleasePosition, Reopen
+from fedpriv.tools.verify.repeat_runs import queries_of, release_again
 from fedpriv.tools.verify.table import Check
 
 _SAMPLES_PER_KEY = 800
@@ -49,6 +49,7 @@ class Shares:
         self.sums: dict[DiscreteQuery, dict[int, list[np.ndarray]]] = {}
 
     def __call__(self, reopen: Reopen, t: int, step: int, answers: Mapping[str, Bounded]) -> None:
+        """Collect the server's sums of a round whose clients contribute zeros."""
         if step != 0 or t not in self._rounds:
             return
         queries = queries_of(reopen(self._streams))

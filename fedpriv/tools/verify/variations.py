@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.data.federated import FederatedData
+from fedpriv.data.federated import FederatedData, with_train
 from fedpriv.data.records import Records
 from fedpriv.privacy.core.names import REPLACE_ONE, ZERO_OUT
 from fedpriv.tools.verify.interventions import Craft, Variation
@@ -50,9 +50,7 @@ def absent(subject: Subject, neighbours: str) -> Variation | None:
         return Variation(ABSENT, absent=client) if subject.secret_cohort else None
 
     def without(data: FederatedData) -> FederatedData:
-        return _changed(
-            data, clients=_replaced(data, client, Without.of(data.clients[client], record))
-        )
+        return _with_records(data, client, Without.of(data.clients[client], record))
 
     return Variation(ABSENT, data=without)
 
@@ -84,18 +82,15 @@ class Without(np.ndarray):
         return records[records != self.missing] if np.ndim(records) else records
 
 
-def _changed(data: FederatedData, **changes: Any) -> FederatedData:
-    """Return changed data with the same numbers of records per client.
+def _with_records(data: FederatedData, client: int, records: np.ndarray) -> FederatedData:
+    """Return data in which a client has other records, with the same numbers of records per client.
 
     These numbers are public, because denominators follow from them. So they must not depend on the unit.
     """
-    result = replace(data, **changes)
+    clients = [records if k == client else indices for k, indices in enumerate(data.clients)]
+    result = replace(data, clients=clients)
     result.__dict__["records_per_client"] = data.records_per_client
     return result
-
-
-def _replaced(data: FederatedData, client: int, records: np.ndarray) -> list[np.ndarray]:
-    return [records if k == client else indices for k, indices in enumerate(data.clients)]
 
 
 def empty(subject: Subject, adds_or_removes: bool) -> Variation | None:
@@ -107,7 +102,7 @@ def empty(subject: Subject, adds_or_removes: bool) -> Variation | None:
 
     def without(data: FederatedData) -> FederatedData:
         client = subject.unit_client
-        return _changed(data, clients=_replaced(data, client, data.clients[client][:0]))
+        return _with_records(data, client, data.clients[client][:0])
 
     return Variation("an empty lot", data=without)
 
@@ -119,7 +114,7 @@ def everything(subject: Subject) -> Variation:
         inputs, targets = data.train.inputs.flip(0), data.train.targets.flip(0)
         if inputs.is_floating_point():
             inputs = -inputs
-        return _changed(data, train=Records(inputs, _other_label(targets, data.classes)))
+        return with_train(data, Records(inputs, _other_label(targets, data.classes)))
 
     return Variation("all records", data=other)
 
@@ -146,7 +141,7 @@ def _of_data(subject: Subject, name: str, change: Change) -> Variation:
     def changed(data: FederatedData) -> FederatedData:
         train = Records(data.train.inputs.clone(), data.train.targets.clone())
         write(train, data)
-        return _changed(data, train=train)
+        return with_train(data, train)
 
     @contextmanager
     def within(data: FederatedData) -> Iterator[None]:
