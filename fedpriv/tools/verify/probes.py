@@ -288,7 +288,7 @@ class Probe(Quiet):
         other = self._pinned.seen.get(position)
         if other is None or other.values.shape != flat.shape:
             raise FedprivError(
-                f"{position} was released in one run, and not or in another shape in the other run"
+                f"{position} was released in only one of two runs, or in different shapes"
             )
         pinned = other.values.to(flat.dtype) * self._scale if self._scale != 1 else other.values
         return visible.then(lambda own: pinned.reshape(own.shape).to(own.dtype).clone())
