@@ -1,7 +1,9 @@
 """Data sets, their partition over clients, and the federated data a run trains on.
 
-Begin with ``records`` (what a loaded data set is) and ``federated``; ``partitions`` has the ways to deal
-records out. Each data set is a module, those of text begin with ``text_``: ``text_dataset`` is their base,
-with ``text_tokens``, ``text_vocabulary`` and ``text_windows``. ``catalogue`` knows all data sets, ``stored``
-and ``downloads`` verify files. Every module here imports without torch, so that a dry run needs none.
+Begin with ``records``, the tensors of a loaded data set, and with ``federated``. ``partitions`` has the ways
+to assign records to clients. Each data set is a module; the modules of text data begin with ``text_``.
+``text_dataset`` is the base class of text data, with ``text_tokens``, ``text_vocabulary`` and
+``text_windows``. ``catalogue`` lists all data sets; ``stored`` and ``downloads`` verify files.
+
+Every module of this package imports without torch, because a dry run does not need torch.
 """

@@ -1,4 +1,7 @@
-"""The base classes of data sets and partitions: what each must offer, and what it need not."""
+"""Base classes of data sets and partitions: the attributes and methods that a run uses.
+
+Most attributes have a default, so a class of the user's own defines only a few of them.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,29 @@ if TYPE_CHECKING:
 
 
 class Dataset(ABC):
-    """A data set, whose facts are known before it is loaded.
+    """A data set. Its sizes and shapes are known before the records are loaded.
 
-    A data set of a user's own must have ``name``, ``train_records``, ``input_shape``, ``classes`` and
-    ``load``. It need not extend this class: what it lacks of the rest is added once it is made
+    A data set of the user's own must have ``name``, ``train_records``, ``input_shape``, ``classes`` and
+    ``load``. The class need not extend this one: missing attributes and methods are added to the object
     (:func:`fedpriv.common.base_classes.completed`).
+
+    Example:
+        >>> import torch
+        >>> from fedpriv.data.records import LoadedDataset, Records
+        >>> class Coins(Dataset):
+        ...     name, train_records, input_shape, classes = "coins", 4, (1,), 2
+        ...     def load(self):
+        ...         inputs, targets = torch.ones(4, 1), torch.tensor([0, 1, 0, 1])
+        ...         return LoadedDataset(train=Records(inputs, targets), test=Records(inputs, targets))
+        >>> Coins().task
+        'classification'
+        >>> len(Coins().load().train)
+        4
     """
 
     @fact
     def name(self) -> str:
-        """The name in tables and messages."""
+        """Name in tables and messages."""
         raise AttributeError("name")
 
     @fact
@@ -37,78 +53,87 @@ class Dataset(ABC):
 
     @fact
     def test_records(self) -> int:
-        """Number of test records; 0: not known before they are loaded."""
+        """Number of test records; 0 means that the number is unknown before the records are loaded."""
         return 0
 
     @fact
     def validation_records(self) -> int:
-        """Size of the public validation split; 0: there is none."""
+        """Number of records in the public validation split; 0 means that there is no such split."""
         return 0
 
     @fact
     def input_shape(self) -> tuple[int, ...]:
-        """The shape of a record."""
+        """Shape of one record, without the batch dimension."""
         raise AttributeError("input_shape")
 
     @fact
     def classes(self) -> int:
-        """Number of labels; for a language model the number of ids in its vocabulary."""
+        """Number of labels; for a language model, the number of ids in its vocabulary."""
         raise AttributeError("classes")
 
     @fact
     def task(self) -> str:
-        """``classification`` or ``language_model``."""
+        """Task of the model: ``classification`` or ``language_model``."""
         return CLASSIFICATION
 
     @fact
     def vocabulary_size(self) -> int | None:
-        """Number of token ids; None: the records are no text."""
+        """Number of token ids; None if the records are not text."""
         return None
 
     @fact
     def level(self) -> str:
-        """A token of text: ``word`` or ``character``."""
+        """Unit of a token of text: ``word`` or ``character``."""
         return WORD
 
     @fact
     def path(self) -> str | None:
-        """The folder or file that the user named; None: the usual place."""
+        """Folder or file that the user named; None for the default folder."""
         return None
 
     @fact
     def to_be_downloaded(self) -> bool:
-        """True where a run would fetch the files first. Raises DataError."""
+        """True if a run would download the files first.
+
+        Raises:
+            DataError: The data folder cannot be read.
+        """
         return False
 
     @fact
     def notes(self) -> tuple[str, ...]:
-        """Sentences for the plan."""
+        """Sentences about the data for the plan."""
         return ()
 
     @fact
     def caveats(self) -> tuple[str, ...]:
-        """Sentences for the privacy statement."""
+        """Sentences about the data for the privacy statement."""
         return ()
 
     @fact
     def unprotected(self) -> Mapping[str, object]:
-        """Keys of the data set, with their values, by which something of every client's data is known without
-        noise before the first round."""
+        """Config keys, with their values, that publish something about clients without noise.
+
+        An example is a vocabulary that is built from the clients' texts. No epsilon covers such a release.
+        """
         return {}
 
     @fact
     def features_name(self) -> str | None:
-        """The name of the features that stand in the place of images; None: there are none."""
+        """Name of the features that replace the images; None if there are none."""
         return None
 
     @fact
     def released_statistics(self) -> ReleasedStatistics | None:
-        """The release of clients by which features are normalized; None: there is none."""
+        """Noisy release by the clients that normalizes the features; None if there is none."""
         return None
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse a schedule that reads a public split of no size, and a sound budget where something is known
-        of clients without noise."""
+        """Yield the errors of combining this data set with the other parts of the run.
+
+        A schedule that reads a validation split needs one. A budget for the sound epsilon excludes data sets
+        that publish something about clients without noise.
+        """
         if parts.noise_schedule.reads_validation and not self.validation_records:
             yield ConfigError(
                 "dataset needs validation_records: the size of the public split that this noise_schedule "
@@ -127,21 +152,40 @@ class Dataset(ABC):
 
     @abstractmethod
     def load(self) -> LoadedDataset:
-        """Read all records. Raises DataError where that is not possible."""
+        """Read all records.
+
+        Returns:
+            The training and test records as tensors.
+
+        Raises:
+            DataError: A file is missing, unreadable or damaged.
+        """
 
     def prepare(self) -> None:
-        """Make sure that the files are there. Raises DataError where they are not."""
+        """Make sure that the files are there, by a download if that is allowed.
+
+        Raises:
+            DataError: The files are not there.
+        """
 
     def verify(self) -> object:
-        """Read the files and compare their checksums. Raises DataError for a damaged file."""
+        """Read the files and compare their checksums.
+
+        Raises:
+            DataError: A file is damaged.
+        """
 
     def without_features(self) -> Dataset:
-        """Return the data set of images where features stand in their place, else this one."""
+        """Return the image data set behind these features; a data set without features returns itself."""
         return self
 
 
 class DatasetView(Dataset):
-    """A data set with the facts of another one, its ``source``, but for those that a subclass has itself."""
+    """A data set that takes its attributes from another data set, unless a subclass defines them.
+
+    Attributes:
+        source: The other data set.
+    """
 
     def __init__(self, source: Dataset):
         self.source = source
@@ -166,30 +210,42 @@ for _name, _value in vars(Dataset).items():
 
 
 class Partition(ABC):
-    """A way to spread training records over clients."""
+    """A rule that assigns the training records to clients.
+
+    A partition of the user's own must have ``clients`` and ``assign``. The class need not extend this one.
+
+    Example:
+        >>> class EvenAndOdd(Partition):
+        ...     clients = 2
+        ...     def assign(self, labels, client_ids):
+        ...         return [np.arange(first, len(labels), 2) for first in (0, 1)]
+        >>> import numpy as np
+        >>> EvenAndOdd().assign(np.zeros(4), None)[1].tolist()
+        [1, 3]
+    """
 
     @fact
     def clients(self) -> int | None:
-        """Number of clients; None: as many as the data have users."""
+        """Number of clients; None for one client per user of the data set."""
         raise AttributeError("clients")
 
     @fact
     def records(self) -> int | None:
-        """Number of records of every client, whatever the data set; None: that depends on the data."""
+        """Fixed number of records of every client; None if the number depends on the data."""
         return None
 
     @fact
     def by_count(self) -> bool:
-        """Whether the sizes of clients follow from the number of records, whatever the labels."""
+        """True if the client sizes depend on the number of records alone, not on the labels."""
         return False
 
     @fact
     def seed(self) -> int | None:
-        """Seed of the draw; None: that of the run."""
+        """Seed of the random assignment; None for the seed of the run."""
         return None
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse an algorithm that counts on other clients than there are."""
+        """Yield the errors of an algorithm that assumes another number of clients or records per client."""
         algorithm = parts.algorithm
         try:
             if self.clients:
@@ -204,12 +260,16 @@ class Partition(ABC):
 
     @abstractmethod
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None) -> list[np.ndarray]:
-        """Return the indices of each client's records: int64, sorted, disjoint, never empty.
+        """Assign records to clients.
 
         Args:
-            labels: The labels of the training records [n], or their sequences of targets [n, L].
-            client_ids: Who made each record, int64 [n]; None where the data set does not say.
+            labels: Labels of the training records [n], or their sequences of targets [n, L].
+            client_ids: Author of each record, int64 [n]; None if the data set does not know the authors.
+
+        Returns:
+            The record indices of each client: int64, sorted, disjoint, never empty. Disjointness is what
+            makes the privacy guarantee of one client independent of the other clients.
 
         Raises:
-            ConfigError: The data cannot be split as asked.
+            ConfigError: The data cannot be split by these settings.
         """

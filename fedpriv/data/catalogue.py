@@ -1,4 +1,4 @@
-"""All data sets by name: what is there, and fetching what is not."""
+"""All data sets by name, the state of their files, and their download."""
 
 from __future__ import annotations
 
@@ -25,20 +25,34 @@ DATASETS = {dataset.name: dataset for dataset in (Digits, *STORED, Ipums)}
 
 
 def dataset_status(path: str | None = None) -> list[DataStatus]:
-    """One row per data set, looked for below ``path`` (null: FEDPRIV_DATA, then the cache).
+    """Check the files of all data sets.
 
-    Every file found is read and its checksum verified; nothing is downloaded. A ``path`` that is a
-    file is read as one of the user's own.
+    Every file is read and its checksum verified. Nothing is downloaded.
+
+    Args:
+        path: Data folder; None for FEDPRIV_DATA or else the cache. A path to a file is read as a file of
+            the user's own (``ipums``).
+
+    Returns:
+        One row per data set.
     """
     stored = [dataset(path=path).present() for dataset in STORED]
     return [Digits().present(), *stored, Ipums.status(path)]
 
 
 def download(name: str, destination: str | Path | None = None) -> DataStatus:
-    """Fetch a data set into ``destination`` (default: where a run would look) and verify it.
+    """Download a data set and verify it. Nothing is downloaded if all files are there and undamaged.
 
-    Does nothing if all its files are there and sound. Raises ConfigError for an unknown name,
-    DataError if it cannot be fetched.
+    Args:
+        name: Name of the data set.
+        destination: Folder for the files; None for the folder in which a run would search.
+
+    Returns:
+        The status of the data set after the download.
+
+    Raises:
+        ConfigError: No data set has this name.
+        DataError: The data set cannot be downloaded.
     """
     if name not in DATASETS:
         hint = did_you_mean(name, DATASETS)

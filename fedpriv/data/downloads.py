@@ -1,11 +1,11 @@
-"""Downloading a data set from its servers: quick to give up, whole files or none.
+"""Download of a data set from its servers: fails early, and writes complete files or none.
 
-Files are fetched and unpacked in a temporary folder and renamed into place, so that an interrupted
-download leaves nothing that looks complete, and two runs do not disturb each other. Of an archive
-only the files of the data set are taken, whatever else it holds.
+Files are fetched and unpacked in a temporary folder and then renamed. An interrupted download therefore
+leaves nothing that looks complete, and two runs do not disturb each other. Of an archive only the files of
+the data set are unpacked.
 
-By hand, and not with pooch: that saves a dozen lines, but brings eight packages, certificates that are not
-the system's, and a gzip file unzipped where a server calls it an encoding.
+The module does not use pooch. Pooch would save a dozen lines, but it brings eight packages and its own
+certificates instead of the system's, and it unzips a gzip file if a server declares it as an encoding.
 """
 
 from __future__ import annotations
@@ -44,9 +44,17 @@ def fetch(
 ) -> None:
     """Download ``files`` from one of ``sites``, verify them and put them below ``destination``.
 
-    ``archives``: what the sites have them packed in, with MD5 sums; where it is empty they have the files
-    themselves. Raises DataError, which tells where to put the ``contents`` instead: no network, a full
-    or closed disk, a file that is not the right one.
+    Args:
+        dataset: Name of the data set, for messages.
+        destination: Data folder.
+        files: Files with their paths below the data folder.
+        contents: Description of the files, for the error message.
+        sites: Servers that have the files.
+        archives: Archives on the servers that contain the files, with MD5 sums. Empty if the servers have the
+            files themselves.
+
+    Raises:
+        DataError: There is no network, the disk is full or write-protected, or a file has a wrong checksum.
     """
     destination = Path(destination).expanduser()
     archives = archives or {Path(file.path).name: file.md5 for file in files}
@@ -72,7 +80,11 @@ def fetch(
 
 
 def _retrieve(urls: Sequence[str], path: Path, md5: str | None) -> None:
-    """Write what the first of ``urls`` has to ``path``; if that fails or is wrong, the next."""
+    """Write the content of the first of ``urls`` that works to ``path``.
+
+    Raises:
+        RuntimeError: Every address failed or sent a wrong file.
+    """
     from rich.console import Console
     from rich.progress import wrap_file
 
@@ -98,16 +110,16 @@ def _retrieve(urls: Sequence[str], path: Path, md5: str | None) -> None:
 
 def _verify(path: Path, md5: str | None) -> None:
     with open(path, "rb") as file:
-        found = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    if md5 not in (None, found):
+        checksum = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    if md5 not in (None, checksum):
         raise RuntimeError(f"the {path.name} that came has a wrong MD5")
 
 
 def _unpack(archive: Path, files: Sequence[StoredFile], folder: Path) -> None:
-    """Put those of ``files`` that are in ``archive``, known by their own names, below ``folder``."""
-    wanted = {Path(file.path).name: file for file in files}
+    """Put the ``files`` found in ``archive``, recognized by their own names, below ``folder``."""
+    files_by_name = {Path(file.path).name: file for file in files}
     for member, content in _members(archive):
-        if file := wanted.get(Path(member).name.removesuffix(".gz")):
+        if file := files_by_name.get(Path(member).name.removesuffix(".gz")):
             target = folder / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
             with open(target, "wb") as unpacked:
@@ -117,7 +129,7 @@ def _unpack(archive: Path, files: Sequence[StoredFile], folder: Path) -> None:
 
 
 def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """The names and contents of what is in a tar or zip file; any other file is its own member."""
+    """Yield name and content of each file in a tar or zip file; another file is its own only member."""
     if archive.name.endswith(".tar.gz"):
         with tarfile.open(archive) as tar:
             for member in tar:
@@ -132,10 +144,13 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def wait_for_answer(urls: Sequence[str], seconds: float = ANSWER_SECONDS) -> str:
-    """The address that answers first; ConnectionError if none does within ``seconds``.
+    """Return the address that answers first.
 
-    The question is asked in threads: looking up a name without a network can block for far longer
-    than any socket timeout.
+    Each address is asked in a thread of its own: without a network, the look-up of a host name can block far
+    longer than any socket timeout.
+
+    Raises:
+        ConnectionError: No address answers within ``seconds``.
     """
     answers: queue.Queue[tuple[str, Exception | None]] = queue.Queue()
     for url in urls:

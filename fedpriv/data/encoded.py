@@ -1,7 +1,7 @@
-"""Arrays that took long to make, kept in the cache beside downloads: ``<cache>/encoded/*.npz``.
+"""Arrays that take long to compute, kept in the cache beside the downloads: ``<cache>/encoded/*.npz``.
 
-A file is known by what it was made from (checksums of the sources) and how (the settings), so it is
-never out of date, and any of them may be deleted at any time.
+The file name is a digest of the checksums of the sources and of the settings. A file is therefore never
+out of date, and any file may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -25,9 +25,14 @@ _FORMAT = 1  # raise it when what is stored changes its meaning
 def kept(
     name: str, made_from: object, make: Callable[[], Mapping[str, np.ndarray]]
 ) -> dict[str, np.ndarray]:
-    """The arrays that ``make()`` returned for the same ``name`` and ``made_from`` (its repr counts).
+    """Return the arrays of ``make()``, from the cache if they are there.
 
-    A damaged or unreadable file is made again; a cache that cannot be written to is done without.
+    A damaged or unreadable file is computed again. If the cache cannot be written to, nothing is stored.
+
+    Args:
+        name: Beginning of the file name.
+        made_from: Checksums of the sources and settings; its ``repr`` identifies the file.
+        make: Function that computes the arrays.
     """
     path = _path(name, made_from)
     try:
@@ -46,7 +51,7 @@ def kept(
 
 
 def is_kept(name: str, made_from: object) -> bool:
-    """Whether ``kept`` would find a file."""
+    """Return whether the cache has a file for ``name`` and ``made_from``."""
     return _path(name, made_from).is_file()
 
 

@@ -1,4 +1,4 @@
-"""The data of a run: training records with one index per client, validation and test records."""
+"""Data of a run: training records with the indices of each client, validation and test records."""
 
 from __future__ import annotations
 
@@ -24,11 +24,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FederatedData:
-    """``clients[k]`` holds the sorted indices (int64) of client k's records in ``train``.
+    """Records of a run and their assignment to clients.
 
-    ``validation`` is a public split held out of the training records, None if nothing reads it.
-    ``task``: classification or language_model; ``vocabulary``: of text, what its token ids mean;
-    ``numbers`` [n]: which record of the data set each of ``train`` is (None: as they are counted).
+    Attributes:
+        train: Training records [n].
+        clients: Sorted record indices (int64) of each client in ``train``.
+        validation: Public split held out of the training records; None if nothing reads it.
+        test: Test records.
+        classes: Number of labels, or of token ids for a language model.
+        input_shape: Shape of one record.
+        task: ``classification`` or ``language_model``.
+        vocabulary: Meaning of the token ids of text, or None.
+        numbers: Position in the data set of each record in ``train`` [n]; None means that ``train`` holds all
+            records in their order.
     """
 
     train: Records
@@ -43,73 +51,90 @@ class FederatedData:
 
     @property
     def client_count(self) -> int:
-        """K."""
+        """Number of clients K."""
         return len(self.clients)
 
     @cached_property
     def records_per_client(self) -> np.ndarray:
-        """n_k, int64 [K]."""
+        """Number of records n_k of each client, int64 [K]."""
         return np.array([len(indices) for indices in self.clients], dtype=np.int64)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all records and of whose they are, in hexadecimal digits."""
-        found = hashlib.sha256()
+        """SHA-256 of all records and of their assignment to clients, in hexadecimal digits."""
+        sha256 = hashlib.sha256()
         for records in (self.train, self.validation, self.test):
             if records is None:
                 continue
             if records.source is not None:
-                found.update(f"{' '.join(records.source)}\n".encode())
+                sha256.update(f"{' '.join(records.source)}\n".encode())
             else:
                 for values in (records.inputs, records.targets):
-                    found.update(f"{values.dtype} {tuple(values.shape)}\n".encode())
-                    found.update(np.ascontiguousarray(values.cpu().numpy()).data)
+                    sha256.update(f"{values.dtype} {tuple(values.shape)}\n".encode())
+                    sha256.update(np.ascontiguousarray(values.cpu().numpy()).data)
         for indices in self.clients:
-            found.update(f"{len(indices)}\n".encode())
-            found.update(np.ascontiguousarray(indices, dtype=np.int64).data)
-        return found.hexdigest()
+            sha256.update(f"{len(indices)}\n".encode())
+            sha256.update(np.ascontiguousarray(indices, dtype=np.int64).data)
+        return sha256.hexdigest()
 
     @cached_property
     def labels_per_client(self) -> np.ndarray | None:
-        """How many records of each label each client has, int64 [K, classes]; None where a record has
-        a sequence of targets."""
+        """Number of records per client and label, int64 [K, classes]; None if targets are sequences."""
         if self.train.targets.ndim != 1:
             return None
         targets = self.train.targets.cpu().numpy()
-        counts = [np.bincount(targets[own], minlength=self.classes) for own in self.clients]
+        counts = [np.bincount(targets[indices], minlength=self.classes) for indices in self.clients]
         return np.stack(counts)
 
 
 @dataclass(frozen=True)
 class ClientSizes:
-    """As much of the federated data as prices depend on."""
+    """Client sizes, which are all that the privacy accounting needs of the data.
+
+    Attributes:
+        records_per_client: Number of records n_k of each client, int64 [K].
+    """
 
     records_per_client: np.ndarray
 
     @property
     def client_count(self) -> int:
+        """Number of clients K."""
         return len(self.records_per_client)
 
 
 def federate(
     dataset: Dataset, partition: Partition, *, validation: bool, seed: int, device: str = "cpu"
 ) -> FederatedData:
-    """Load ``dataset``, hold out the validation split, partition the rest, move all to ``device``.
+    """Load a data set, hold out the validation split and assign the other records to clients.
 
-    The split has ``dataset.validation_records`` records drawn from the training records by ``seed``
-    (never from the test records), and only if ``validation`` is True; without it the partition has
-    every training record to give out. Raises DataError or ConfigError before anything is trained.
+    Args:
+        dataset: Data set to load.
+        partition: Rule that assigns the records to clients.
+        validation: True to hold out ``dataset.validation_records`` of the training records. They never come
+            from the test records. If False, the partition assigns all training records.
+        seed: Public seed that draws the validation split.
+        device: Device of all tensors.
+
+    Returns:
+        The federated data of a run.
+
+    Raises:
+        DataError: The data cannot be read, or differ from what the data set declares.
+        ConfigError: The records cannot be split by these settings.
     """
     loaded = _loaded(dataset)
     _refuse_other_than_said(dataset, loaded)
     for part in (loaded.train, loaded.test):
         _refuse_out_of_range(dataset, part)
-    train, client_ids, held_out, kept = loaded.train, loaded.client_ids, None, None
+    train, client_ids, held_out, train_indices = loaded.train, loaded.client_ids, None, None
     if validation:
-        kept, drawn = split_records(len(train), dataset.validation_records, partition, seed)
-        held_out = train.subset(drawn).to(device)
-        train = train.subset(kept)
-        client_ids = None if client_ids is None else client_ids[kept]
+        train_indices, validation_indices = split_records(
+            len(train), dataset.validation_records, partition, seed
+        )
+        held_out = train.subset(validation_indices).to(device)
+        train = train.subset(train_indices)
+        client_ids = None if client_ids is None else client_ids[train_indices]
     clients = partition.assign(train.targets.numpy(), client_ids)
     _refuse_shared_records(clients, len(train))
     return FederatedData(
@@ -121,12 +146,11 @@ def federate(
         input_shape=dataset.input_shape,
         task=dataset.task,
         vocabulary=loaded.vocabulary,
-        numbers=kept,
+        numbers=train_indices,
     )
 
 
 def _loaded(dataset: Dataset) -> LoadedDataset:
-    """Load the data set. Raises DataError where a file of a user's data set cannot be read."""
     try:
         return dataset.load()
     except OSError as error:
@@ -134,53 +158,61 @@ def _loaded(dataset: Dataset) -> LoadedDataset:
 
 
 def unreadable_data(dataset: Dataset, error: OSError) -> DataError:
-    """The error for a data set whose code met a file that it could not read."""
+    """Return the error for a data set whose code could not read a file."""
     where = Path(error.filename or "its files")
     return DataError(f"dataset {dataset.name}: {unreadable(where, error)}")
 
 
 def _refuse_shared_records(clients: list[np.ndarray], records: int) -> None:
-    """A record at two clients would be protected by neither's epsilon."""
-    if not len(clients) or any(not len(own) for own in clients):
+    """Raise DataError unless the partition gives each record to at most one client.
+
+    If two clients held the same record, the epsilon of neither client would protect it.
+    """
+    if not len(clients) or any(not len(indices) for indices in clients):
         raise DataError("partition: assign must give every client a record")
-    dealt = np.concatenate(clients)
-    if dealt.min() < 0 or dealt.max() >= records:
+    assigned = np.concatenate(clients)
+    if assigned.min() < 0 or assigned.max() >= records:
         raise DataError(f"partition: assign must give indices from 0 to {records - 1}")
-    if len(np.unique(dealt)) < len(dealt):
+    if len(np.unique(assigned)) < len(assigned):
         raise DataError("partition: assign must give each record to one client at most, once")
 
 
 def _refuse_other_than_said(dataset: Dataset, loaded: object) -> None:
-    """The plan was made of what the data set says before it is loaded."""
+    """Raise DataError if the loaded records differ from the attributes that the plan was made from."""
     if not isinstance(loaded, LoadedDataset):
         raise DataError(
             f"{dataset.name}: load must return a LoadedDataset of fedpriv.data.records, got a "
             f"{type(loaded).__name__}"
         )
-    facts = (
+    comparisons = (
         ("train_records", dataset.train_records, len(loaded.train)),
         ("input_shape", tuple(dataset.input_shape), tuple(loaded.train.inputs.shape[1:])),
     )
-    for name, said, found in facts:
-        if said != found:
-            raise DataError(f"{dataset.name}: {name} is {said}, and what was loaded has {found}")
+    for name, declared, loaded_value in comparisons:
+        if declared != loaded_value:
+            raise DataError(
+                f"{dataset.name}: {name} is {declared}, and what was loaded has {loaded_value}"
+            )
 
 
 def _refuse_out_of_range(dataset: Dataset, records: Records) -> None:
-    """Labels and token ids that no model has would end a run in the round that draws their record."""
+    """Raise DataError for labels or token ids out of range.
+
+    Without this check the run would fail only in the round that draws such a record.
+    """
     checked: list[tuple[str, torch.Tensor, int | None]] = [
         ("targets", records.targets, dataset.classes)
     ]
     if not records.inputs.is_floating_point():
         checked.append(("token ids", records.inputs, dataset.vocabulary_size))
-    for what, values, limit in checked:
+    for description, values, limit in checked:
         if (
             limit is not None
             and values.numel()
             and not 0 <= int(values.min()) <= int(values.max()) < limit
         ):
             raise DataError(
-                f"{dataset.name}: {what} must be in 0 … {limit - 1}, got {int(values.min())} … "
+                f"{dataset.name}: {description} must be in 0 … {limit - 1}, got {int(values.min())} … "
                 f"{int(values.max())}"
             )
 
@@ -188,7 +220,20 @@ def _refuse_out_of_range(dataset: Dataset, records: Records) -> None:
 def split_records(
     records: int, wanted: int, partition: Partition, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return sorted indices that stay in training, and those held out. Raises ConfigError."""
+    """Draw the public validation split.
+
+    Args:
+        records: Number of training records n.
+        wanted: Number of records to hold out.
+        partition: Partition of the remaining records; each client must keep at least one.
+        seed: Public seed of the draw.
+
+    Returns:
+        Sorted indices of the records that stay in training, and sorted indices of the validation split.
+
+    Raises:
+        ConfigError: Too few records remain for the clients.
+    """
     most = records - (partition.clients or 1)
     if most < 1:
         allowed = f"<= {max(1, records - wanted)}, so that each client has a training record"
@@ -201,8 +246,8 @@ def split_records(
 
 
 def with_train(data: FederatedData, train: Records) -> FederatedData:
-    """Return the same federated data with other training records, of the same clients."""
+    """Return the same federated data with other training records of the same clients."""
     sizes = data.records_per_client
-    made = replace(data, train=train)
-    made.__dict__["records_per_client"] = sizes
-    return made
+    changed = replace(data, train=train)
+    changed.__dict__["records_per_client"] = sizes
+    return changed

@@ -1,4 +1,4 @@
-"""Names of records apart from the records: imports nothing heavy."""
+"""Names of kinds of audit records. This module imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ CANARIES = (DIRECTION, MISLABELLED)
 
 @dataclass(frozen=True)
 class Shadow:
-    """Which half a shadow run has, of a pool with which other records; ``seed``: of pool and halves."""
+    """The data of a shadow run: one half of one split of the record pool.
+
+    Attributes:
+        half: Number of the half; halves 2j and 2j+1 are the two halves of split j.
+        nonmembers: Origin of the records in the pool that no client holds: ``test`` or ``held_out``.
+        seed: Seed of the pool and of its splits.
+    """
 
     half: int
     nonmembers: str

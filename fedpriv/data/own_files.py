@@ -1,4 +1,7 @@
-"""What data sets share that fedpriv mostly cannot download: planned by assumed sizes until they are there."""
+"""Base class of data sets whose files the user brings, because fedpriv cannot download them.
+
+Until the files are there, a plan assumes their sizes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,11 @@ from fedpriv.data.storage import DataFolder, data_folder, missing_folder
 class OwnFiles(Dataset):
     """A data set whose files the user brings.
 
-    A ``path`` of null means the environment variable FEDPRIV_DATA and, without it, the cache.
+    If ``path`` is None, the folder is the environment variable FEDPRIV_DATA or else the cache.
+
+    Attributes:
+        contents: Description of the files that belong into a data folder, for messages.
+        assumed_records: Numbers of training and test records that a plan assumes without the files.
     """
 
     name: ClassVar[str]
@@ -35,51 +42,55 @@ class OwnFiles(Dataset):
 
     @property
     def folder(self) -> DataFolder:
-        """The folder this data set is looked for in."""
+        """Folder in which this data set is searched."""
         return data_folder(self.path)
 
     @property
     def train_records(self) -> int:
-        """How many there are to train on; ``assumed_records`` where the files are not here."""
+        """Number of training records; the assumed number if the files are absent."""
         return self._counts[0]
 
     @property
     def test_records(self) -> int:
-        """As ``train_records``."""
+        """Number of test records; the assumed number if the files are absent."""
         return self._counts[1]
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a plan says about the data."""
+        """Sentences about the data for the plan."""
         reason = self._absence()
         assumed = f"{self.assumed_records[0]:,} training records assumed"
         return () if reason is None else (f"{reason}: {assumed}",)
 
     def prepare(self) -> None:
-        """Make sure the files are there; DataError if they are not."""
+        """Make sure that the files are there.
+
+        Raises:
+            DataError: A file is missing.
+        """
         if reason := self._absence():
             raise DataError(
                 f"{self.name} not found: {reason}; put {self.contents} there, {self._else()}"
             )
 
     def present(self) -> DataStatus:
-        """Look for the files and read them; nothing is raised."""
-        note, found, checksums = "", False, "not checked"
+        """Look for the files and read them. No error is raised."""
+        note, present, checksums = "", False, "not checked"
         counts: tuple[int | None, int | None] = (None, None)
         where = self.folder.path
         try:
             note = self._absence() or ""
-            found = not note
-            if found:
+            present = not note
+            if present:
                 checksums, where = "damaged", self._where
                 counts = self._sizes
                 checksums = "ok" if self._published else "own file"
         except (DataError, ConfigError) as error:
             note = str(error)
-        return DataStatus(self.name, *counts, str(where), found, checksums, note)
+        return DataStatus(self.name, *counts, str(where), present, checksums, note)
 
     def download(self, destination: str | Path) -> None:
-        """Raises DataError: there is nothing to fetch."""
+        """Raise DataError, because fedpriv cannot download these files."""
         raise DataError(
             f"{self.name} cannot be downloaded by fedpriv; put {self.contents} into a folder and name it "
             "with dataset.path or FEDPRIV_DATA"
@@ -92,26 +103,31 @@ class OwnFiles(Dataset):
     @property
     @abstractmethod
     def _sizes(self) -> tuple[int, int]:
-        """How many training and test records the files hold. Raises DataError or ConfigError."""
+        """Numbers of training and test records in the files.
+
+        Raises:
+            DataError: A file cannot be read.
+            ConfigError: The settings do not fit the files.
+        """
 
     def _absence(self) -> str | None:
-        """Why the files are not there (a clause); None if they are. Raises DataError."""
+        """Return the reason (a clause) why the files are absent; None if they exist. May raise DataError."""
         return missing_folder(self.folder) or self._missing()
 
     @abstractmethod
     def _missing(self) -> str | None:
-        """What the folder lacks (a clause)."""
+        """Return a clause that names what the folder lacks; None if it has all files."""
 
     def _else(self) -> str:
-        """What else to do about absent files."""
+        """Return the remedy for absent files, for the error message."""
         return "or name another folder with dataset.path or FEDPRIV_DATA"
 
     @property
     def _where(self) -> Path:
-        """What a report shows of files that are there: the folder, or the one file."""
+        """Path that the status row shows: the folder, or the single file."""
         return self.folder.path
 
     @property
     def _published(self) -> bool:
-        """Whether these are, byte for byte, the files somebody published."""
+        """True if the files are byte for byte the published ones."""
         return False

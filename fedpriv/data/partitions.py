@@ -1,8 +1,8 @@
-"""How training records are spread over clients.
+"""Partitions: rules that assign the training records to clients.
 
-A partition is a function of the labels (or of the records' users) and its seed. ``assign`` returns
-one array of record indices per client: int64, sorted, disjoint, never empty. It raises ConfigError
-where the data cannot be split as asked; constructors raise ArgumentError.
+A partition is a function of the labels (or of the records' authors) and of its seed. ``assign`` returns
+one array of record indices per client: int64, sorted, disjoint, never empty. ``assign`` raises
+ConfigError if the data cannot be split by the settings; constructors raise ArgumentError.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from fedpriv.data.base import Partition
 
 @declared
 class Iid(Partition):
-    """Records shuffled and dealt out evenly: client sizes differ by at most one."""
+    """Partition into shuffled, equal shares: client sizes differ by at most one.
+
+    Example:
+        >>> clients = Iid(clients=2).assign(np.arange(4))
+        >>> [len(indices) for indices in clients]
+        [2, 2]
+    """
 
     by_count = True
 
@@ -26,7 +32,7 @@ class Iid(Partition):
     seed: int = field(random_seed, default=0, help="shuffles the records")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
-        """Indices per client; ``labels`` [n] gives only the number of records."""
+        """Return the indices of each client; ``labels`` [n] gives only the number of records."""
         _refuse_more_clients_than_records(self.clients, len(labels))
         shuffled = numpy_stream(self.seed, "partition_iid").permutation(len(labels))
         return [np.sort(part) for part in np.array_split(shuffled, self.clients)]
@@ -34,11 +40,17 @@ class Iid(Partition):
 
 @declared
 class FixedSize(Partition):
-    """Every client has exactly ``records`` records, drawn without replacement by ``seed``.
+    """Partition with exactly ``records`` records for every client, drawn without replacement.
 
-    The ``clients * records`` records are drawn from all training records; the rest is not used.
+    The ``clients * records`` records are drawn from all training records. The other records are not used.
 
-    Source: Wei et al., CDP with communication rounds discounting: 50 clients of 128 records.
+    Source:
+        Wei et al., CDP with communication rounds discounting: 50 clients of 128 records.
+
+    Example:
+        >>> clients = FixedSize(clients=2, records=1).assign(np.arange(4))
+        >>> [len(indices) for indices in clients]
+        [1, 1]
     """
 
     by_count = True
@@ -52,7 +64,7 @@ class FixedSize(Partition):
     seed: int = field(random_seed, default=0, help="draws the records")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
-        """Indices per client; ``labels`` [n] gives only the number of records."""
+        """Return the indices of each client; ``labels`` [n] gives only the number of records."""
         _refuse_more_clients_than_records(self.clients, len(labels))
         most = len(labels) // self.clients
         if self.records > most:
@@ -65,14 +77,20 @@ class FixedSize(Partition):
 
 @declared
 class Shards(Partition):
-    """Records sorted by label, cut into equal shards, a fixed number of random shards per client.
+    """Partition of the records, sorted by label, into equal shards that are dealt to clients at random.
 
-    ``shards = clients * shards_per_client``; either of the two may be null and follows from the
-    other. Records of one label keep their order in the file, shard sizes differ by at most one and
-    every record is used. Few shards per client leave a client few labels.
+    The number of shards is ``clients * shards_per_client``. Either of ``shards`` and
+    ``shards_per_client`` may be None and then follows from the other. Records of one label keep their order
+    in the file, shard sizes differ by at most one, and every record is used. Few shards per client leave
+    each client few labels.
 
-    Source: McMahan et al. 2017, section 3 (2 shards per client); Fu et al. 2022 (Adap DP-FL) with
-    400 "fragments", 40 for each of 10 clients.
+    Source:
+        McMahan et al. 2017, section 3 (2 shards per client); Fu et al. 2022 (Adap DP-FL) with 400
+        "fragments", 40 for each of 10 clients.
+
+    Example:
+        >>> Shards(clients=2, shards_per_client=1).assign(np.array([0, 1, 0, 1]))[0].tolist()
+        [0, 2]
     """
 
     by_count = True
@@ -95,10 +113,10 @@ class Shards(Partition):
             allowed = "a whole number when shards_per_client is null"
             raise ArgumentError("shards", None, allowed)
         if self.shards_per_client is None and self.shards is not None:
-            self.shards_per_client, left = divmod(self.shards, self.clients)
-            if left:
-                upto = min(self.shards, 1000)
-                divisors = [str(n) for n in range(1, upto + 1) if self.shards % n == 0]
+            self.shards_per_client, remainder = divmod(self.shards, self.clients)
+            if remainder:
+                largest_divisor = min(self.shards, 1000)
+                divisors = [str(n) for n in range(1, largest_divisor + 1) if self.shards % n == 0]
                 allowed = f"a divisor of partition.shards = {self.shards} ({in_short(divisors)})"
                 hint = f"or set partition.shards to a multiple of {self.clients}"
                 raise ArgumentError("clients", self.clients, allowed, hint)
@@ -112,7 +130,7 @@ class Shards(Partition):
         self.shards = total
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
-        """Indices per client from the labels [n]."""
+        """Return the indices of each client from the labels [n]."""
         _refuse_sequences("shards", labels)
         _refuse_more_clients_than_records(self.clients, len(labels))
         assert self.shards is not None
@@ -121,22 +139,29 @@ class Shards(Partition):
             allowed = f"<= {len(labels)} (the number of training records)"
             raise ConfigError("partition.shards", self.shards, allowed)
         pieces = np.array_split(np.argsort(labels, kind="stable"), self.shards)
-        lots = numpy_stream(self.seed, "partition_shards").permutation(self.shards)
+        shard_order = numpy_stream(self.seed, "partition_shards").permutation(self.shards)
         return [
-            np.sort(np.concatenate([pieces[shard] for shard in own]))
-            for own in lots.reshape(self.clients, self.shards_per_client)
+            np.sort(np.concatenate([pieces[shard] for shard in client_shards]))
+            for client_shards in shard_order.reshape(self.clients, self.shards_per_client)
         ]
 
 
 @declared
 class Dirichlet(Partition):
-    """Each label is divided among the clients in proportions drawn from Dirichlet(alpha, …, alpha).
+    """Partition in which each label is divided among clients in proportions ~ Dirichlet(alpha, …, alpha).
 
-    Small ``alpha`` gives each client few labels and clients of unequal size; large ``alpha``
-    approaches iid. A draw that leaves a client fewer than ``min_records`` is thrown away and made
-    again, at most ``TRIES`` times. Every record is used.
+    A small ``alpha`` gives each client few labels and clients of unequal size; a large ``alpha`` approaches
+    iid. A draw that leaves a client fewer than ``min_records`` records is discarded and repeated, at most
+    ``TRIES`` times. Every record is used.
 
-    Source: Yurochkin et al. 2019; the redraw follows Li et al. 2022 (NIID-Bench).
+    Source:
+        Yurochkin et al. 2019; the repeated draw follows Li et al. 2022 (NIID-Bench).
+
+    Example:
+        >>> labels = np.repeat([0, 1], 50)
+        >>> clients = Dirichlet(clients=2, alpha=1.0).assign(labels)
+        >>> sum(len(indices) for indices in clients)
+        100
     """
 
     TRIES = 100
@@ -154,7 +179,7 @@ class Dirichlet(Partition):
     seed: int = field(random_seed, default=0, help="draws the proportions")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
-        """Indices per client from the labels [n]."""
+        """Return the indices of each client from the labels [n]."""
         _refuse_sequences("dirichlet", labels)
         _refuse_more_clients_than_records(self.clients, len(labels))
         most = len(labels) // self.clients
@@ -185,11 +210,16 @@ class Dirichlet(Partition):
 
 @declared
 class Natural(Partition):
-    """One client per user, the author of the records (for MNIST: per writer), in the order of their ids.
+    """Partition with one client per author of records, in the order of the author ids.
 
-    Makers with fewer than ``min_records`` records are left out. ``clients`` null takes all others;
-    a number takes that many, chosen by ``seed`` (a smaller choice is part of a larger one). The
-    records of users left out are not used.
+    For MNIST an author is a writer. Authors with fewer than ``min_records`` records are left out. If
+    ``clients`` is None all other authors are clients; otherwise ``seed`` chooses that many of them, and a
+    smaller choice is part of a larger one. Records of other authors are not used.
+
+    Example:
+        >>> clients = Natural().assign(np.zeros(3), client_ids=np.array([7, 9, 7]))
+        >>> [indices.tolist() for indices in clients]
+        [[0, 2], [1]]
     """
 
     clients: int | None = field(
@@ -203,7 +233,7 @@ class Natural(Partition):
     seed: int = field(random_seed, default=0, help="chooses the users")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
-        """Indices per client from ``client_ids`` [n]."""
+        """Return the indices of each client from the authors ``client_ids`` [n]."""
         if client_ids is None:
             raise ConfigError(
                 "partition=natural needs to know who made each record, and this data set does not",
@@ -222,8 +252,8 @@ class Natural(Partition):
         if self.clients is None:
             return large
         if self.clients > len(large):
-            who = f"as many made {self.min_records} or more training records"
-            raise ConfigError("partition.clients", self.clients, f"<= {len(large)} ({who})")
+            requirement = f"as many made {self.min_records} or more training records"
+            raise ConfigError("partition.clients", self.clients, f"<= {len(large)} ({requirement})")
         order = numpy_stream(self.seed, "partition_natural").permutation(len(large))
         return np.sort(large[order[: self.clients]])
 

@@ -1,4 +1,4 @@
-"""What a data set hands over: records as tensors, and the report whether its files are there."""
+"""Records as tensors, the loaded data set, and the row of ``fedpriv data`` about its files."""
 
 from __future__ import annotations
 
@@ -21,12 +21,20 @@ CLASSIFICATION, LANGUAGE_MODEL = (
 
 @dataclass(frozen=True)
 class Records:
-    """Labelled records: ``inputs`` float32 [n, ...], ``targets`` int64 [n].
+    """Labelled records.
 
-    Of text, ``inputs`` are token ids, int64 [n, L], 0 where there is no token. For a language model
-    ``targets`` are the next tokens, int64 [n, L]; 0 means no target: never in a loss or a metric.
-    ``source``: what the inputs were computed from, and how, where that says better which records these are
-    than their numbers do, whose last digits differ from one machine to another.
+    Attributes:
+        inputs: float32 [n, ...]; for text, token ids, int64 [n, L], with 0 as padding.
+        targets: Labels, int64 [n]; for a language model the next tokens, int64 [n, L]. A target 0 of a
+            language model means that there is no next token; it counts in no loss and in no metric.
+        source: Origin of the inputs and how they were computed, or None. It identifies computed inputs
+            better than their values, because the last digits differ between machines.
+
+    Example:
+        >>> import torch
+        >>> records = Records(torch.zeros(3, 2), torch.tensor([0, 1, 1]))
+        >>> records.subset(np.array([1, 2])).targets
+        tensor([1, 1])
     """
 
     inputs: torch.Tensor
@@ -37,7 +45,7 @@ class Records:
         return len(self.targets)
 
     def to(self, device: str | torch.device) -> Records:
-        """The same records on ``device``, laid out contiguously."""
+        """Return the same records on ``device``, in contiguous memory."""
         return Records(
             self.inputs.to(device).contiguous(),
             self.targets.to(device).contiguous(),
@@ -45,14 +53,14 @@ class Records:
         )
 
     def rows(self, indices: np.ndarray) -> tuple[ChosenRows, ChosenRows]:
-        """Inputs and targets at ``indices`` (int64 [m]), to be read a slice at a time."""
+        """Return inputs and targets at ``indices`` (int64 [m]), which are copied one slice at a time."""
         import torch
 
         chosen = torch.from_numpy(indices).to(self.targets.device, non_blocking=True)
         return ChosenRows(self.inputs, chosen), ChosenRows(self.targets, chosen)
 
     def subset(self, indices: np.ndarray) -> Records:
-        """A copy of the records at ``indices`` (int64 [m])."""
+        """Return a copy of the records at ``indices`` (int64 [m])."""
         import torch
 
         chosen = torch.from_numpy(indices).to(self.targets.device, non_blocking=True)
@@ -66,13 +74,17 @@ class Records:
 
 
 class ReadRecords(Records):
-    """Records that note which of them are read, in a list ``log`` where somebody has set one."""
+    """Records that log which of them are read.
+
+    Attributes:
+        log: List that collects the indices of each access, if a caller has set one.
+    """
 
     log: list[np.ndarray]
 
     @classmethod
     def of(cls, records: Records) -> ReadRecords:
-        """Return the same records, which note what is read of them."""
+        """Return the same records with a log of accesses."""
         return cls(records.inputs, records.targets, records.source)
 
     def subset(self, indices: np.ndarray) -> Records:
@@ -91,8 +103,14 @@ class ReadRecords(Records):
 
 @dataclass(frozen=True)
 class ChosenRows:
-    """Rows ``chosen`` [m] of a tensor, copied when a slice of them is asked for: a lot of all records need
-    not be in memory twice."""
+    """Selected rows of a tensor, copied only when a slice of them is read.
+
+    A lot that contains all records is thus never in memory twice.
+
+    Attributes:
+        rows: The whole tensor [n, ...].
+        chosen: Indices of the selected rows [m].
+    """
 
     rows: torch.Tensor
     chosen: torch.Tensor
@@ -106,8 +124,21 @@ class ChosenRows:
 
 @dataclass(frozen=True)
 class LoadedDataset:
-    """A data set in memory; ``client_ids`` (int64 [train records]) names who made each record,
-    ``vocabulary`` what the token ids of a text mean."""
+    """A data set in memory.
+
+    Attributes:
+        train: Training records.
+        test: Test records.
+        client_ids: Author of each training record, int64 [n], or None.
+        vocabulary: Meaning of the token ids of a text data set, or None.
+
+    Example:
+        >>> import torch
+        >>> records = Records(torch.zeros(3, 2), torch.tensor([0, 1, 1]))
+        >>> loaded = LoadedDataset(train=records, test=records, client_ids=np.array([7, 7, 9]))
+        >>> len(loaded.train)
+        3
+    """
 
     train: Records
     test: Records
@@ -117,10 +148,15 @@ class LoadedDataset:
 
 @dataclass(frozen=True)
 class ReleasedStatistics:
-    """The one release of clients by which features are normalized, before the first round.
+    """Release of the clients' feature statistics, made once before the first round.
 
-    It is the noised sum, over their records, of a vector of the mean and the mean square of each of so many
-    ``channels``, shortened to the L2 norm ``clip_norm``. ``noise_multiplier``: noise std ÷ clip norm.
+    Each record contributes a vector of the mean and the mean square of each channel, clipped to the L2 norm
+    ``clip_norm``. The release is the noisy sum of these vectors.
+
+    Attributes:
+        noise_multiplier: Standard deviation of the noise, divided by ``clip_norm``.
+        clip_norm: L2 norm to which each record's vector is clipped.
+        channels: Number of channels C of the features; the vector has 2 C entries.
     """
 
     noise_multiplier: float
@@ -130,11 +166,17 @@ class ReleasedStatistics:
 
 @dataclass(frozen=True)
 class DataStatus:
-    """One row of ``fedpriv data``: what a data set is and whether its files can be used.
+    """Row of ``fedpriv data``: a data set and the state of its files.
 
-    ``checksums`` is ``ok``, ``damaged``, ``not checked`` (files absent), ``packaged`` (the data come
-    with a Python package) or ``own file`` (the user's: nobody published a checksum). ``note`` says
-    what is wrong, or is empty. The counts are None where only the absent file could tell.
+    Attributes:
+        name: Name of the data set.
+        train_records: Number of training records; None if only the absent file could tell.
+        test_records: Number of test records; None if only the absent file could tell.
+        where: Folder, file or package that holds the data.
+        present: True if the files exist.
+        checksums: ``ok``, ``damaged``, ``not checked`` (the files are absent), ``packaged`` (the data come
+            with a Python package) or ``own file`` (a file of the user's without a published checksum).
+        note: Description of the problem, or empty.
     """
 
     name: str
@@ -147,5 +189,5 @@ class DataStatus:
 
     @property
     def usable(self) -> bool:
-        """A run can load it."""
+        """True if a run can load the data set."""
         return self.present and self.checksums in ("ok", "packaged", "own file")

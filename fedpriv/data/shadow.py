@@ -1,9 +1,10 @@
-"""The data of a shadow run: the clients of another run, with half of a pool of records in place of theirs.
+"""Data of a shadow run: the clients of another run, with half of a pool of records instead of their own.
 
-The pool holds every record of these clients, and as many that none of them has (or all, where there are
-fewer). Shadow runs 2j and 2j+1 have the two halves of the pool's jth permutation, so that each record is in
-exactly half of an even number of them. A half is dealt to the clients by size and label alone, whoever held
-its records. Records are numbered: the training records from 0, then the test records.
+The pool holds every record of these clients and equally many records that no client holds (or all of them,
+if there are fewer). Shadow runs 2j and 2j+1 train on the two halves of the pool's jth permutation. Each
+record is therefore in exactly half of an even number of shadow runs. A half is assigned to the clients by
+client size and label alone, whichever client held a record before. Records are numbered: first the
+training records from 0, then the test records.
 
 Source of the design: Carlini et al., "Membership inference attacks from first principles", S&P 2022.
 """
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def records_at(data: FederatedData, numbers: np.ndarray) -> Records:
-    """The records of these numbers, in their order."""
+    """Return the records with these numbers, in their order."""
     of_test = numbers >= len(data.train)
     train = data.train.subset(numbers[~of_test])
     if not of_test.any():
@@ -43,7 +44,12 @@ def _together(train: Records, test: Records) -> Records:
 
 
 def outside(data: FederatedData, nonmembers: str) -> np.ndarray:
-    """The numbers of the records that no client has."""
+    """Return the numbers of the records that no client holds.
+
+    Args:
+        data: Federated data of the audited run.
+        nonmembers: ``test`` for the test records, ``held_out`` for training records without a client.
+    """
     count = len(data.train)
     if nonmembers == TEST:
         return np.arange(count, count + len(data.test))
@@ -51,23 +57,27 @@ def outside(data: FederatedData, nonmembers: str) -> np.ndarray:
 
 
 def outside_pool(data: FederatedData, nonmembers: str, seed: int) -> np.ndarray:
-    """The numbers of those in the pool that no client has, ascending."""
-    found, most = outside(data, nonmembers), int(data.records_per_client.sum())
-    return np.sort(numpy_stream(seed, "shadow_pool").permutation(found)[:most])
+    """Return the numbers of the pool's records that no client holds, ascending."""
+    nonmember_numbers, member_count = outside(data, nonmembers), int(data.records_per_client.sum())
+    return np.sort(numpy_stream(seed, "shadow_pool").permutation(nonmember_numbers)[:member_count])
 
 
 def shadow_clients(data: FederatedData, shadow: Shadow) -> list[np.ndarray]:
-    """The numbers of each client's records in the shadow run, ascending."""
+    """Return the record numbers of each client in the shadow run, ascending."""
     pool = np.concatenate([*data.clients, outside_pool(data, shadow.nonmembers, shadow.seed)])
-    pair, second = divmod(shadow.half, 2)
+    pair, is_second_half = divmod(shadow.half, 2)
     order = numpy_stream(shadow.seed, "shadow_half", pair).permutation(np.sort(pool))
     middle = len(order) // 2
-    half = order[middle:] if second else order[:middle]
+    half = order[middle:] if is_second_half else order[:middle]
     return _deal(data, half, numpy_stream(shadow.seed, "shadow_deal", shadow.half))
 
 
 def of_shadow(data: FederatedData, shadow: Shadow) -> FederatedData:
-    """What the shadow run trains on. Raises ConfigError where a client would get nothing."""
+    """Return the federated data of the shadow run.
+
+    Raises:
+        ConfigError: There are fewer records than clients.
+    """
     clients = shadow_clients(data, shadow)
     if shadow.nonmembers == HELD_OUT:
         return replace(data, clients=clients)
@@ -82,7 +92,11 @@ def of_shadow(data: FederatedData, shadow: Shadow) -> FederatedData:
 
 
 def _deal(data: FederatedData, half: np.ndarray, stream: np.random.Generator) -> list[np.ndarray]:
-    """Each client gets as many as it had, of about the same labels; of fewer each gets a smaller share."""
+    """Assign the records of a half to clients.
+
+    Each client gets as many records as before, with about the same labels. If the half has fewer records
+    than the clients had, every client gets a smaller share.
+    """
     sizes = data.records_per_client
     if len(half) < len(sizes):
         raise ConfigError(
@@ -91,17 +105,21 @@ def _deal(data: FederatedData, half: np.ndarray, stream: np.random.Generator) ->
         )
     labels = _labels(data)
     owner = np.repeat(np.arange(len(sizes)), sizes)
-    place = np.concatenate([stream.permutation(size) for size in sizes])
+    position_in_client = np.concatenate([stream.permutation(size) for size in sizes])
     # a place in each client first, then evenly
-    taken = np.argsort(place / np.repeat(sizes, sizes), kind="stable")[: len(half)]
-    wanted = labels[np.concatenate(data.clients)][taken]
-    slots = taken[np.lexsort((stream.random(len(taken)), wanted))]
-    dealt = half[np.lexsort((stream.random(len(half)), labels[half]))]
-    return [np.sort(dealt[owner[slots] == client]) for client in range(len(sizes))]
+    slots_in_use = np.argsort(position_in_client / np.repeat(sizes, sizes), kind="stable")[
+        : len(half)
+    ]
+    wanted_labels = labels[np.concatenate(data.clients)][slots_in_use]
+    slots_by_label = slots_in_use[np.lexsort((stream.random(len(slots_in_use)), wanted_labels))]
+    records_by_label = half[np.lexsort((stream.random(len(half)), labels[half]))]
+    return [
+        np.sort(records_by_label[owner[slots_by_label] == client]) for client in range(len(sizes))
+    ]
 
 
 def _labels(data: FederatedData) -> np.ndarray:
-    """Of every record; all alike where a record has a sequence of targets."""
+    """Return the label of every record; all 0 if a record has a sequence of targets."""
     parts = (data.train.targets, data.test.targets)
     if data.train.targets.ndim != 1:
         return np.zeros(sum(map(len, parts)), dtype=np.int64)

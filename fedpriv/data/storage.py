@@ -1,4 +1,4 @@
-"""Where data files lie, whether they are there, and reading them with their checksum."""
+"""Folders of data files, and reading files with their checksum."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ CACHE = "the cache"
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file of a data set: its path below the data folder and the MD5 of its bytes, None where
-    nobody published one.
+    """A file of a data set.
 
-    MD5 because torchvision publishes MD5 sums; it finds damage, it is no defence against forgery.
+    The checksum is MD5 because torchvision publishes MD5 sums. It detects damage but not forgery.
+
+    Attributes:
+        path: Path relative to the data folder.
+        md5: MD5 sum in hexadecimal digits; None if nobody published one.
     """
 
     path: str
@@ -29,7 +32,12 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class DataFolder:
-    """The one folder a data set is looked for in, and who said so."""
+    """The folder in which a data set is searched, and the setting that chose it.
+
+    Attributes:
+        path: The folder.
+        origin: ``PATH_KEY``, ``ENVIRONMENT_KEY`` or ``CACHE``.
+    """
 
     path: Path
     origin: str  # PATH_KEY, ENVIRONMENT_KEY or CACHE
@@ -40,26 +48,30 @@ class DataFolder:
 
 
 def data_folder(path: str | None) -> DataFolder:
-    """``path`` if given, else the environment variable FEDPRIV_DATA, else the user's cache.
+    """Return ``path`` if given, else the folder named by FEDPRIV_DATA, else the user's cache.
 
-    Only one of them is looked into: a folder somebody named is never silently replaced.
+    Only this one folder is searched: a folder that the user named is never silently replaced.
     """
     if path is not None:
         return DataFolder(Path(path).expanduser(), PATH_KEY)
-    if named := os.environ.get(ENVIRONMENT_KEY):
-        return DataFolder(Path(named).expanduser(), ENVIRONMENT_KEY)
+    if environment_path := os.environ.get(ENVIRONMENT_KEY):
+        return DataFolder(Path(environment_path).expanduser(), ENVIRONMENT_KEY)
     return DataFolder(cache_folder(), CACHE)
 
 
 def cache_folder() -> Path:
-    """``$XDG_CACHE_HOME/fedpriv``, by default ``~/.cache/fedpriv``."""
+    """Return ``$XDG_CACHE_HOME/fedpriv``, by default ``~/.cache/fedpriv``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fedpriv"
 
 
 def missing_folder(folder: DataFolder) -> str | None:
-    """Why there is no such folder (a clause without a full stop); None if there is one.
+    """Return the reason why the folder is missing.
 
-    Raises DataError where the file system does not let us look.
+    Returns:
+        A clause without a full stop; None if the folder exists.
+
+    Raises:
+        DataError: The file system denies access.
     """
     try:
         if folder.path.is_dir():
@@ -70,9 +82,13 @@ def missing_folder(folder: DataFolder) -> str | None:
 
 
 def absence(folder: DataFolder, files: Sequence[StoredFile]) -> str | None:
-    """Why the data are not all in ``folder`` (a clause without a full stop); None if they are.
+    """Return the reason why files are missing from ``folder``.
 
-    Raises DataError where the file system does not let us look.
+    Returns:
+        A clause without a full stop; None if all files exist.
+
+    Raises:
+        DataError: The file system denies access.
     """
     if reason := missing_folder(folder):
         return reason
@@ -86,7 +102,19 @@ def absence(folder: DataFolder, files: Sequence[StoredFile]) -> str | None:
 
 
 def read_verified(folder: Path, file: StoredFile, dataset: str) -> bytes:
-    """The bytes of a file, after comparing their MD5; DataError if unreadable or damaged."""
+    """Read a file and compare its MD5 sum.
+
+    Args:
+        folder: Data folder.
+        file: File below that folder, with its checksum.
+        dataset: Name of the data set, for the hint in the error.
+
+    Returns:
+        The bytes of the file.
+
+    Raises:
+        DataError: The file is unreadable or its checksum differs.
+    """
     path = folder / file.path
     if path.exists() and not path.is_file():  # a pipe would be waited for
         raise DataError(f"cannot read {path}: it is not a file")
@@ -94,20 +122,20 @@ def read_verified(folder: Path, file: StoredFile, dataset: str) -> bytes:
         content = path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from error
-    if file.md5 is not None and (found := md5(content)) != file.md5:
+    if file.md5 is not None and (checksum := md5(content)) != file.md5:
         raise DataError(
-            f"{path} is damaged or cut short ({len(content):,} bytes, MD5 {found} instead of "
+            f"{path} is damaged or cut short ({len(content):,} bytes, MD5 {checksum} instead of "
             f"{file.md5}); replace it, or run `fedpriv data download {dataset}`"
         )
     return content
 
 
 def md5(content: bytes) -> str:
-    """The MD5 sum as torchvision writes it."""
+    """Return the MD5 sum in hexadecimal digits, as torchvision writes it."""
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
 def unreadable(path: Path, error: Exception) -> DataError:
-    """A DataError that says why ``path`` cannot be read."""
+    """Return the DataError for a ``path`` that cannot be read, with the system's reason."""
     reason = getattr(error, "strerror", None) or str(error)
     return DataError(f"cannot read {path}: {reason}")

@@ -1,4 +1,4 @@
-"""What data sets kept as verified files in a data folder share, and what those of images share."""
+"""Base classes of data sets that are kept as verified files in a data folder, and of stored images."""
 
 from __future__ import annotations
 
@@ -28,8 +28,16 @@ if TYPE_CHECKING:
 class StoredFiles(Dataset):
     """A data set kept as files with known checksums.
 
-    A ``path`` of null means the environment variable FEDPRIV_DATA and, without it, the cache
-    (``~/.cache/fedpriv``). A folder that was named is never filled unasked.
+    If ``path`` is None, the folder is the environment variable FEDPRIV_DATA or else the cache
+    (``~/.cache/fedpriv``). Files are downloaded into the cache only: a folder that the user named is never
+    filled unasked.
+
+    Attributes:
+        files: The files below the data folder.
+        sites: Servers that have all files, best first.
+        archives: Archives on these servers that contain the files, with their MD5 sums. Empty if the servers
+            have the files themselves.
+        contents: Description of the files that belong into a data folder, for messages.
     """
 
     name: ClassVar[str]
@@ -61,16 +69,20 @@ class StoredFiles(Dataset):
 
     @property
     def _train_records(self) -> int:
-        """How many there are with these settings, already while these are checked."""
+        """Number of training records with these settings, available while the settings are still checked."""
         return self.train_records
 
     @property
     def folder(self) -> DataFolder:
-        """The folder this data set is looked for in."""
+        """Folder in which this data set is searched."""
         return data_folder(self.path)
 
     def prepare(self) -> None:
-        """Make sure the files are there, by a download if that is allowed; DataError if they are not."""
+        """Make sure that the files are there, by a download if that is allowed.
+
+        Raises:
+            DataError: The files are missing and may not be downloaded, or the download failed.
+        """
         folder = self.folder
         if reason := absence(folder, self.files):
             if folder.origin != CACHE or not self.download_if_absent:
@@ -78,34 +90,46 @@ class StoredFiles(Dataset):
             self.download(folder.path)
 
     def load(self) -> LoadedDataset:
-        """Read and verify every file; DataError, one sentence, if that is not possible."""
+        """Read and verify every file.
+
+        Raises:
+            DataError: A file is missing, unreadable or damaged.
+        """
         self.prepare()
         return self._parse(self.verify(), self.folder.path)
 
     def verify(self) -> list[bytes]:
-        """Return the bytes of every file. Raises DataError for a damaged one."""
+        """Return the verified bytes of every file, in the order of ``files``.
+
+        Raises:
+            DataError: A file is unreadable or damaged.
+        """
         folder = self.folder.path
         return [read_verified(folder, file, self.name) for file in self.files]
 
     @property
     def to_be_downloaded(self) -> bool:
-        """Whether a run would fetch the files first. Raises DataError."""
+        """True if a run would download the files first.
+
+        Raises:
+            DataError: The data folder cannot be read.
+        """
         folder = self.folder
         allowed = folder.origin == CACHE and self.download_if_absent
         return allowed and absence(folder, self.files) is not None
 
     def present(self) -> DataStatus:
-        """Look for the files and verify their checksums; nothing is raised or downloaded."""
-        folder, checksums, note, found = self.folder, "not checked", "", False
+        """Look for the files and verify their checksums. Nothing is downloaded and no error is raised."""
+        folder, checksums, note, present = self.folder, "not checked", "", False
         try:
             note = absence(folder, self.files) or ""
-            found = not note
-            if found:
+            present = not note
+            if present:
                 checksums = "damaged"  # until every file has been read
                 for file in self.files:
                     read_verified(folder.path, file, self.name)
-                known = all(file.md5 is not None for file in self.files)
-                checksums = "ok" if known else "own file"
+                published = all(file.md5 is not None for file in self.files)
+                checksums = "ok" if published else "own file"
         except DataError as error:
             note = str(error)
         return DataStatus(
@@ -113,15 +137,16 @@ class StoredFiles(Dataset):
             train_records=self.train_records,
             test_records=self.test_records,
             where=str(folder.path),
-            present=found,
+            present=present,
             checksums=checksums,
             note=note,
         )
 
     def download(self, destination: str | Path) -> None:
-        """Fetch, verify and put every file below ``destination``, replacing damaged ones.
+        """Download and verify every file and put it below ``destination``. Damaged files are replaced.
 
-        Raises DataError within seconds where there is no network.
+        Raises:
+            DataError: A file could not be downloaded. Without a network the error comes within seconds.
         """
         from fedpriv.data import downloads  # seldom needed, and takes a while
 
@@ -130,7 +155,7 @@ class StoredFiles(Dataset):
 
     @property
     def _published_files(self) -> tuple[StoredFile, ...]:
-        """What a download brings."""
+        """Files that a download brings."""
         return self.files
 
     def _not_here(self, folder: DataFolder, reason: str) -> str:
@@ -144,14 +169,16 @@ class StoredFiles(Dataset):
 
     @abstractmethod
     def _parse(self, contents: list[bytes], folder: Path) -> LoadedDataset:
-        """The verified bytes of ``files``, in that order, as tensors."""
+        """Convert the verified bytes of ``files``, in their order, to tensors."""
 
 
 @declared
 class StoredImages(StoredFiles):
-    """An image data set; pixels are scaled to [0, 1].
+    """An image data set with pixels in [0, 1].
 
-    ``mean`` and ``std`` of each channel are the constants everybody publishes, taken as public.
+    Attributes:
+        mean: Mean of each channel, as published for this data set; taken as public.
+        std: Standard deviation of each channel, likewise.
     """
 
     classes = 10
@@ -168,7 +195,7 @@ class StoredImages(StoredFiles):
     download_if_absent: bool = same_as(StoredFiles, "download_if_absent")
 
     def _records(self, pixels: np.ndarray, labels: np.ndarray) -> Records:
-        """uint8 pixels [n, C·H·W or C, H, W] and labels [n] as float32 and int64 tensors."""
+        """Convert pixels uint8 [n, C·H·W] or [n, C, H, W] and labels [n] to float32 and int64 tensors."""
         import torch
 
         inputs = torch.tensor(pixels, dtype=torch.float32).div_(255)
