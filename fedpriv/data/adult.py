@@ -1,15 +1,17 @@
 """UCI Adult (census income), read from ``adult/adult.data`` and ``adult/adult.test``.
 
-A record becomes 105 numbers: six numeric columns, then the eight categorical ones one-hot over the
-lists that ``adult.names`` publishes, all in the order of the file. Missing values (``?``) are all
-zeros in their column's part. The target is 1 for an income above 50K.
+A record becomes 105 numbers: first the six numeric columns, then the eight categorical columns one-hot over
+the lists that ``adult.names`` publishes, all in the order of the file. A missing value (``?``) is all zeros
+in the part of its column. The target is 1 for an income above 50K.
 
-The numeric columns are standardised as (x - centre) / width, the long-tailed ones after
-x -> log(1 + x). The constants are round numbers that anybody can choose without the records, so they
-cost no privacy: age 40, the middle of a working life; a working week of 40 hours; code 9 (high-school
-graduate) of the sixteen published codes of education; e^12, about 160,000, for the census weight
-(a survey of somewhat over 100,000 adults stands for about 190 million, in hundredths of a person); and
-widths that bring the possible values to the order of one.
+The numeric columns are standardised as (x - centre) / width, the long-tailed ones after x -> log(1 + x). The
+constants cost no privacy, because anybody can choose them without the records:
+
+- age: centre 40, the middle of a working life; hours per week: centre 40;
+- education: centre 9 (high-school graduate) of the sixteen published codes;
+- census weight: centre e^12, about 160,000, because somewhat over 100,000 adults of the survey stand for
+  about 190 million, in hundredths of a person;
+- widths bring the possible values to the order of one.
 
 Source: B. Becker, R. Kohavi, Adult, UCI Machine Learning Repository (1996), CC BY 4.0; the lists are
 those of ``adult.names`` there.
@@ -35,7 +37,14 @@ MISSING = "?"
 
 @dataclass(frozen=True)
 class Numeric:
-    """A column of numbers; ``logarithm``: standardise log(1 + x) instead of x."""
+    """A numeric column and the public constants that standardise its values.
+
+    Attributes:
+        name: Name of the column.
+        centre: Value that becomes 0.
+        width: Divisor after the centre is subtracted.
+        logarithm: True to standardise log(1 + x) instead of x.
+    """
 
     name: str
     centre: float
@@ -43,13 +52,13 @@ class Numeric:
     logarithm: bool = False
 
     def standardise(self, values: np.ndarray) -> np.ndarray:
-        """float64 [n] of the same shape."""
+        """Return the standardised values, float64 [n]."""
         return ((np.log1p(values) if self.logarithm else values) - self.centre) / self.width
 
 
 @dataclass(frozen=True)
 class Categorical:
-    """A column of words, and all words it may hold."""
+    """A categorical column and all values that it may hold."""
 
     name: str
     words: tuple[str, ...]
@@ -110,9 +119,10 @@ INPUTS = len(NUMERIC) + sum(len(column.words) for column in CATEGORICAL)
 
 @declared
 class Adult(StoredFiles):
-    """UCI Adult: 32,561 + 16,281 people, whether each earns more than 50K; 105 inputs, two classes.
+    """UCI Adult: 32,561 + 16,281 people with 105 inputs each, in two classes of income.
 
-    Without records that have a missing value, which many publications leave out, 30,162 + 15,060 remain.
+    Class 1 is an income above 50K.     Many publications leave out records with a missing value; 30,162 +
+    15,060 records then remain.
     """
 
     name = "adult"
@@ -163,12 +173,20 @@ class Adult(StoredFiles):
 def parse_adult(
     content: bytes, path: Path, *, drop_missing: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs float32 [n, 105] and targets int64 [n] of a file's records, in its order.
+    """Parse a file of UCI Adult. Empty lines and remarks (``|...``) are skipped.
 
-    Empty lines and remarks (``|...``) are passed over. Raises DataError, naming ``path`` and the
-    line, for a record that is not one of Adult.
+    Args:
+        content: Bytes of the file.
+        path: File, for messages.
+        drop_missing: True to leave out records with a missing value.
+
+    Returns:
+        Inputs float32 [n, 105] and targets int64 [n], in the order of the file.
+
+    Raises:
+        DataError: A line is not a record of Adult; the error names the file and the line.
     """
-    numbers, words, targets = [], [], []
+    numbers, categories, targets = [], [], []
     for line, text in enumerate(content.decode("utf-8", errors="replace").split("\n"), start=1):
         if not text.strip() or text.startswith("|"):
             continue
@@ -180,11 +198,11 @@ def parse_adult(
             continue
         try:
             numbers.append([_number(c, f) for c, f in _of(Numeric, fields)])
-            words.append([_position(c, f) for c, f in _of(Categorical, fields)])
+            categories.append([_position(c, f) for c, f in _of(Categorical, fields)])
             targets.append(_label(fields[-1]))
         except ValueError as error:
             raise DataError(f"{path}, line {line}: {error}") from None
-    return _inputs(numbers, words), np.array(targets, dtype=np.int64)
+    return _inputs(numbers, categories), np.array(targets, dtype=np.int64)
 
 
 def _of(kind: type[Column], fields: list[str]) -> list[tuple[Column, str]]:
@@ -198,7 +216,7 @@ def _number(column: Numeric, field: str) -> float:
 
 
 def _position(column: Categorical, field: str) -> int:
-    """Where a word stands in the published list; -1 for a missing value."""
+    """Return the index of a category in the published list; -1 for a missing value."""
     if field == MISSING:
         return -1
     if field not in column.words:
@@ -207,22 +225,22 @@ def _position(column: Categorical, field: str) -> int:
 
 
 def _label(field: str) -> int:
-    """1 for more than 50K; the labels of adult.test end in a full stop."""
-    word = field.removesuffix(".")
-    if word not in INCOME.words:
+    """Return 1 for an income above 50K, else 0. The labels of adult.test end in a full stop."""
+    income = field.removesuffix(".")
+    if income not in INCOME.words:
         raise ValueError(f"the label must be one of {', '.join(INCOME.words)}, got {show(field)}")
-    return INCOME.words.index(word)
+    return INCOME.words.index(income)
 
 
 def _inputs(numbers: list[list[float]], words: list[list[int]]) -> np.ndarray:
-    """float32 [n, 105] of the numeric values and the positions of the words, one list a record."""
+    """Return the inputs, float32 [n, 105], from numeric values and category indices, one list per record."""
     values = np.array(numbers, dtype=np.float64).reshape(-1, len(NUMERIC))
     inputs = np.zeros((len(values), INPUTS), dtype=np.float32)
-    for place, column in enumerate(NUMERIC):
-        inputs[:, place] = column.standardise(values[:, place])
+    for index, column in enumerate(NUMERIC):
+        inputs[:, index] = column.standardise(values[:, index])
     start, positions = len(NUMERIC), np.array(words, dtype=np.int64).reshape(-1, len(CATEGORICAL))
-    for place, category in enumerate(CATEGORICAL):
-        known = np.flatnonzero(positions[:, place] >= 0)
-        inputs[known, start + positions[known, place]] = 1
+    for index, category in enumerate(CATEGORICAL):
+        known = np.flatnonzero(positions[:, index] >= 0)
+        inputs[known, start + positions[known, index]] = 1
         start += len(category.words)
     return inputs

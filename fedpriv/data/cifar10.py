@@ -1,11 +1,12 @@
 """CIFAR-10, read from ``cifar-10-batches-py`` or from archives of JPEG images (A. Krizhevsky, 2009).
 
-The layout and the MD5 sums are those of ``torchvision.datasets.CIFAR10``. The batches are pickles:
-only bytes whose MD5 was just verified are unpickled.
+The layout and the MD5 sums are those of ``torchvision.datasets.CIFAR10``. The batches are pickles, so only
+bytes whose MD5 was just verified are unpickled.
 
 An archive is an ``.npz`` with ``jpeg`` (uint8, all JPEG files end to end), ``offset`` (int [n+1]: image i
 is ``jpeg[offset[i]:offset[i+1]]``), ``label`` (int [n]) and ``classes`` (ten names in the usual order).
-Its images may be sorted by class, so they are shuffled, by a rule that depends on no seed of a run.
+An archive may be sorted by class. Its images are therefore shuffled, in an order that depends on no seed of
+a run.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ LOSSY = (
 class Cifar10(StoredImages):
     """CIFAR-10: 50,000 + 10,000 colour photographs in ten classes, 3x32x32.
 
-    ``source``: ``torchvision`` reads its batches, ``jpeg`` the archives ``cifar10_jpeg/train.npz`` and
-    ``test.npz``, which are lossy: an accuracy on them is no CIFAR-10 accuracy. Decoded images are kept
-    in the cache. The other keys: ``StoredImages``.
+    The ``source`` is ``torchvision`` (its batches) or ``jpeg`` (the archives ``cifar10_jpeg/train.npz`` and
+    ``test.npz``). The JPEG images are lossy, so an accuracy on them is not an accuracy on CIFAR-10. Decoded
+    images are kept in the cache. See ``StoredImages`` for the other keys.
     """
 
     name = "cifar10"
@@ -87,7 +88,7 @@ class Cifar10(StoredImages):
             self.download_if_absent = False
 
     def present(self) -> DataStatus:
-        """As for any stored data set; the note says what is lossy."""
+        """Look for the files as any stored data set does; the note warns of lossy images."""
         status = super().present()
         if self.source == JPEG and status.usable:
             return replace(status, note=LOSSY)
@@ -132,8 +133,8 @@ class Cifar10(StoredImages):
             return arrays
 
         arrays, records = encoded.kept("cifar10_jpeg", made_from, decode), {}
-        wanted = {"train": self.train_records, "test": self.test_records}
-        for (part, count), path in zip(wanted.items(), paths, strict=True):
+        expected_records = {"train": self.train_records, "test": self.test_records}
+        for (part, count), path in zip(expected_records.items(), paths, strict=True):
             labels = arrays[f"{part}_labels"]
             if len(labels) != count:
                 raise DataError(f"{path} must hold {count:,} images, got {len(labels):,}")
@@ -143,9 +144,13 @@ class Cifar10(StoredImages):
 
 
 def decode_archive(content: bytes, path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels uint8 [n, 3, 32, 32] and labels int64 [n] of an archive, in its order.
+    """Decode the JPEG images of an archive.
 
-    Raises DataError, naming ``path``, and the image where one is at fault.
+    Returns:
+        Pixels uint8 [n, 3, 32, 32] and labels int64 [n], in the order of the archive.
+
+    Raises:
+        DataError: The archive or one of its images is invalid; the error names the file and the image.
     """
     from PIL import Image
 
@@ -171,7 +176,7 @@ def decode_archive(content: bytes, path: Path) -> tuple[np.ndarray, np.ndarray]:
 def _archive_fault(
     jpeg: np.ndarray, offset: np.ndarray, labels: np.ndarray, classes: np.ndarray
 ) -> str:
-    """What is wrong with the arrays of an archive; empty if nothing is."""
+    """Return the fault of an archive's arrays; an empty text if there is none."""
     if jpeg.dtype != np.uint8 or jpeg.ndim != 1:
         return "jpeg must be a row of bytes"
     if tuple(classes.tolist()) != CLASSES:

@@ -1,9 +1,8 @@
-"""Scikit-learn's handwritten digits: 1,797 images of 8x8 pixels, for quick runs without files.
+"""Handwritten digits of scikit-learn: 1,797 images of 8x8 pixels, for quick runs without files.
 
-The split into training and test records is part of the data set, not of a run: with the records
-sorted by class (those of a class in scikit-learn's order), every fifth one, beginning with the
-first, is a test record. That gives 1,437 + 360 records with equal class shares, and does not
-depend on any seed or random generator.
+The split into training and test records belongs to the data set, not to a run. With the records sorted by
+class (and in scikit-learn's order within a class), every fifth record is a test record, beginning with the
+first. This gives 1,437 + 360 records with equal class shares, without any seed or random generator.
 
 Source: E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits (UCI, 1998), test part.
 """
@@ -23,11 +22,17 @@ from fedpriv.data.records import DataStatus, LoadedDataset, Records
 
 @declared
 class Digits(Dataset):
-    """Handwritten digits, 1x8x8, pixels (0..16) divided by 16.
+    """Handwritten digits, 1x8x8, with pixels (0..16) divided by 16.
 
-    ``normalize``: each image minus its own mean, divided by its own standard deviation. No other
-    record is looked at, so it costs no privacy. ``validation_records``: size of the public
-    validation split.
+    ``normalize`` subtracts each image's own mean and divides by its own standard deviation. This reads no
+    other record, so it costs no privacy.
+
+    Example:
+        >>> digits = Digits()
+        >>> digits.train_records, digits.input_shape
+        (1437, (1, 8, 8))
+        >>> digits.load().train.inputs.shape
+        torch.Size([1437, 1, 8, 8])
     """
 
     name: ClassVar[str] = "digits"
@@ -48,7 +53,7 @@ class Digits(Dataset):
     )
 
     def load(self) -> LoadedDataset:
-        """The digits that come with scikit-learn, in its order within each split."""
+        """Read the digits that come with scikit-learn, in its order within each split."""
         import torch
 
         pixels, labels = _digits()
@@ -56,31 +61,33 @@ class Digits(Dataset):
         if self.normalize:
             mean = inputs.mean(dim=(1, 2, 3), keepdim=True)
             inputs = (inputs - mean) / inputs.std(dim=(1, 2, 3), keepdim=True)
-        everything = Records(inputs, torch.tensor(labels, dtype=torch.int64))
+        records = Records(inputs, torch.tensor(labels, dtype=torch.int64))
         test = np.sort(np.argsort(labels, kind="stable")[::5])
         train = np.setdiff1d(np.arange(len(labels)), test)
-        return LoadedDataset(train=everything.subset(train), test=everything.subset(test))
+        return LoadedDataset(train=records.subset(train), test=records.subset(test))
 
     def present(self) -> DataStatus:
-        """Present wherever scikit-learn is."""
-        found = importlib.util.find_spec("sklearn") is not None
+        """Return the status, which is present if scikit-learn is installed."""
+        installed = importlib.util.find_spec("sklearn") is not None
         return DataStatus(
             name=self.name,
             train_records=self.train_records,
             test_records=self.test_records,
             where="scikit-learn",
-            present=found,
-            checksums="packaged" if found else "not checked",
-            note="" if found else "scikit-learn is not installed",
+            present=installed,
+            checksums="packaged" if installed else "not checked",
+            note="" if installed else "scikit-learn is not installed",
         )
 
     def download(self, destination: str | Path) -> None:
-        """Nothing to do: the data come with scikit-learn."""
+        """Do nothing: the data come with scikit-learn."""
 
 
 def _digits() -> tuple[np.ndarray, np.ndarray]:
-    """(pixels [1797, 64], labels [1797]). Their file is read where it lies: importing ``sklearn.datasets``
-    takes longer than the run that they are for."""
+    """Return pixels [1797, 64] and labels [1797].
+
+    The file is read directly: importing ``sklearn.datasets`` would take longer than a short run.
+    """
     spec = importlib.util.find_spec("sklearn")
     if spec is not None and spec.origin is not None:
         file = Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz"

@@ -1,9 +1,9 @@
 """EMNIST, handwritten digits and letters, read from the unzipped idx files.
 
 The folder layout is that of ``torchvision.datasets.EMNIST``: ``root/EMNIST/raw`` with
-``emnist-<split>-train-images-idx3-ubyte`` and so on. The files hold the images transposed; here they
-are upright. Labels count from 0 in every split (those of ``letters`` from 1 in its files). The images
-do not say who wrote them: ``dataset=femnist`` has writers.
+``emnist-<split>-train-images-idx3-ubyte`` and so on. The files hold the images transposed; the loaded images
+are upright. Labels count from 0 in every split, also in ``letters``, whose file counts from 1. The images
+have no writers; ``dataset=femnist`` has them.
 
 Source: G. Cohen, S. Afshar, J. Tapson, A. van Schaik, EMNIST: an extension of MNIST to handwritten
 letters (2017).
@@ -35,7 +35,7 @@ _HEADERS = {1: 8, 3: 16}  # bytes before the values of an idx file, by its dimen
 
 
 def files_of(split: str) -> tuple[StoredFile, ...]:
-    """Training images and labels, test images and labels."""
+    """Return the files of a split: training images and labels, then test images and labels."""
     return tuple(
         StoredFile(f"EMNIST/raw/emnist-{split}-{part}-{kind}-ubyte", None)
         for part in ("train", "test")
@@ -47,10 +47,10 @@ def files_of(split: str) -> tuple[StoredFile, ...]:
 class Emnist(StoredImages):
     """EMNIST: 1x28x28 grey images of digits, letters or both.
 
-    ``split``: digits, letters (26 classes, upper and lower case alike), balanced or bymerge (47:
-    letters whose cases look alike are one), byclass (62: digits, upper case, lower case), or mnist.
-    ``normalize`` uses the mean and standard deviation of byclass. One download has every split. The
-    other keys: ``StoredImages``.
+    The splits are ``digits``; ``letters`` (26 classes, upper and lower case alike); ``balanced`` and
+    ``bymerge`` (47 classes: letters whose cases look alike are one class); ``byclass`` (62 classes: digits,
+    upper case, lower case); and ``mnist``. ``normalize`` uses the mean and standard deviation of byclass. One
+    download has every split. See ``StoredImages`` for the other keys.
     """
 
     name = "emnist"
@@ -107,13 +107,22 @@ class Emnist(StoredImages):
 
 
 def idx_of_shape(content: bytes, path: Path, shape: tuple[int, ...]) -> np.ndarray:
-    """The values of an idx file of unsigned bytes; DataError, naming ``path``, for another shape."""
+    """Return the values of an idx file of unsigned bytes.
+
+    Args:
+        content: Bytes of the file.
+        path: File, for messages.
+        shape: Expected shape of the values.
+
+    Raises:
+        DataError: The file has another format or shape.
+    """
     header = _HEADERS[len(shape)]
     if content[:4] != bytes([0, 0, 8, len(shape)]) or len(content) < header:
         raise DataError(f"{path} is no idx file of unsigned bytes in {len(shape)} dimensions")
-    found = tuple(np.frombuffer(content[4:header], dtype=">i4").tolist())
-    if found != shape or len(content) != header + int(np.prod(shape, dtype=np.int64)):
+    file_shape = tuple(np.frombuffer(content[4:header], dtype=">i4").tolist())
+    if file_shape != shape or len(content) != header + int(np.prod(shape, dtype=np.int64)):
         raise DataError(
-            f"{path} must hold {shape} values, got {found} in {len(content):,} bytes; replace it"
+            f"{path} must hold {shape} values, got {file_shape} in {len(content):,} bytes; replace it"
         )
     return parse_idx(content)

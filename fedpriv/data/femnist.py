@@ -2,10 +2,10 @@
 
 ``femnist/data/train/*.json`` and ``femnist/data/test/*.json`` each hold ``users`` and
 ``user_data[user]`` with ``x``, rows of 784 numbers in [0, 1], and ``y``, labels 0 to 61: digits, upper
-case, lower case. Paper is 1 and ink 0 there, and so it is here. The split is the one made by LEAF's
-preprocessing; the order is that of the file names, then of the users in each file.
+case, lower case. As in LEAF, paper is 1 and ink is 0. The split is the one made by LEAF's preprocessing. The
+records are in the order of the file names and, within each file, of the users.
 
-The images are kept in the cache as bytes, known by the names, sizes and times of the files.
+The images are kept in the cache as bytes, identified by names, sizes and times of the files.
 
 Source: S. Caldas et al., LEAF: A Benchmark for Federated Settings (2018).
 """
@@ -34,8 +34,7 @@ PIXELS = 28 * 28
 
 @declared
 class Femnist(OwnFiles):
-    """Digits and letters, 1x28x28, with the writer of each training image as client id; split as LEAF
-    did.
+    """Digits and letters, 1x28x28, with the writer of each training image as client id; LEAF's split.
 
     ``path`` is the folder that holds ``femnist/data``.
     """
@@ -53,7 +52,11 @@ class Femnist(OwnFiles):
         vars(self)["classes"] = 10 if self.only_digits else 62
 
     def load(self) -> LoadedDataset:
-        """Read the files, or their images from the cache; DataError in one sentence."""
+        """Read the files, or their images from the cache.
+
+        Raises:
+            DataError: A file is missing or damaged.
+        """
         self.prepare()
         arrays = self._read()
         return LoadedDataset(
@@ -79,7 +82,7 @@ class Femnist(OwnFiles):
         return len(arrays["train_labels"]), len(arrays["test_labels"])
 
     def _read(self) -> dict[str, np.ndarray]:
-        """Pixels uint8 [n, 784] and labels of both parts, and who wrote each training image."""
+        """Return pixels uint8 [n, 784] and labels of both parts, and the writer of each image."""
         files = {part: self._files(part) for part in PARTS}
         stats = [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for p in PARTS for f in files[p]]
 
@@ -95,11 +98,11 @@ class Femnist(OwnFiles):
     def _part(self, part: str, files: list[Path]) -> dict[str, np.ndarray]:
         pixels, labels, writers = [], [], []
         for file in files:
-            for user, images, own in read_users(file):
-                kept = own < self.classes
-                pixels.append(images[kept])
-                labels.append(own[kept])
-                writers += [user] * int(kept.sum())
+            for user, images, user_labels in read_users(file):
+                chosen = user_labels < self.classes
+                pixels.append(images[chosen])
+                labels.append(user_labels[chosen])
+                writers += [user] * int(chosen.sum())
         if not writers:
             raise DataError(f"{self.folder.path / FOLDER / part} has no images")
         codes = np.unique(np.array(writers, dtype=np.str_), return_inverse=True)[1]
@@ -111,19 +114,23 @@ class Femnist(OwnFiles):
 
 
 def read_users(path: Path) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """(user, pixels uint8 [n, 784], labels int64 [n]) of each user of a file.
+    """Read one JSON file of LEAF.
 
-    Raises DataError, naming ``path`` and the user, for what is none of FEMNIST.
+    Returns:
+        User, pixels uint8 [n, 784] and labels int64 [n] of each user of the file.
+
+    Raises:
+        DataError: The content is not FEMNIST; the error names the file and the user.
     """
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
     try:
-        named = [(user, content["user_data"][user]) for user in content["users"]]
+        user_data = [(user, content["user_data"][user]) for user in content["users"]]
     except (KeyError, TypeError) as error:
         raise DataError(f"{path} must hold users and user_data as LEAF writes them") from error
-    return [(str(user), *_images(path, user, data)) for user, data in named]
+    return [(str(user), *_images(path, user, data)) for user, data in user_data]
 
 
 def _images(path: Path, user: Any, data: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -132,7 +139,7 @@ def _images(path: Path, user: Any, data: Any) -> tuple[np.ndarray, np.ndarray]:
         labels = np.array(data["y"])
         if not len(labels):
             return np.empty((0, PIXELS), np.uint8), np.empty(0, np.int64)
-        sound = (
+        is_valid = (
             labels.shape == (len(values),)
             and np.issubdtype(labels.dtype, np.integer)
             and labels.min() >= 0
@@ -141,8 +148,8 @@ def _images(path: Path, user: Any, data: Any) -> tuple[np.ndarray, np.ndarray]:
             and values.max() <= 1
         )
     except (KeyError, TypeError, ValueError):
-        sound = False
-    if not sound:
+        is_valid = False
+    if not is_valid:
         raise DataError(
             f"{path}, user {show(user)}: x must be rows of {PIXELS} numbers in [0, 1] and y as many "
             "whole numbers, 0 to 61"

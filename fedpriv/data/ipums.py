@@ -1,12 +1,11 @@
-"""A census extract of the user's own, such as IPUMS-USA, which may not be passed on.
+"""A census extract of the user's own, such as IPUMS-USA, which may not be redistributed.
 
-The file has one record a line: numbers separated by blanks, as many on every line, the last one the
-label, 0 or 1. Empty lines are passed over.
+The file has one record per line: numbers separated by blanks, equally many on every line. The last number is
+the label, 0 or 1. Empty lines are skipped.
 
-The split into training and test records is part of the data set, not of a run: with n records in
-the order of the file, counted from 0, the m test records are those at floor(i n / m), i = 0 ... m-1
-(every fifth one for m = n/5). That keeps the class shares of a file sorted by class and does not
-depend on any seed.
+The split into training and test records belongs to the data set, not to a run. With n records in the order of
+the file, counted from 0, the m test records are those at floor(i n / m), i = 0 ... m-1 (every fifth record
+for m = n/5). This keeps the class shares of a file that is sorted by class, and it depends on no seed.
 
 Source: S. Ruggles et al., IPUMS USA (usa.ipums.org); its terms ask everybody to make an extract of
 their own.
@@ -37,12 +36,16 @@ UNSCALED = "columns as they are; dataset.scale (a public divisor for each) bring
 class Ipums(Dataset):
     """Records of two classes from the user's own file, ``path``.
 
-    A ``scale`` of null takes the inputs as they are; a list with one divisor per input column gives
-    x / divisor; ``{centre: [...], width: [...]}`` gives (x - centre) / width. These numbers are taken
-    as public: choose them from what the columns mean, not from the records.
+    With ``scale`` None the inputs stay as they are. A list of one divisor per input column gives x / divisor;
+    ``{centre: [...], width: [...]}`` gives (x - centre) / width. These numbers are taken as public: choose
+    them from the meaning of the columns, not from the records.
 
-    The constructor counts the records and the columns of the file's first line, so the facts are
-    known before the file is read. It raises DataError for a file too small to split.
+    The constructor counts the records and the columns of the first line, so the sizes are known before the
+    file is parsed.
+
+    Raises:
+        ArgumentError: A setting does not fit the file, or the file cannot be read.
+        DataError: The file is too small to split.
     """
 
     # what follows from the file
@@ -79,37 +82,41 @@ class Ipums(Dataset):
         self.columns = self._columns(lines)
         self.input_shape = (self.columns - 1,)
         # What is allowed below follows from the file.
-        held_out = max(1, len(lines) // 5) if self.test_records is None else self.test_records
+        test_records = max(1, len(lines) // 5) if self.test_records is None else self.test_records
         self.test_records = checks.whole(
-            "test_records", held_out, at_least=1, at_most=len(lines) - 2
+            "test_records", test_records, at_least=1, at_most=len(lines) - 2
         )
         self.train_records = len(lines) - self.test_records
-        public = self.validation_records
-        if public is None:
-            public = max(1, self.train_records // 10)
+        validation_records = self.validation_records
+        if validation_records is None:
+            validation_records = max(1, self.train_records // 10)
         self.validation_records = checks.whole(
-            "validation_records", public, at_least=1, at_most=self.train_records - 1
+            "validation_records", validation_records, at_least=1, at_most=self.train_records - 1
         )
         self._centre, self._width = _scale(self.scale, self.columns - 1)
         self.notes = () if self.scale is not None else (UNSCALED,)
 
     @property
     def file(self) -> Path:
-        """The file itself."""
+        """Path of the user's file."""
         return Path(self.path).expanduser()
 
     def load(self) -> LoadedDataset:
-        """Read the file; DataError with the line number if a line is not as it should be."""
+        """Read the file.
+
+        Raises:
+            DataError: A line is invalid; the error names the line number.
+        """
         import torch
 
         inputs, labels = self._read()
-        everything = Records(torch.from_numpy(inputs), torch.from_numpy(labels))
+        records = Records(torch.from_numpy(inputs), torch.from_numpy(labels))
         test = np.arange(self.test_records) * len(labels) // self.test_records
         train = np.setdiff1d(np.arange(len(labels)), test)
-        return LoadedDataset(train=everything.subset(train), test=everything.subset(test))
+        return LoadedDataset(train=records.subset(train), test=records.subset(test))
 
     def present(self) -> DataStatus:
-        """Read the file; nothing is raised."""
+        """Read the file and return its status. No error is raised."""
         note = ""
         try:
             self._read()
@@ -127,7 +134,7 @@ class Ipums(Dataset):
 
     @classmethod
     def status(cls, path: str | None) -> DataStatus:
-        """The row of ``fedpriv data``: about the file ``path``, or how to name one."""
+        """Return the row of ``fedpriv data``: the state of ``path``, or how to name a file."""
         note = OWN_FILE
         if path is not None and Path(path).expanduser().is_file():
             try:
@@ -148,7 +155,7 @@ class Ipums(Dataset):
         return columns
 
     def _read(self) -> tuple[np.ndarray, np.ndarray]:
-        """Scaled inputs float32 [n, d] and labels int64 [n] of all records."""
+        """Return scaled inputs float32 [n, d] and labels int64 [n] of all records."""
         try:
             lines = read_lines(self.file)
         except OSError as error:
@@ -159,9 +166,9 @@ class Ipums(Dataset):
         labels = values[:, -1]
         for row in np.flatnonzero((labels != 0) & (labels != 1))[:1]:
             number, text = lines[row]
-            found = show(_text(text.split()[-1]))
+            label_text = show(_text(text.split()[-1]))
             raise DataError(
-                f"{self.file}, line {number}: the label (last column) must be 0 or 1, got {found}"
+                f"{self.file}, line {number}: the label (last column) must be 0 or 1, got {label_text}"
             )
         if (labels == labels[0]).all():
             raise DataError(f"{self.file}: every label is {labels[0]:g}; there is nothing to learn")
@@ -197,13 +204,13 @@ class Ipums(Dataset):
 
 
 def read_lines(path: Path) -> list[tuple[int, bytes]]:
-    """The lines of a file that are not empty, each with its number from 1; raises OSError."""
+    """Return the non-empty lines of a file with their line numbers from 1. May raise OSError."""
     lines = enumerate(path.read_bytes().splitlines(), start=1)
     return [(number, text) for number, text in lines if text.strip()]
 
 
 def _scale(scale: Any, inputs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Centre and width of each input column, float64 [d]."""
+    """Return centre and width of each input column, float64 [d]."""
     if scale is None:
         return np.zeros(inputs), np.ones(inputs)
     if not isinstance(scale, dict):

@@ -1,9 +1,9 @@
 """MNIST and Fashion-MNIST, read from the unzipped idx files.
 
 The folder layout is that of ``torchvision.datasets.MNIST(root, download=False)``:
-``root/MNIST/raw/train-images-idx3-ubyte`` and so on. The files are parsed here rather than by
-torchvision, which would prefer an unchecked ``processed/training.pt`` lying beside them, and so
-that the bytes read are the bytes verified.
+``root/MNIST/raw/train-images-idx3-ubyte`` and so on. fedpriv parses the files itself for two reasons:
+torchvision would prefer an unchecked ``processed/training.pt`` in the same folder, and the parsed bytes
+must be the verified bytes.
 
 MNIST: Y. LeCun, C. Cortes, C. Burges (1998). Fashion-MNIST: H. Xiao, K. Rasul, R. Vollgraf (2017).
 Writer numbers: the QMNIST tables (C. Yadav, L. Bottou, 2019).
@@ -46,8 +46,8 @@ class _IdxImages(StoredImages):
 class Mnist(_IdxImages):
     """MNIST: 60,000 + 10,000 handwritten digits, 1x28x28.
 
-    With ``MNIST/train-writers.npy`` in the data folder (one whole number per training image: who
-    wrote it), the data set has client ids for the partition ``natural``.
+    The optional file ``MNIST/train-writers.npy`` in the data folder has the writer of each training image, as
+    one whole number per image. With this file the data set has client ids for the partition ``natural``.
     """
 
     name = "mnist"
@@ -98,7 +98,7 @@ class FashionMnist(_IdxImages):
 
 
 def parse_idx(content: bytes) -> np.ndarray:
-    """An idx file of unsigned bytes: magic ``00 00 08 d``, d big-endian int32 sizes, the values."""
+    """Parse an idx file of unsigned bytes: magic ``00 00 08 d``, d sizes as big-endian int32, the values."""
     dimensions = content[3]
     start = 4 + 4 * dimensions
     shape = np.frombuffer(content[4:start], dtype=">i4")
@@ -106,9 +106,10 @@ def parse_idx(content: bytes) -> np.ndarray:
 
 
 def read_client_ids(path: Path, records: int) -> np.ndarray | None:
-    """Who made each training record, int64 [records]; None without the file.
+    """Return the author of each training record, int64 [records], or None if the file does not exist.
 
-    Raises DataError for a file that is not a one-dimensional integer array of that length.
+    Raises:
+        DataError: The file is not a one-dimensional integer array of that length.
     """
     if not path.exists():
         return None

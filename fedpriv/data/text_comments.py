@@ -1,12 +1,12 @@
 """Comments and chat messages by author, for a language model that predicts the next word.
 
-A file has one comment a row: JSON lines (``.jsonl``, ``.json``) or CSV with a header (``.csv``), each
-also gzipped (``.gz``), in UTF-8. HTML entities are unescaped and addresses become ``<url>``.
+A file has one comment per row: JSON lines (``.jsonl``, ``.json``) or CSV with a header (``.csv``), each
+optionally gzipped (``.gz``), in UTF-8. HTML entities are unescaped and addresses become ``<url>``.
 
-Authors are dealt out whole, by a hash of their name (``fedpriv.data.text_corpus``), unless a column
-names the split of each row. Then an author with a row of the public split is public in all of it: no
-training record is taken from an author whose text is public, so whether somebody's text is public
-does not depend on what a client wrote.
+Authors are assigned as a whole, by a hash of their name (``fedpriv.data.text_corpus``), unless a column names
+the split of each row. With such a column, an author with a row of the public split is public altogether:
+training records are never taken from an author whose text is public. Whether a text is public therefore does
+not depend on what a client wrote.
 """
 
 from __future__ import annotations
@@ -45,19 +45,24 @@ LEFT_OUT = -1  # the role of a text that is not used
 
 def _authors(name: str, value: Any) -> tuple[str, ...]:
     allowed = "a list of authors"
-    given = checks.sequence(name, value, allowed)
-    if not all(isinstance(author, str) for author in given):
+    authors = checks.sequence(name, value, allowed)
+    if not all(isinstance(author, str) for author in authors):
         raise ArgumentError(name, value, allowed)
-    return tuple(given)
+    return tuple(authors)
 
 
 @declared
 class Comments(TextDataset):
-    """A file of comments: which fields, or columns, its rows have, and which of them are used.
+    """A file of comments, with the names of its columns (or JSON fields).
 
-    ``author_key``, ``text_key``: those with author and text. ``split_key``: null, or the one that says
-    to which split a row belongs: ``train_split``, ``test_split`` or ``public_split`` (null: the file
-    has none, and ``public_share`` of the authors are public).
+    Attributes:
+        author_key: Column with the author.
+        text_key: Column with the text.
+        split_key: Column with the split of a row; None if authors are assigned by the shares.
+        train_split: Value of the split column for training rows.
+        test_split: Value of the split column for test rows.
+        public_split: Value of the split column for public rows; None if the file has no public rows, and
+            ``public_share`` of the authors are public.
     """
 
     task = LANGUAGE_MODEL
@@ -95,34 +100,36 @@ class Comments(TextDataset):
     def _named_roles(
         self, rows: list[tuple[int, list[str]]], authors: list[str], path: Path
     ) -> np.ndarray:
-        """Roles int8 [n] from the column of splits."""
-        known = {self.train_split: TRAIN, self.test_split: TEST}
+        """Return the roles int8 [n] from the column of splits."""
+        role_of_split = {self.train_split: TRAIN, self.test_split: TEST}
         if self.public_split is not None:
-            known[self.public_split] = PUBLIC
+            role_of_split[self.public_split] = PUBLIC
         for line, fields in rows:
-            if fields[2] not in known:
-                words = ", ".join(known)
+            if fields[2] not in role_of_split:
+                allowed = ", ".join(role_of_split)
                 raise DataError(
-                    f"{path}, line {line}: {self.split_key} must be one of {words} "
+                    f"{path}, line {line}: {self.split_key} must be one of {allowed} "
                     f"(dataset.train_split, test_split, public_split), got {show(fields[2])}"
                 )
-        roles = np.array([known[fields[2]] for _, fields in rows], dtype=np.int8)
+        roles = np.array([role_of_split[fields[2]] for _, fields in rows], dtype=np.int8)
         if self.public_split is None:
-            chosen = deal(authors, self.public_share, 0.0) == PUBLIC
-            roles[chosen & (roles == TRAIN)] = PUBLIC
+            by_public_author = deal(authors, self.public_share, 0.0) == PUBLIC
+            roles[by_public_author & (roles == TRAIN)] = PUBLIC
             return roles
-        public = {author for author, role in zip(authors, roles, strict=True) if role == PUBLIC}
-        known_to_all = np.array([author in public for author in authors], dtype=bool)
-        roles[known_to_all & (roles == TRAIN)] = LEFT_OUT
+        public_authors = {
+            author for author, role in zip(authors, roles, strict=True) if role == PUBLIC
+        }
+        has_public_author = np.array([author in public_authors for author in authors], dtype=bool)
+        roles[has_public_author & (roles == TRAIN)] = LEFT_OUT
         return roles
 
 
 @declared
 class Reddit(Comments):
-    """Comments as token ids with the next tokens as targets; a client is an author.
+    """Comments as token ids with the next tokens as targets; each author is a client.
 
-    The defaults of the keys are those of Pushshift's dumps. A ``split_key`` of null deals out the authors
-    by ``public_share`` and ``test_share``.
+    The defaults of the keys are those of Pushshift's dumps. With ``split_key`` None, authors are assigned by
+    ``public_share`` and ``test_share``.
     """
 
     name = "reddit"
@@ -177,12 +184,12 @@ class Reddit(Comments):
 
 @declared
 class UbuntuIrc(Comments):
-    """Messages of the Ubuntu support channel, 2004 to 2018; a client is an author.
+    """Messages of the Ubuntu support channel, 2004 to 2018; each author is a client.
 
-    The file names the split of each message: ``dev`` is the public text, and whoever wrote in it is
-    no client. ``excluded_authors``: the channel's robots, which answer with texts from a database:
-    ``author06784`` (ubottu, most messages of all) and ``author00516`` (ubotu, its predecessor). The
-    other keys: ``TextDataset``.
+    The file names the split of each message. ``dev`` is the public text, and authors in it are no clients. By
+    default ``excluded_authors`` are the channel's robots, which answer with texts from a database:
+    ``author06784`` (ubottu, most messages of all) and ``author00516`` (ubotu, its predecessor). See
+    ``TextDataset`` for the other keys.
 
     Source: J. Kummerfeld et al., A Large-Scale Corpus for Conversation Disentanglement (ACL 2019),
     CC BY 4.0, as a CSV with the columns split, log, line, time, author, text.
@@ -206,9 +213,13 @@ class UbuntuIrc(Comments):
 
 
 def read_rows(content: bytes, path: Path, keys: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """(line, the texts of ``keys``) for each row of JSON lines or CSV, by the ending of ``path``.
+    """Read JSON lines or CSV, chosen by the ending of ``path``.
 
-    Raises DataError, naming ``path`` and the line, for a row without one of them.
+    Returns:
+        Line number and the texts of ``keys`` for each row.
+
+    Raises:
+        DataError: A row lacks one of the keys; the error names the file and the line.
     """
     if path.name.endswith(".gz"):
         try:
@@ -225,15 +236,15 @@ def _csv_rows(text: str, path: Path, keys: Sequence[str]) -> Iterator[tuple[int,
         header = next(rows, [])
         for key in keys:
             if key not in header:
-                found = ", ".join(header) or "none"
-                raise ValueError(f"no column {key}; the columns are {show(found)}")
-        places = [header.index(key) for key in keys]
+                columns = ", ".join(header) or "none"
+                raise ValueError(f"no column {key}; the columns are {show(columns)}")
+        column_indices = [header.index(key) for key in keys]
         for row in rows:
             if not row:
                 continue
             if len(row) != len(header):
                 raise ValueError(f"{len(header)} columns are expected, got {len(row)}")
-            yield rows.line_num, [row[place] for place in places]
+            yield rows.line_num, [row[index] for index in column_indices]
     except (ValueError, csv.Error) as error:
         raise DataError(f"{path}, line {max(1, rows.line_num)}: {error}") from None
 
@@ -256,5 +267,5 @@ def _json_rows(text: str, path: Path, keys: Sequence[str]) -> Iterator[tuple[int
 
 
 def _format(name: str) -> str:
-    """The ending of a file's name, without ``.gz``."""
+    """Return the ending of a file's name, without ``.gz``."""
     return Path(name.removesuffix(".gz")).suffix

@@ -1,7 +1,7 @@
-"""Who wrote which text, and whose texts are public, for testing, or a client's.
+"""Texts with their authors, and the roles of texts: public, test or training.
 
-Texts are dealt out by author with a rule that depends on the author's name alone: a number in [0, 1)
-made from a hash of it. It depends on no seed, and on nobody else's data.
+A text's role depends on the name of its author alone: a hash maps the name to a number in [0, 1). The role
+depends on no seed and on nobody else's data.
 """
 
 from __future__ import annotations
@@ -17,8 +17,14 @@ TRAIN, TEST, PUBLIC = 0, 1, 2
 
 @dataclass(frozen=True)
 class Corpus:
-    """n texts: who wrote each, which role each has (TRAIN, TEST, PUBLIC: int8 [n]), and their labels
-    (int64 [n]) if the data set has labels."""
+    """Texts with their authors, roles and labels.
+
+    Attributes:
+        texts: The n texts.
+        authors: Author of each text.
+        roles: TRAIN, TEST or PUBLIC for each text, int8 [n].
+        labels: Labels, int64 [n]; None if the data set has none.
+    """
 
     texts: list[str]
     authors: list[str]
@@ -26,22 +32,25 @@ class Corpus:
     labels: np.ndarray | None = None
 
     def of(self, role: int) -> np.ndarray:
-        """Positions of the texts with this role, int64."""
+        """Return the indices (int64) of the texts with this role."""
         return np.flatnonzero(self.roles == role)
 
 
 def fraction_of(name: str) -> float:
-    """A number in [0, 1) that depends on the name alone; names spread evenly."""
+    """Return a number in [0, 1) that depends on the name alone; names are spread uniformly."""
     digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little") / 2**64
 
 
 def deal(authors: Sequence[str], public_share: float, test_share: float) -> np.ndarray:
-    """Roles int8 [n]: the authors below ``public_share`` are public, those in the ``test_share`` above
-    it are for testing, with all they wrote."""
+    """Return the role of each text by its author, int8 [n].
+
+    An author whose fraction is below ``public_share`` is public; an author whose fraction is in the next
+    ``test_share`` is for testing. All texts of an author have the same role.
+    """
     roles = {}
     for author in set(authors):
         fraction = fraction_of(author)
-        public, test = fraction < public_share, fraction < public_share + test_share
-        roles[author] = PUBLIC if public else TEST if test else TRAIN
+        is_public, is_not_training = fraction < public_share, fraction < public_share + test_share
+        roles[author] = PUBLIC if is_public else TEST if is_not_training else TRAIN
     return np.array([roles[author] for author in authors], dtype=np.int8)

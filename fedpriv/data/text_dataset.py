@@ -1,4 +1,4 @@
-"""What data sets of text share: keys, the vocabulary, records of fixed length, the cache."""
+"""Base class of text data sets: keys, vocabulary, records of fixed length, and the cache."""
 
 from __future__ import annotations
 
@@ -50,16 +50,23 @@ _LARGE_FILE = 2**21  # bytes; reading it takes seconds
 class TextDataset(OwnFiles):
     """Texts of many authors as sequences of ``length`` token ids.
 
-    A ``path`` of null means the environment variable FEDPRIV_DATA and, without it, the cache.
+    If ``path`` is None, the folder is the environment variable FEDPRIV_DATA or else the cache.
 
-    ``vocabulary`` says where it comes from: ``public`` text that no client wrote, a ``file`` with one
-    token a line (``vocabulary_file``), ``fixed`` (printable ASCII, for characters), or ``private``,
-    the clients' training texts: a release without noise, which no finite epsilon covers. It has
-    ``vocabulary_size`` ids at most; an id without a token is never used.
+    The key ``vocabulary`` chooses the origin of the vocabulary: ``public`` text that no client wrote; a
+    ``file`` with one token per line (``vocabulary_file``); ``fixed`` (printable ASCII, for characters); or
+    ``private``, the clients' training texts. The last is a release without noise, which no finite epsilon
+    covers. The vocabulary has at most ``vocabulary_size`` ids; an id without a token is never used.
 
-    The records of a ``language_model`` have the next token at each position as targets, int64
-    [n, L], 0 where there is none; those for ``classification`` one label each. Token ids are kept in
-    the cache, known by the checksum of the file and all these settings.
+    Records of a ``language_model`` have the next token at each position as targets, int64 [n, L], or 0 where
+    there is none. Records for ``classification`` have one label each. Token ids are kept in the cache,
+    identified by the checksum of the file and by all these settings.
+
+    Attributes:
+        labels: Number of labels of a classification.
+        usual_files: Files below the data folder that may hold the texts, best first.
+        published: File with a known checksum that can be downloaded, or None.
+        sites: Servers that have the published file.
+        public_share: Share of the authors whose texts are public.
     """
 
     task: ClassVar[str]
@@ -145,22 +152,22 @@ class TextDataset(OwnFiles):
 
     @property
     def vocabulary_size(self) -> int:
-        """How many ids there are."""
+        """Number of token ids."""
         return self._source.size
 
     @property
     def classes(self) -> int:
-        """Labels of a classification; ids a language model chooses from."""
+        """Number of labels of a classification, or of token ids that a language model chooses from."""
         return self.labels if self.task == CLASSIFICATION else self.vocabulary_size
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """(L,)"""
+        """Shape (L,) of a record."""
         return (self.length,)
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What a reader of the privacy numbers must know about these data."""
+        """Sentences about the data for the privacy statement."""
         private = [FROM_PRIVATE_TEXTS] if self._source.private else []
         windowed = [self._windows_caveat()] if self.long_texts == WINDOWS else []
         return (*private, *windowed)
@@ -170,21 +177,34 @@ class TextDataset(OwnFiles):
 
     @property
     def unprotected(self) -> dict[str, str]:
-        """Keys, with their values, by which something of every client is known without noise."""
+        """Config keys, with their values, that publish something about clients without noise."""
         return {"vocabulary": self._source.kind} if self._source.private else {}
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Token ↔ id; reads the file. Raises DataError."""
+        """Mapping between tokens and ids; reads the file.
+
+        Raises:
+            DataError: The file cannot be read.
+        """
         return Vocabulary(tuple(self._arrays["tokens"].tolist()), self.level)
 
     def prepare(self) -> None:
-        """Make sure the file is there and its token ids are kept; DataError if that is not possible."""
+        """Make sure that the file is there and that its token ids are in the cache.
+
+        Raises:
+            DataError: The file is missing or damaged.
+        """
         super().prepare()
         _ = self._arrays
 
     def load(self) -> LoadedDataset:
-        """Read the file, or its token ids from the cache; DataError or ConfigError in one sentence."""
+        """Read the file, or its token ids from the cache.
+
+        Raises:
+            DataError: The file is missing or damaged.
+            ConfigError: No author has enough records.
+        """
         import torch
 
         def tensor(key: str) -> torch.Tensor:
@@ -200,7 +220,11 @@ class TextDataset(OwnFiles):
         )
 
     def download(self, destination: str | Path) -> None:
-        """Fetch the published file below ``destination``; DataError where that is not possible."""
+        """Download the published file and put it below ``destination``.
+
+        Raises:
+            DataError: The file cannot be downloaded.
+        """
         if self.published is None:
             return super().download(destination)
         from fedpriv.data import downloads  # seldom needed, and takes a while
@@ -213,7 +237,7 @@ class TextDataset(OwnFiles):
 
     @property
     def _candidates(self) -> tuple[Path, ...]:
-        """Where the file may lie, best first."""
+        """Paths at which the file may lie, best first."""
         names = self.usual_files if self.file is None else (self.file,)
         return tuple(self.folder.path / Path(name).expanduser() for name in names)
 
@@ -248,9 +272,9 @@ class TextDataset(OwnFiles):
 
     @property
     def _where(self) -> Path:
-        found = self._found
-        assert found is not None  # prepare() has raised where there is none
-        return found
+        path = self._found
+        assert path is not None  # prepare() has raised where there is none
+        return path
 
     @property
     def _published(self) -> bool:
@@ -271,7 +295,7 @@ class TextDataset(OwnFiles):
 
     @abstractmethod
     def _read(self, content: bytes, path: Path) -> Corpus:
-        """The texts of the file; DataError with ``path`` and the line for one that is none."""
+        """Parse the texts of the file. Raise DataError, with ``path`` and line, for an invalid line."""
 
     @property
     def _sizes(self) -> tuple[int, int]:
@@ -288,7 +312,7 @@ class TextDataset(OwnFiles):
         return arrays
 
     def _settings(self) -> dict[str, Any]:
-        """Every setting that changes the records."""
+        """Return every setting that changes the records."""
         left_out = ("path", "file", "validation_records")
         settings = {k: v for k, v in vars(self).items() if k[0] != "_" and k not in left_out}
         source = self._source
@@ -307,16 +331,18 @@ class TextDataset(OwnFiles):
         names, authors = np.unique(
             np.array(corpus.authors, dtype=np.str_)[train[2]], return_inverse=True
         )
-        kept = self._kept(np.bincount(authors, minlength=len(names)))[authors]
+        has_large_author = self._kept(np.bincount(authors, minlength=len(names)))[authors]
         if not len(test[0]):
             raise DataError(f"{self._found} has no texts for testing")
-        small = np.uint16 if len(vocabulary) <= 2**16 else np.int32
-        labels = np.int64 if self.task == CLASSIFICATION else small
+        id_type = np.uint16 if len(vocabulary) <= 2**16 else np.int32
+        labels = np.int64 if self.task == CLASSIFICATION else id_type
         return {
-            "train_inputs": train[0][kept].astype(small),
-            "train_targets": train[1][kept].astype(labels),
-            "train_authors": np.unique(authors[kept], return_inverse=True)[1].astype(np.int32),
-            "test_inputs": test[0].astype(small),
+            "train_inputs": train[0][has_large_author].astype(id_type),
+            "train_targets": train[1][has_large_author].astype(labels),
+            "train_authors": np.unique(authors[has_large_author], return_inverse=True)[1].astype(
+                np.int32
+            ),
+            "test_inputs": test[0].astype(id_type),
             "test_targets": test[1].astype(labels),
             "tokens": np.array(vocabulary.tokens, dtype=np.str_),
         }
@@ -324,7 +350,7 @@ class TextDataset(OwnFiles):
     def _records(
         self, corpus: Corpus, vocabulary: Vocabulary, chosen: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Inputs, targets and the text each record is from, of the ``chosen`` texts."""
+        """Return inputs, targets and the text index of each record of the ``chosen`` texts."""
         texts = TokenIds.of(vocabulary.encode(corpus.texts[i]) for i in chosen)
         if self.task == LANGUAGE_MODEL:
             inputs, targets, source = next_tokens(texts, self.length, self.long_texts)
@@ -334,7 +360,7 @@ class TextDataset(OwnFiles):
         return inputs, corpus.labels[chosen[source]], chosen[source]
 
     def _kept(self, counts: np.ndarray) -> np.ndarray:
-        """Which authors have enough records, bool [authors]."""
+        """Return the mask of authors with enough records, bool [authors]."""
         if not len(counts):
             raise DataError(f"{self._found} has no texts to train on")
         if counts.max() < self.min_records_per_client:
@@ -356,7 +382,7 @@ def share_of_tests(*, default: float, help: str) -> Any:
 
 
 def refuse_nobody_to_train_on(public_share: float, test_share: float) -> None:
-    """Raise ArgumentError where the two shares together are everybody."""
+    """Raise ArgumentError if the two shares together leave no author for training."""
     if public_share + test_share >= 1:
         allowed = f"< {1 - public_share:g}, 1 less dataset.public_share"
         raise ArgumentError("test_share", test_share, allowed)

@@ -1,13 +1,13 @@
-"""Sentiment140: tweets, each positive or negative, with the user who wrote it.
+"""Sentiment140: positive and negative tweets with their authors.
 
 The file is a CSV in latin-1 without header, six quoted columns: polarity (0 negative, 4 positive), id,
-date, query, user, text. HTML entities are unescaped, ``@names`` become ``<user>`` and addresses
+date, query, user, text. HTML entities are unescaped, ``@names`` become ``<user>`` and addresses become
 ``<url>``, as the authors of the data did for their features.
 
-Users are dealt out whole, by a hash of their name (``fedpriv.data.text_corpus``): those of
-``public_share`` wrote the public text, those of ``test_share`` the test records, all others are the
-clients. So no client's tweet is in the vocabulary or in the test set, and test accuracy is that for
-users the model never met.
+Users are assigned as a whole, by a hash of their name (``fedpriv.data.text_corpus``). The users of
+``public_share`` wrote the public text, the users of ``test_share`` wrote the test records, and all other
+users are the clients. No client's tweet is in the vocabulary or in the test set, and the test accuracy is
+that for users whom the model never met.
 
 Source: A. Go, R. Bhayani, L. Huang, Twitter Sentiment Classification using Distant Supervision (2009).
 """
@@ -40,7 +40,7 @@ POLARITIES = {"0": 0, "4": 1}
 
 @declared
 class Sentiment140(TextDataset):
-    """Tweets as token ids, target 1 for a positive one; a client is a user."""
+    """Tweets as token ids, with target 1 for a positive tweet; each user is a client."""
 
     name = "sentiment140"
     task = CLASSIFICATION
@@ -71,9 +71,13 @@ class Sentiment140(TextDataset):
 
 
 def parse_tweets(content: bytes, path: Path) -> tuple[list[str], list[str], np.ndarray]:
-    """Texts, users and labels (int64 [n]) of a file's tweets, in its order.
+    """Parse the file of Sentiment140.
 
-    Raises DataError, naming ``path`` and the line, for a row that is none of Sentiment140.
+    Returns:
+        Texts, users and labels (int64 [n]), in the order of the file.
+
+    Raises:
+        DataError: A row is invalid; the error names the file and the line.
     """
     texts, users, labels = [], [], []
     rows = csv.reader(io.StringIO(content.decode("latin-1"), newline=""))

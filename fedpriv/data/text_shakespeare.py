@@ -1,12 +1,12 @@
 """Plays by speaking role, for a language model that predicts the next character.
 
-The file has speeches separated by empty lines; the first line of each is the role followed by a
-colon. A role of one name in several plays is one client. The speeches of a role are joined, in order,
-and the last ``test_share`` of the text (by characters, from the next blank on) is its test text, the
-rest its training text; so the test set has texts of clients, but no window of both.
+The file has speeches separated by empty lines. The first line of each speech is the role followed by a colon.
+Roles of one name in several plays are one client. The speeches of a role are joined in order. The last
+``test_share`` of this text (by characters, from the next blank on) is the role's test text, and the rest is
+the training text. The test set thus has texts of clients, but no window is in both sets.
 
-LEAF (Caldas et al. 2018) predicts one character from the 80 before it, for each position; here a
-record has 80 characters and all 80 next ones as targets, and windows do not overlap.
+LEAF (Caldas et al. 2018) predicts one character from the 80 characters before it, at each position. A record
+of this module has 80 characters with all 80 next characters as targets, and windows do not overlap.
 
 Source: A. Karpathy, char-rnn, data/tinyshakespeare/input.txt.
 """
@@ -37,7 +37,7 @@ FILE = "tinyshakespeare/input.txt"
 
 @declared
 class Shakespeare(TextDataset):
-    """Speeches as character ids with the next characters as targets; a client is a role."""
+    """Speeches as character ids with the next characters as targets; each role is a client."""
 
     name = "shakespeare"
     task = LANGUAGE_MODEL
@@ -88,9 +88,10 @@ class Shakespeare(TextDataset):
 
 
 def parse_speeches(content: bytes, path: Path) -> dict[str, list[str]]:
-    """Role → its speeches, in the order of the file; a block without a role line is passed over.
+    """Return the speeches of each role, in the order of the file. Blocks without a role line are skipped.
 
-    Raises DataError, naming ``path``, for a file in which no block has one.
+    Raises:
+        DataError: No block of the file has a role line.
     """
     text = content.decode("utf-8", errors="replace").replace("\r\n", "\n")
     speeches: dict[str, list[str]] = {}
@@ -107,5 +108,5 @@ def parse_speeches(content: bytes, path: Path) -> dict[str, list[str]]:
 
 
 def _next_blank(text: str, position: int) -> int:
-    """The first blank at or after ``position``, or the end."""
+    """Return the position of the first blank at or after ``position``, or the end of the text."""
     return next((i for i in range(position, len(text)) if text[i].isspace()), len(text))

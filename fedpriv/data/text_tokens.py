@@ -1,4 +1,4 @@
-"""Text to tokens, word by word or character by character."""
+"""Splitting of text into tokens, by words or by characters."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ _USER = re.compile(r"(?<!\w)@\w+")
 
 
 def tokenise(text: str, level: str) -> list[str]:
-    """The tokens of ``text``, in order.
+    """Return the tokens of ``text``, in order.
 
-    ``word``: lower-case words (digits, inner apostrophes and names in angle brackets such as
-    ``<url>`` included) and single punctuation marks; blanks are lost. ``character``: every character
-    as it is, line ends included.
+    Args:
+        text: Any text.
+        level: ``word`` for lower-case words and single punctuation marks; digits, inner apostrophes and names
+            in angle brackets such as ``<url>`` belong to words, and blanks are lost. ``character`` for every
+            character as it is, line ends included.
     """
     return list(text) if level == CHARACTER else _WORD.findall(text.lower())
 
 
 def join(tokens: list[str], level: str) -> str:
-    """Tokens as a text to read; ``tokenise`` gives them back, names such as ``<pad>`` whole."""
+    """Join tokens to a readable text; ``tokenise`` splits it into the same tokens again."""
     return ("" if level == CHARACTER else " ").join(tokens)
 
 
 def unescape(text: str) -> str:
-    """HTML entities as the characters they stand for: ``&amp;`` → ``&``."""
+    """Replace HTML entities by the characters they stand for: ``&amp;`` → ``&``."""
     return html.unescape(text)
 
 
 def replace_urls(text: str) -> str:
-    """Each address becomes ``<url>``."""
+    """Replace each web address by ``<url>``."""
     return _URL.sub(f" {URL} ", text)
 
 
 def replace_users(text: str) -> str:
-    """Each ``@name`` becomes ``<user>`` (an e-mail address is left alone)."""
+    """Replace each ``@name`` by ``<user>``, but leave e-mail addresses as they are."""
     return _USER.sub(f" {USER} ", text)

@@ -1,8 +1,9 @@
-"""Which tokens have an id, and the way there and back.
+"""Vocabularies: the mapping between tokens and ids.
 
-Id 0 pads, id 1 stands for every token that is not in the vocabulary. Which words are in a vocabulary
-tells of the text it was built from, so it is built from public text, taken from a list, or fixed;
-from private text only where that was asked for, and then the ledger has a release without noise.
+Id 0 is padding, and id 1 stands for every token outside the vocabulary. The words of a vocabulary reveal
+something about the text it was built from. A vocabulary is therefore built from public text, read from a
+list, or fixed. It is built from private text only on request, and then the ledger has a release without
+noise.
 """
 
 from __future__ import annotations
@@ -24,7 +25,12 @@ CHARACTERS = ("\n", *map(chr, range(32, 127)))  # printable ASCII: LEAF's 80 let
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """``tokens[i]`` is the token with id i; the first two are ``SPECIAL``."""
+    """Mapping between tokens and ids.
+
+    Attributes:
+        tokens: Token of each id; the first two are ``SPECIAL``.
+        level: ``word`` or ``character``.
+    """
 
     tokens: tuple[str, ...]
     level: str
@@ -34,21 +40,21 @@ class Vocabulary:
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """Token → id, without the special ones: no text can spell them."""
+        """Id of each token. Special tokens are left out, because no text can spell them."""
         return {token: i for i, token in enumerate(self.tokens) if i > UNKNOWN}
 
     def encode(self, text: str) -> list[int]:
-        """The ids of the tokens of ``text``; ``UNKNOWN`` for those without one."""
+        """Return the ids of the tokens of ``text``, with ``UNKNOWN`` for tokens outside the vocabulary."""
         ids = self.ids
         return [ids.get(token, UNKNOWN) for token in tokenise(text, self.level)]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of some ids, padding left out."""
+        """Return the text of some ids, without padding."""
         return join([self.tokens[int(i)] for i in ids if int(i) != PAD], self.level)
 
 
 def of_list(tokens: Iterable[str], level: str, size: int) -> Vocabulary:
-    """The first distinct tokens of a list, ``size`` ids at most, the special ones among them."""
+    """Return the vocabulary of the first distinct tokens: at most ``size`` ids, special ones included."""
     distinct = dict.fromkeys(tokens)
     for special in SPECIAL:
         distinct.pop(special, None)
@@ -58,7 +64,14 @@ def of_list(tokens: Iterable[str], level: str, size: int) -> Vocabulary:
 def of_texts(
     texts: Iterable[Sequence[str]], level: str, size: int, first: Iterable[str] = ()
 ) -> Vocabulary:
-    """``first``, then the most frequent tokens of tokenised texts; ties in alphabetical order."""
+    """Return the vocabulary of tokenised texts.
+
+    Args:
+        texts: Tokens of each text.
+        level: ``word`` or ``character``.
+        size: Largest number of ids.
+        first: Tokens that come before the most frequent ones. Equally frequent tokens are sorted by alphabet.
+    """
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(text)
@@ -67,7 +80,11 @@ def of_texts(
 
 
 def of_file(path: Path, level: str, size: int, first: Iterable[str] = ()) -> Vocabulary:
-    """A list in UTF-8, one token a line, empty lines passed over; DataError for any other line."""
+    """Return the vocabulary of a UTF-8 list with one token per line. Empty lines are skipped.
+
+    Raises:
+        DataError: The file cannot be read, has no tokens, or a line is not exactly one token.
+    """
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Where a vocabulary comes from: public text, a list, printable characters, or private text."""
+"""Origins of a vocabulary: public text, a list, printable characters, or private text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,15 @@ FROM_PRIVATE_TEXTS = (
 
 @dataclass(frozen=True)
 class VocabularySource:
-    """``kind``: one of ``KINDS``; ``size``: ids at most; ``words``: tokens it holds in any case."""
+    """Origin and size of a vocabulary.
+
+    Attributes:
+        kind: One of ``KINDS``.
+        level: ``word`` or ``character``.
+        size: Largest number of ids.
+        file: File with one token per line, for ``kind="file"``.
+        words: Tokens that the vocabulary holds in any case.
+    """
 
     kind: str
     level: str
@@ -41,7 +49,11 @@ class VocabularySource:
         words: Any,
         has_public_texts: bool,
     ) -> VocabularySource:
-        """From the keys of a data set; ArgumentError for those that do not go together."""
+        """Return the source for the keys of a data set.
+
+        Raises:
+            ArgumentError: The keys do not fit together.
+        """
         _refuse_kind(kind, level, has_public_texts)
         words = _words(words, level)
         if kind == FROM_FILE and file is None:
@@ -57,11 +69,15 @@ class VocabularySource:
 
     @property
     def private(self) -> bool:
-        """Whether it tells, without noise, what the clients wrote."""
+        """True if the vocabulary publishes, without noise, words that the clients wrote."""
         return self.kind == FROM_PRIVATE
 
     def checksum(self) -> str:
-        """Of the list, if it is one; DataError where that cannot be read."""
+        """Return the MD5 sum of the list of tokens, or an empty text if there is no list.
+
+        Raises:
+            DataError: The list cannot be read.
+        """
         if self.file is None:
             return ""
         try:
@@ -70,7 +86,11 @@ class VocabularySource:
             raise unreadable(self._path, error) from error
 
     def make(self, corpus: Corpus, path: Path) -> Vocabulary:
-        """The vocabulary for the texts of ``path``; DataError where there is nothing to make it of."""
+        """Return the vocabulary for the texts of ``path``.
+
+        Raises:
+            DataError: There are no texts, or no list, to build the vocabulary from.
+        """
         if self.kind == FIXED:
             return of_list((*CHARACTERS, *self.words), self.level, self.size)
         if self.kind == FROM_FILE:
@@ -103,8 +123,8 @@ def _words(words: Any, level: str) -> tuple[str, ...]:
     allowed = (
         f"a list of tokens ({'single characters' if level == CHARACTER else 'lower-case words'})"
     )
-    given = checks.sequence("vocabulary_words", words, allowed)
-    for word in given:
+    tokens = checks.sequence("vocabulary_words", words, allowed)
+    for word in tokens:
         if not isinstance(word, str) or tokenise(word, level) != [word]:
             raise ArgumentError("vocabulary_words", show(word), allowed)
-    return tuple(dict.fromkeys(given))
+    return tuple(dict.fromkeys(tokens))

@@ -1,4 +1,4 @@
-"""Token ids of many texts cut into sequences of one length."""
+"""Sequences of equal length, cut from the token ids of many texts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,19 @@ LONG_TEXTS = (WINDOWS, TRUNCATE)
 
 @dataclass(frozen=True)
 class TokenIds:
-    """The ids of n texts end to end: text i is ``ids[starts[i]:starts[i + 1]]``."""
+    """Token ids of n texts end to end: text i is ``ids[starts[i]:starts[i + 1]]``.
+
+    Attributes:
+        ids: Token ids of all texts, int32.
+        starts: Beginning of each text, and the end of the last text, int64 [n + 1].
+    """
 
     ids: np.ndarray
     starts: np.ndarray
 
     @classmethod
     def of(cls, texts: Iterable[Sequence[int]]) -> TokenIds:
-        """From the ids of each text, taken one text after another."""
+        """Collect the ids of texts, reading one text after another."""
         ids, starts = array("i"), [0]
         for text in texts:
             ids.extend(text)
@@ -34,12 +39,15 @@ class TokenIds:
 def next_tokens(
     texts: TokenIds, length: int, long_texts: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Inputs [m, L], targets [m, L] (the token after each input, ``PAD`` after the last) and the text
-    [m] each window is from.
+    """Cut texts into windows for predicting the next token.
 
-    A text of t tokens has t-1 inputs: its last token is a target only. Windows do not overlap; the
-    first input of a window is the last target of the one before. With ``truncate`` only the first
-    window is kept. A text of fewer than two tokens has none.
+    A text of t tokens has t-1 inputs, because its last token is a target only. Windows do not overlap: the
+    first input of a window is the last target of the window before. With ``truncate`` only the first window
+    is used. A text of fewer than two tokens has no window.
+
+    Returns:
+        Inputs [m, L]; targets [m, L], the token after each input, with ``PAD`` after the last; the index of
+        the text of each window [m].
     """
     ends = texts.starts[1:] - 1  # the last token of a text is no input
     position, inside, source = _windows(texts.starts[:-1], ends, length, long_texts)
@@ -49,8 +57,11 @@ def next_tokens(
 
 
 def sequences(texts: TokenIds, length: int, long_texts: str) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs [m, L], padded on the right, and the text [m] each is from; a text without tokens has
-    none."""
+    """Cut texts into windows for classification. A text without tokens has no window.
+
+    Returns:
+        Inputs [m, L], padded on the right, and the index of the text of each window [m].
+    """
     position, inside, source = _windows(texts.starts[:-1], texts.starts[1:], length, long_texts)
     return np.where(inside, texts.ids.take(position, mode="clip"), PAD), source
 
@@ -58,7 +69,7 @@ def sequences(texts: TokenIds, length: int, long_texts: str) -> tuple[np.ndarray
 def _windows(
     starts: np.ndarray, ends: np.ndarray, length: int, long_texts: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Positions [m, L] of non-overlapping windows, whether each lies inside its text, the text."""
+    """Return positions [m, L] of windows, a mask of the positions inside the text, and the text of each."""
     counts = -(-np.maximum(ends - starts, 0) // length)
     if long_texts == TRUNCATE:
         counts = np.minimum(counts, 1)
