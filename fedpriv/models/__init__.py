@@ -1,7 +1,7 @@
-"""Model factories: each stores its settings and builds a torch module when asked.
+"""Model factories: each stores its settings and builds a torch module on demand.
 
-Begin with ``base``. Each option of the group ``model`` is a module; ``fit`` compares a model with the data.
-Importing this room does not import torch, so a plan can be checked on a machine without it.
+Begin with ``base``. Each option of the group ``model`` is a module; ``fit`` builds a model for a data set.
+Importing this package does not import torch, so a machine without torch can check a plan.
 """
 
 from fedpriv.models.cnn import Cnn

@@ -1,7 +1,7 @@
-"""What stands between the layers of a network, chosen by name; importing this does not import torch.
+"""Activation functions between the layers of a network, chosen by name. Importing this imports no torch.
 
-Bounded functions keep gradients, which private training clips, from growing with the activations: N. Papernot
-et al., "Tempered sigmoid activations for deep learning with differential privacy", AAAI 2021.
+Private training clips gradients. A bounded activation keeps gradients from growing with the activations:
+N. Papernot et al., "Tempered sigmoid activations for deep learning with differential privacy", AAAI 2021.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _tempering(name: str, value: Any, part: Any) -> tuple[float, float, float]:
 
 @declared
 class Activation:
-    """The function of a network: ReLU, ``tanh``, or ``tempered_sigmoid``, which is s σ(T x) - o."""
+    """Activation function of a network: ReLU, ``tanh``, or ``tempered_sigmoid`` s σ(T x) - o."""
 
     name: str | None = field(
         or_null(own_check(_activation, f"{TANH}, {TEMPERED_SIGMOID}")),

@@ -1,4 +1,4 @@
-"""What every model factory shares: the initial weights are a function of the model's seed alone."""
+"""Base class of model factories. The initial weights are a function of the model's seed alone."""
 
 from __future__ import annotations
 
@@ -21,11 +21,20 @@ _OF_TEXT = {"classification": "lstm_classifier", "language_model": "lstm_lm"}
 
 @declared
 class ModelFactory(ABC):
-    """Builds one architecture for any input shape.
+    """A factory that builds one architecture for any input shape.
+
+    The module that ``build`` returns may bring its own loss, accuracy and random records: see
+    :class:`fedpriv.engine.FlatModel`.
 
     Attributes:
-        name: The name of the YAML, for messages; empty: that of the class.
-        task: Of a model of text, what it does with it (``classification`` or ``language_model``); else None.
+        name: Name of the config option, for messages; if empty, messages show the class name.
+        task: Task of a text model (``classification`` or ``language_model``); None for other models.
+
+    Example:
+        >>> from fedpriv.models import Mlp
+        >>> module = Mlp(seed=0, hidden=4).build(input_shape=(1, 8, 8), classes=10)
+        >>> sum(parameter.numel() for parameter in module.parameters())
+        310
     """
 
     name: ClassVar[str] = ""
@@ -34,7 +43,11 @@ class ModelFactory(ABC):
     seed: int = field(random_seed, help="seed of the initial weights")
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse a data set that the model cannot read: text for a model of numbers, or for another task."""
+        """Yield the errors of a data set that the model cannot read.
+
+        Examples are text for a model of numbers, and text for another task. May also raise the ConfigError of
+        ``refuse_misfit``.
+        """
         dataset, name = parts.dataset, model_name(self)
         if dataset.vocabulary_size is None:
             if self.task is None:
@@ -49,21 +62,38 @@ class ModelFactory(ABC):
             yield ConfigError("model", name, fitting, why)
 
     def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
-        """Raise ConfigError, which names ``model``, where it cannot read such records or tell so many classes
-        apart; needs no torch. To override."""
+        """Raise ConfigError if the model cannot read such records or distinguish so many classes.
+
+        A subclass overrides this method if it cannot read every shape. The method needs no torch, because a
+        dry run calls it.
+
+        Args:
+            input_shape: Shape of one record.
+            classes: Number of classes.
+
+        Raises:
+            ConfigError: The model does not fit the data; the error names ``model``.
+        """
 
     @abstractmethod
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-        """A float32 module on the CPU reading ``[n, *input_shape]`` and giving ``[n, classes]``.
+        """Build the network with its initial weights.
 
         The global random state of torch is neither read nor changed.
+
+        Args:
+            input_shape: Shape of one record, for example ``(channels, height, width)``.
+            classes: Number of classes.
+
+        Returns:
+            A float32 module on the CPU that maps ``[n, *input_shape]`` to logits ``[n, classes]``.
 
         Raises:
             ConfigError: The architecture cannot read this input; the error names ``model``.
         """
 
     def _seeded(self, make: Callable[[], nn.Module]) -> nn.Module:
-        """``make()`` with torch's CPU generator set from the seed, then restored."""
+        """Return ``make()``, run with torch's CPU generator set from the seed and restored afterwards."""
         import torch
 
         with torch.random.fork_rng(devices=[]):
@@ -72,12 +102,12 @@ class ModelFactory(ABC):
 
 
 def model_name(model: ModelFactory) -> str:
-    """Return the name of the model's YAML, or of its class where it is none of fedpriv's."""
+    """Return the name of the model's config option, or the class name of a user's own model."""
     return model.name or type(model).__name__
 
 
 def one_number_of(options: Collection[int], allowed: str) -> Allowed:
-    """Return the check of a choice among a few whole numbers."""
+    """Return a check that accepts a few whole numbers only."""
 
     def check(name: str, value: Any) -> int:
         if isinstance(value, bool) or value not in options:
@@ -88,7 +118,7 @@ def one_number_of(options: Collection[int], allowed: str) -> Allowed:
 
 
 def inputs_per_record(input_shape: tuple[int, ...], model: str) -> int:
-    """The number of values in one record.
+    """Return the number of values in one record.
 
     Raises:
         ConfigError: The shape is empty or has a dimension below 1.

@@ -1,9 +1,10 @@
-"""Refuses models in which one record or client changes what another one gives.
+"""Checks that refuse models in which one record or client changes the output for another.
 
-Clipping a gradient, or a client's upload, bounds the influence of its owner only if it depends on that
-owner alone. Batch normalisation breaks that and keeps running statistics of private data, which would leave
-without noise. Layers that are known for it are refused by name, all others by what they do with random
-records: buffers that change, outputs that depend on the records beside them, and random numbers of their own.
+Clipping a gradient, or a client's upload, bounds the influence of its owner only if the gradient or upload
+depends on that owner alone. Batch normalisation violates this, and it stores running statistics of private
+data, which would be published without noise. Layers with known problems are refused by name. All other
+layers are tested on random records: for buffers that change, for outputs that depend on other records, and
+for random numbers of their own.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ _TOLERANCE = (
 
 
 def refuse_record_mixing(module: nn.Module, inputs: Tensor, *, per_record: bool) -> None:
-    """Raise unless the model treats each record on its own, whatever the unit of privacy.
+    """Raise ConfigError unless the model treats each record independently, whatever the unit of privacy.
 
-    It is looked at with its own weights and with others (a gate that starts at zero is closed), with the
-    records as they are and thirty times as large. That is a probe and not a proof.
+    The model is tested with its own weights and with other weights, because a gate that starts at zero hides
+    what is behind it. Records are tested as they are and multiplied by 30. The test is a probe, not a proof.
 
     Args:
-        module: Left as it is.
-        inputs: Records that read no data [n, …], n > 1.
-        per_record: Whether gradients of single records are needed, which some layers do not have.
+        module: Model; it is not changed.
+        inputs: Records that were made without reading data [n, …], n > 1.
+        per_record: True if gradients of single records are needed, which some layers do not have.
 
     Raises:
-        ConfigError: Names the layer or what it does, the reason and what to use instead.
+        ConfigError: The error names the layer or its behaviour, the reason and the alternative.
     """
     for name, layer in module.named_modules():
         reason = _reason(layer) or (per_record and _no_gradients(layer))
@@ -50,8 +51,14 @@ def refuse_record_mixing(module: nn.Module, inputs: Tensor, *, per_record: bool)
 
 
 def refuse_own_randomness(module: nn.Module, inputs: Tensor) -> None:
-    """Raise if the model draws random numbers in training: no seed of the run names them, so that it could
-    neither be repeated nor resumed. Raises ConfigError."""
+    """Raise ConfigError if the model draws random numbers in training.
+
+    No seed of the run determines such numbers, so the run could be neither repeated nor resumed.
+
+    Args:
+        module: Model; it is not changed.
+        inputs: Records [n, …].
+    """
     import torch
 
     for probe in (copy.deepcopy(module).train(), with_other_weights(module).train()):
@@ -69,7 +76,7 @@ def refuse_own_randomness(module: nn.Module, inputs: Tensor) -> None:
 
 
 def with_other_weights(module: nn.Module) -> nn.Module:
-    """Copy the module and move its parameters, by numbers that are the same every time."""
+    """Return a copy of the module with perturbed parameters; the perturbation is always the same."""
     import torch
 
     probe, stream = copy.deepcopy(module), torch_stream(0, "probe_of_model")
@@ -85,7 +92,7 @@ def _magnitudes(inputs: Tensor) -> tuple[Tensor, ...]:
 
 
 def mixing_refusal(words: str) -> ConfigError:
-    """Make the error of a model that mixes or remembers records."""
+    """Return the error for a model that mixes or stores records."""
     return ConfigError(f"model cannot be trained with differential privacy: {words}")
 
 
@@ -127,7 +134,10 @@ def _no_gradients(layer: nn.Module) -> str | None:
 
 
 def _mixes(module: nn.Module, inputs: Tensor) -> str | None:
-    """What the module, which is given over to this, does that a layer's name does not tell."""
+    """Return a description of how the module mixes records, found by running it; None if it does not.
+
+    The caller must not use the module afterwards.
+    """
     import torch
 
     probe = copy.deepcopy(module).train()
@@ -147,8 +157,8 @@ def _mixes(module: nn.Module, inputs: Tensor) -> str | None:
                     alone = probe(inputs[i : i + 1].clone())
             except (RuntimeError, ValueError) as error:
                 return f"it does not treat a record alone ({str(error).splitlines()[0]})"
-            far = (alone[0] - together[i]).abs().max() > _TOLERANCE * together[i].abs().max()
-            if alone.shape[1:] != together.shape[1:] or bool(far):
+            differs = (alone[0] - together[i]).abs().max() > _TOLERANCE * together[i].abs().max()
+            if alone.shape[1:] != together.shape[1:] or bool(differs):
                 return _MIXES
     return None
 
@@ -160,24 +170,26 @@ _MIXES = (
 
 
 def _gradient_of_others(probe: nn.Module, inputs: Tensor) -> str | None:
-    """Whether the output of the first record has a gradient with respect to the others."""
+    """Return a refusal if the first record's output has a gradient with respect to other records."""
     import torch
 
     if not inputs.is_floating_point():
         return None
-    asked = inputs.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(probe(asked)[0].sum(), asked, allow_unused=True)
+    probe_inputs = inputs.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(probe(probe_inputs)[0].sum(), probe_inputs, allow_unused=True)
     return _MIXES if gradient is not None and bool(gradient[1:].any()) else None
 
 
 def _changed_buffer(before: nn.Module, after: nn.Module) -> str | None:
     import torch
 
-    kept = dict(after.named_buffers())
+    buffers_after = dict(after.named_buffers())
     for name, buffer in before.named_buffers():
-        if name not in kept or not torch.equal(buffer.nan_to_num(), kept[name].nan_to_num()):
+        if name not in buffers_after or not torch.equal(
+            buffer.nan_to_num(), buffers_after[name].nan_to_num()
+        ):
             return name
-    return next((name for name in kept if name not in dict(before.named_buffers())), None)
+    return next((name for name in buffers_after if name not in dict(before.named_buffers())), None)
 
 
 def _which_dropout(module: nn.Module) -> str:

@@ -1,11 +1,12 @@
-"""The convolutional network of Adap DP-FL (Fu et al., "Adap DP-FL: Differentially Private
-Federated Learning with Adaptive Noise", TrustCom 2022) and of the Opacus MNIST example.
+"""Convolutional network of Adap DP-FL and of the Opacus MNIST example.
 
     Conv(1→16, kernel 8, stride 2, padding) – ReLU – MaxPool(2, stride 1)
     Conv(16→32, kernel 4, stride 2)         – ReLU – MaxPool(2, stride 1)
     Flatten – Linear(512→32) – ReLU – Linear(32→10)
 
-On 1 × 28 × 28 with 10 classes it has 26,010 parameters, with padding 2 and with padding 3.
+The network has 26,010 parameters on 1 × 28 × 28 with 10 classes, both with padding 2 and with padding 3.
+
+Source: Fu et al., "Adap DP-FL: Differentially Private Federated Learning with Adaptive Noise", TrustCom 2022.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class _Geometry:
     padding: int
 
     def output_side(self, side: int) -> int:
-        """Side length after both convolutions and both pools; below 1 means it does not fit."""
+        """Return the side length after both convolutions and pools; below 1 the image does not fit."""
         first = (side + 2 * self.padding - self.kernels[0]) // self.stride + 1
         second = (first - 1 - self.kernels[1]) // self.stride + 1
         return second - 1
@@ -42,11 +43,16 @@ class _Geometry:
 
 @declared
 class Cnn(ModelFactory):
-    """The CNN above, for images of any channel count and size.
+    """Convolutional network of Adap DP-FL for images of any channel count and size.
 
-    The first linear layer takes what the convolutions leave. An image too small for them (with
+    The first linear layer adapts to the output of the convolutions. An image that is too small for them (with
     padding 2: a side below 16) gets kernels, strides and padding of half the size (4 and 2, 1,
-    ``padding // 2``), which leaves an 8 × 8 image the same 512 features as a 28 × 28 one.
+    ``padding // 2``). An 8 × 8 image then gives the same 512 features as a 28 × 28 image.
+
+    Example:
+        >>> module = Cnn(seed=0).build(input_shape=(1, 28, 28), classes=10)
+        >>> sum(parameter.numel() for parameter in module.parameters())
+        26010
     """
 
     name = "cnn"

@@ -1,14 +1,16 @@
-"""The convolutional network of Sun et al., "Can You Really Backdoor Federated Learning?", 2019, for
-handwritten characters; Naseri, Hayes, De Cristofaro, "Local and Central Differential Privacy for
-Robustness and Privacy in Federated Learning", NDSS 2022, take their EMNIST experiments from it.
+"""Convolutional network of Sun et al. for handwritten characters.
 
     Conv(1→32, kernel 3) – ReLU – Conv(32→64, kernel 3) – ReLU – MaxPool(2)
     Flatten – Linear(9216→128) – ReLU – Linear(128→10)
 
-On 1 × 28 × 28 with 10 classes it has 1,199,882 parameters. Theirs: the layers, no padding, stride 1. Ours:
-no dropout (they drop .25 after the pool and .5 after the hidden layer), for its masks would be drawn
-outside the run's named random streams, and a resumed run would not be the uninterrupted one; and
-torch's initial weights.
+The network has 1,199,882 parameters on 1 × 28 × 28 with 10 classes. Layers, strides (1) and padding (none)
+are those of the paper. There are two differences. The initial weights are torch's. There is no dropout (the
+paper drops .25 after the pool and .5 after the hidden layer): dropout masks would be drawn outside the run's
+named random streams, and a resumed run would differ from an uninterrupted one.
+
+Sources: Sun et al., "Can You Really Backdoor Federated Learning?", 2019. Naseri, Hayes, De Cristofaro, "Local
+and Central Differential Privacy for Robustness and Privacy in Federated Learning", NDSS 2022, use this
+network for EMNIST.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _SMALLEST = 6  # pixels a side: two convolutions take four, the pool halves the 
 
 
 class CnnEmnist(ModelFactory):
-    """The CNN above, for images of any channel count with sides of at least 6 pixels."""
+    """Network of Sun et al. for images of any channel count with sides of at least 6 pixels."""
 
     name = "cnn_emnist"
 

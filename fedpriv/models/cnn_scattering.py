@@ -1,12 +1,14 @@
-"""The small CNN that Tramèr and Boneh, "Differentially Private Learning Needs Better Features (or Much More
-Data)", ICLR 2021, train on scattering coefficients of CIFAR-10.
+"""Small CNN of Tramèr and Boneh for scattering coefficients of CIFAR-10.
 
     Conv(C→64, kernel 3, padding 1) – tanh – MaxPool(2)
     Conv(64→64, kernel 3, padding 1) – tanh
     Flatten – Linear(1024→10)
 
-On 243 × 8 × 8 (``features=scattering`` of colour images of 32 × 32) with 10 classes it has 187,210
-parameters.
+The network has 187,210 parameters on 243 × 8 × 8 (``features=scattering`` of colour images of 32 × 32) with
+10 classes.
+
+Source: F. Tramèr, D. Boneh, "Differentially Private Learning Needs Better Features (or Much More Data)",
+ICLR 2021.
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ if TYPE_CHECKING:
 
 @declared
 class CnnScattering(ModelFactory):
-    """The CNN above, for inputs of any channel count with sides of at least 2.
+    """Network of Tramèr and Boneh for inputs of any channel count with sides of at least 2.
 
-    A first kernel of side 1 has a ninth of the weights and of the computing time of the published one.
+    With a first kernel of side 1 the first layer has a ninth of the published weights and computing time.
     """
 
     name = "cnn_scattering"

@@ -1,4 +1,4 @@
-"""Building a model for a data set."""
+"""Functions that build a model for a data set."""
 
 from __future__ import annotations
 
@@ -17,19 +17,32 @@ if TYPE_CHECKING:
 
 
 def seeded_for(target: str, seed: int) -> AbstractContextManager[None]:
-    """Return the context in which a model of this class is made and built: where the class is the user's own,
-    the global generators follow from the run's public ``seed``, in every process."""
-    ours = target.startswith("fedpriv.")
-    return nullcontext() if ours else seeded_globals(seed, "own_model")
+    """Return a context in which a model of this class is constructed and built.
+
+    For a class of the user's own, the context sets the global random generators from the run's public
+    ``seed``. Every process then builds the same model. Models of fedpriv do not use the global generators.
+
+    Args:
+        target: Full name of the class, module first.
+        seed: Public seed of the run.
+    """
+    is_fedpriv_model = target.startswith("fedpriv.")
+    return nullcontext() if is_fedpriv_model else seeded_globals(seed, "own_model")
 
 
 def build_for(model: ModelFactory, dataset: Dataset, seed: int = 0) -> nn.Module:
-    """The module for this data set; one of text also gets the size of the vocabulary, and one of features
-    that are normalized by released statistics a first layer that does it. ``seed``: of the run, from which
-    the initial weights of a model of the user's own follow.
+    """Build the model for a data set.
+
+    A text model also gets the size of the vocabulary. If the clients release statistics of the features, a
+    first layer that normalizes by these statistics is added.
+
+    Args:
+        model: Factory of the model.
+        dataset: Data set; only its shapes are read, not its records.
+        seed: Public seed of the run, which determines the initial weights of a user's own model.
 
     Raises:
-        ConfigError: The model has other initial weights each time.
+        ConfigError: The model does not fit the data, or its initial weights differ between two calls.
     """
     shape, classes = dataset.input_shape, dataset.classes
     if dataset.vocabulary_size is not None:
@@ -44,8 +57,11 @@ def build_for(model: ModelFactory, dataset: Dataset, seed: int = 0) -> nn.Module
 
 
 def _built(model: ModelFactory, build: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """Return what ``build`` returns. A model of the user's own is built twice, and refused where its initial
-    weights differ: such a run could be neither repeated nor resumed."""
+    """Return the result of ``build``.
+
+    A user's own model is built twice and refused if the initial weights differ, because such a run could be
+    neither repeated nor resumed.
+    """
     kind = type(model).__module__ + "."
     if kind.startswith("fedpriv."):
         return build()
@@ -67,10 +83,10 @@ def _initial_values(module: nn.Module) -> dict[str, str]:
     """Return a digest of each parameter and buffer by name."""
     from torch.nn.parameter import is_lazy
 
-    found = [*module.named_parameters(), *module.named_buffers()]
-    return {name: exact_digest(values) for name, values in found if not is_lazy(values)}
+    named_tensors = [*module.named_parameters(), *module.named_buffers()]
+    return {name: exact_digest(values) for name, values in named_tensors if not is_lazy(values)}
 
 
 def model_size(model: ModelFactory, dataset: Dataset) -> int:
-    """How many numbers the model has for this data set: it is built, which needs torch."""
+    """Return the number of parameters for this data set. This builds the model and needs torch."""
     return sum(parameter.numel() for parameter in build_for(model, dataset).parameters())

@@ -1,10 +1,10 @@
-"""Recurrent models of text: an embedding, layers of LSTM, a linear layer.
+"""Recurrent text models: an embedding, LSTM layers and a linear layer.
 
 Two layers of 200 read Reddit comments in Bagdasaryan et al., "How To Backdoor Federated Learning",
-AISTATS 2020, and Sentiment140 in Wang et al., "Attack of the Tails", NeurIPS 2020. Ours: the embedding is
-as wide as the layers, no dropout (see :mod:`fedpriv.models.cnn_emnist`), one bias a layer where torch has
-two, and the output layer of the language model has weights of its own (Bagdasaryan et al. tie them to the
-embedding).
+AISTATS 2020, and Sentiment140 in Wang et al., "Attack of the Tails", NeurIPS 2020. The models differ from
+these papers: the embedding is as wide as the layers, there is no dropout (see
+:mod:`fedpriv.models.cnn_emnist`), each layer has one bias where torch has two, and the output layer of the
+language model has its own weights (Bagdasaryan et al. tie them to the embedding).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @declared
 class TextModel(ModelFactory):
-    """A recurrent model of text."""
+    """Base class of recurrent text models."""
 
     task: ClassVar[str]
 
@@ -33,16 +33,18 @@ class TextModel(ModelFactory):
     def build(
         self, input_shape: tuple[int, ...], classes: int, vocabulary_size: int | None = None
     ) -> nn.Module:
-        """A float32 module on the CPU reading token ids ``[n, L]`` for the input shape ``(L,)``; see
-        :meth:`ModelFactory.build`.
+        """Build the network with its initial weights; see :meth:`ModelFactory.build`.
 
         Args:
-            input_shape: ``(L,)``.
-            classes: Number of classes; of a language model, the size of the vocabulary.
+            input_shape: ``(L,)``, the length of a record in tokens.
+            classes: Number of classes; for a language model, the size of the vocabulary.
             vocabulary_size: Number of token ids, padding (0) and unknown (1) included.
 
+        Returns:
+            A float32 module on the CPU that reads token ids ``[n, L]``.
+
         Raises:
-            ConfigError: The records are no token ids.
+            ConfigError: The records are not token ids.
         """
         if len(input_shape) != 1 or input_shape[0] < 1 or not vocabulary_size:
             why = f"it reads token ids of a vocabulary, a record has shape {tuple(input_shape)}"
@@ -54,11 +56,11 @@ class TextModel(ModelFactory):
 
     @abstractmethod
     def _network(self) -> type[nn.Module]:
-        """The class of the module; importing it imports torch."""
+        """Return the class of the module; this imports torch."""
 
 
 class LstmClassifier(TextModel):
-    """Classifies a text by the state at its last token."""
+    """Text classifier that reads the LSTM state at the last token."""
 
     name = "lstm_classifier"
     task = "classification"
@@ -70,7 +72,7 @@ class LstmClassifier(TextModel):
 
 
 class LstmLm(TextModel):
-    """Predicts the next token at every position of a text."""
+    """Language model that predicts the next token at every position of a text."""
 
     name = "lstm_lm"
     task = "language_model"
@@ -78,8 +80,11 @@ class LstmLm(TextModel):
     def build(
         self, input_shape: tuple[int, ...], classes: int, vocabulary_size: int | None = None
     ) -> nn.Module:
-        """See :meth:`TextModel.build`; here the outputs are ``[n, L, vocabulary_size]``, and the module
-        brings ``record_loss`` and ``record_correct``, which count the positions that have a next token."""
+        """Build the network with its initial weights; see :meth:`TextModel.build`.
+
+        The outputs are ``[n, L, vocabulary_size]``. The module has ``record_loss`` and ``record_correct``,
+        which count only positions with a next token.
+        """
         return super().build(input_shape, vocabulary_size or classes, vocabulary_size or classes)
 
     def _network(self) -> type[nn.Module]:

@@ -1,4 +1,4 @@
-"""A model behind a layer that normalizes the channels of what it reads, by statistics that were released."""
+"""A model behind a layer that normalizes the channels of its inputs by released statistics."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ _BROUGHT = ("record_loss", "weight_decay", "record_correct", "random_records", "
 
 
 class NormalizedInputs(nn.Module):
-    """``model`` on inputs [n, C, H, W] of which each channel had its mean subtracted and was divided by its
-    standard deviation:
+    """A ``model`` on inputs [n, C, H, W] whose channels are normalized first.
 
         x ↦ model( (x - mean) / variance^½ )
 
-    Mean and variance are buffers, in the state dict beside the model's weights (``mean``, ``variance``,
-    ``model.…``). Until they are set they are 0 and 1, which changes nothing; training does not change them.
+    Mean and variance are buffers in the state dict beside the model's weights (``mean``, ``variance``,
+    ``model.…``). Until they are set, they are 0 and 1, which changes nothing. Training does not change them.
+
+    Args:
+        model: Network behind the normalization.
+        channels: Number of channels C.
     """
 
     mean: Tensor
@@ -35,7 +38,7 @@ class NormalizedInputs(nn.Module):
         return self.model((inputs - self.mean[:, None, None]) * scale)
 
     def set_statistics(self, mean: Tensor, variance: Tensor) -> None:
-        """Mean and variance (> 0) of each channel [C]."""
+        """Set mean and variance (> 0) of each channel [C]."""
         self.mean.copy_(mean)
         self.variance.copy_(variance)
 

@@ -7,11 +7,11 @@ from torch import nn
 
 
 class StrideOneMaxPool2d(nn.MaxPool2d):
-    """``nn.MaxPool2d(size, stride=1)`` for inputs [n, channels, height, width].
+    """Max pooling ``nn.MaxPool2d(size, stride=1)`` for inputs [n, channels, height, width].
 
-    Without gradients, as in evaluation, a window's maximum on the CPU is taken along rows and then
-    along columns from shifted views: the same values, several times faster than torch's kernel,
-    which also looks for the position of each maximum.
+    On the CPU without gradients, as in evaluation, the maximum is computed along rows and then along columns
+    of shifted views. The values are the same as torch's, several times faster, because torch's kernel also
+    determines the position of each maximum.
     """
 
     def __init__(self, size: int):
@@ -25,7 +25,7 @@ class StrideOneMaxPool2d(nn.MaxPool2d):
 
 
 def _running_maximum(values: torch.Tensor, dim: int, size: int) -> torch.Tensor:
-    """Maximum of ``size`` neighbours along ``dim``, which gets ``size - 1`` shorter."""
+    """Return the maximum of ``size`` neighbours along ``dim``; the dimension shrinks by ``size - 1``."""
     length = values.shape[dim] - size + 1
     result = values.narrow(dim, 0, length)
     for shift in range(1, size):

@@ -1,14 +1,16 @@
-"""A layer of long short-term memory that steps over padding.
+"""LSTM layer that skips padding.
 
 For a record's tokens x_1 … x_T, from h_0 = c_0 = 0,
 
     z_t = W [x_t; h_{t-1}] + b,    (i, f, o, g) = (σ, σ, σ, tanh) of the four quarters of z_t,
-    c_t = f ∘ c_{t-1} + i ∘ g,     h_t = o ∘ tanh(c_t),
+    c_t = f ∘ c_{t-1} + i ∘ g,     h_t = o ∘ tanh(c_t).
 
-and where there is no token, c_t = c_{t-1} and h_t = h_{t-1}: what comes after the padding is as if it
-were not there, and the last state is that of the last token. One weight and one bias multiply and
-move all that a step reads, so a record's gradients are Σ_t (∂ℓ/∂z_t) [x_t; h_{t-1}]ᵀ and Σ_t ∂ℓ/∂z_t, as of
-a linear layer on a sequence (:mod:`fedpriv.engine.rules`). torch's layer has two biases whose sum acts.
+At a position without a token, c_t = c_{t-1} and h_t = h_{t-1}. Tokens after padding are therefore read as if
+there were no padding, and the last state is that of the last token.
+
+One weight and one bias act on everything that a step reads. The gradients of a record are therefore
+Σ_t (∂ℓ/∂z_t) [x_t; h_{t-1}]ᵀ and Σ_t ∂ℓ/∂z_t, as for a linear layer on a sequence
+(:mod:`fedpriv.engine.rules`). torch's layer has two biases, of which only the sum matters.
 
 Source: Hochreiter and Schmidhuber, "Long short-term memory", Neural Computation 1997, with the forget
 gate of Gers et al., 2000.
@@ -26,7 +28,7 @@ from torch.nn import functional
 
 
 class Lstm(nn.Module):
-    """One layer, in one direction; initial weights and bias uniform in ±1/√hidden, as torch's.
+    """One LSTM layer in one direction. Initial weights and bias are uniform in ±1/√hidden, as in torch.
 
     Args:
         inputs: Length of x_t.
@@ -35,10 +37,12 @@ class Lstm(nn.Module):
     Attributes:
         weight: W [4 · hidden, inputs + hidden], the quarters in the order i, f, o, g.
         bias: b [4 · hidden].
-        tap: Called in every forward pass, if there is one, with what the weight multiplies
-            [n, T, inputs + hidden], detached, and a tensor whose gradient is that of z [n, T, 4 · hidden].
-        recurrent_gradient: Whether autograd gives the columns of ``weight`` that multiply h_{t-1} their
-            gradient; an engine that sums it from what it tapped has no use for it.
+        tap: Function called in every forward pass, or None. Its arguments are the detached inputs of the
+        weight
+            [n, T, inputs + hidden], and a tensor whose gradient is that of z [n, T, 4 · hidden].
+        recurrent_gradient: False to skip autograd's gradient of the columns of ``weight`` that multiply
+        h_{t-1}.
+            An engine that sums this gradient from the tapped tensors does not need it.
     """
 
     def __init__(self, inputs: int, hidden: int):
@@ -52,13 +56,20 @@ class Lstm(nn.Module):
             nn.init.uniform_(p, -1 / math.sqrt(hidden), 1 / math.sqrt(hidden))
 
     def forward(self, inputs: Tensor, real: Tensor) -> Tensor:
-        """States h_1 … h_T [n, T, hidden] for inputs [n, T, inputs] and where there is a token
-        (``real`` [n, T], bool)."""
-        of_inputs, of_state = self.weight.split([self.inputs, self.hidden], dim=1)
+        """Compute the states h_1 … h_T.
+
+        Args:
+            inputs: Vectors x_1 … x_T of each record [n, T, inputs].
+            real: Mask of the positions with a token [n, T], bool.
+
+        Returns:
+            States [n, T, hidden].
+        """
+        input_weight, state_weight = self.weight.split([self.inputs, self.hidden], dim=1)
         # What h_{t-1} adds to z_t is added inside: the gradient of this part is that of all of z_t.
-        z = functional.linear(inputs, of_inputs, self.bias)
+        z = functional.linear(inputs, input_weight, self.bias)
         states = _LstmSteps.apply(
-            z, of_state if self.recurrent_gradient else of_state.detach(), real
+            z, state_weight if self.recurrent_gradient else state_weight.detach(), real
         )
         if self.tap is not None:
             self.tap(torch.cat([inputs.detach(), _before(states.detach())], dim=2), z)
@@ -66,8 +77,10 @@ class Lstm(nn.Module):
 
 
 class _LstmSteps(torch.autograd.Function):
-    """The steps in time, with a backward pass of their own: autograd's would take three times as many
-    operations on small matrices."""
+    """The steps in time, with a handwritten backward pass.
+
+    Autograd's backward pass would take three times as many operations on small matrices.
+    """
 
     @staticmethod
     def forward(ctx, z: Tensor, weight: Tensor, real: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
@@ -97,7 +110,7 @@ class _LstmSteps(torch.autograd.Function):
         weight, real, states, *saved = ctx.saved_tensors
         steps, hidden = grad.shape[1], weight.shape[1]
         gates, cells = saved[:steps], saved[steps:]
-        found = grad.new_empty(len(grad), steps, 4 * hidden)
+        dz_all = grad.new_empty(len(grad), steps, 4 * hidden)
         dh = dc = grad.new_zeros(len(grad), hidden)
         absent_at = list(_absent(real))
         for t in range(steps - 1, -1, -1):
@@ -106,7 +119,7 @@ class _LstmSteps(torch.autograd.Function):
             dh = dh + grad[:, t]
             tanh_c = cells[t + 1].tanh()
             through = torch.addcmul(dc, dh * o, 1 - tanh_c * tanh_c)  # ∂ℓ/∂c_t
-            dz = found[:, t]
+            dz = dz_all[:, t]
             torch.mul(through, g, out=dz[:, :hidden])
             torch.mul(through, cells[t], out=dz[:, hidden : 2 * hidden])
             torch.mul(dh, tanh_c, out=dz[:, 2 * hidden : 3 * hidden])
@@ -120,22 +133,22 @@ class _LstmSteps(torch.autograd.Function):
                 dc = torch.where(absent, dc, through * f)
         of_weight = None
         if ctx.needs_input_grad[1]:
-            of_weight = found.flatten(0, 1).t() @ _before(states).flatten(0, 1)
-        return found, of_weight, None
+            of_weight = dz_all.flatten(0, 1).t() @ _before(states).flatten(0, 1)
+        return dz_all, of_weight, None
 
 
 def _before(states: Tensor) -> Tensor:
-    """h_0 … h_{T-1} of h_1 … h_T [n, T, hidden]."""
+    """Return h_0 … h_{T-1} for given h_1 … h_T [n, T, hidden]."""
     return functional.pad(states, (0, 0, 1, 0))[:, :-1]
 
 
 def _absent(real: Tensor) -> list[Tensor | None]:
-    """For each step in time, which records have no token there [n, 1]; None if every record has one.
+    """Return a mask [n, 1] of the records without a token for each step; None if every record has one.
 
-    Asking would make an accelerator wait; there the masks always apply.
+    On an accelerator the test for None would force a synchronization, so every step gets a mask there.
     """
     columns: list[Tensor | None] = list((~real).unsqueeze(2).unbind(1))
     if real.device.type != "cpu":
         return columns
     full = real.all(0).tolist()
-    return [None if complete else own for complete, own in zip(full, columns, strict=True)]
+    return [None if complete else column for complete, column in zip(full, columns, strict=True)]

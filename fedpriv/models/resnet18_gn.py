@@ -1,11 +1,12 @@
 """ResNet-18 with group normalisation, the usual network for private training on CIFAR-10.
 
-He et al., "Deep residual learning for image recognition", CVPR 2016, as torchvision builds it, but
+The network is that of He et al., "Deep residual learning for image recognition", CVPR 2016, as torchvision
+builds it, with these changes:
 
-- group normalisation (Wu and He, ECCV 2018) where it has batch normalisation, which lets the records of a
-  batch change each other's gradients;
-- for images of 32 × 32, as usual for CIFAR: a first convolution of kernel 3 and stride 1, no pool after it;
-- nothing is computed in place: what a layer gave is needed when its per-record gradients are measured.
+- Group normalisation (Wu and He, ECCV 2018) replaces batch normalisation, which lets the records of a batch
+  change each other's gradients.
+- For images of 32 × 32 the first convolution has kernel 3 and stride 1, without a pool, as usual for CIFAR.
+- No layer works in place, because the outputs of layers are needed for their per-record gradients.
 
 On 3 × 32 × 32 with 10 classes it has 11,173,962 parameters, whatever the number of groups.
 """
@@ -33,7 +34,7 @@ _VALUES_PER_PIXEL = (
 
 @declared
 class ResNet18Gn(ModelFactory):
-    """The network above, for images of any channel count with sides of at least 8 pixels."""
+    """ResNet-18 with group normalisation for images of any channel count with sides of at least 8 pixels."""
 
     name = "resnet18_gn"
 
@@ -74,7 +75,7 @@ def _network(channels: int, groups: int, classes: int) -> nn.Module:
     resnet = import_torchvision().models.resnet
 
     class Block(resnet.BasicBlock):  # type: ignore[name-defined]  # torchvision is imported late
-        """torchvision's block, which adds the shortcut in place."""
+        """Residual block of torchvision without its in-place addition of the shortcut."""
 
         def forward(self, x: Any) -> Any:
             shortcut = x if self.downsample is None else self.downsample(x)

@@ -1,10 +1,10 @@
-"""A linear support vector machine: one score for two classes.
+"""Linear support vector machine: one score for two classes.
 
     f(x) = wᵀx + b,    F(w, b) = λ/2 ‖(w, b)‖² + mean of max{0, 1 - y f(x)},    y ∈ {-1, +1}
 
 Wei et al., "Performance Analysis and Optimization in Privacy-Preserving Federated Learning", print
-max{y - wᵀx, 0} in eq. (22), which is no loss of a support vector machine: the hinge loss is used. λ
-covers all parameters, the bias included.
+max{y - wᵀx, 0} in eq. (22), which is not the loss of a support vector machine. This module uses the hinge
+loss. λ regularizes all parameters, the bias included.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class Svm(ModelFactory):
     """One linear layer of width 1 on the flattened record; a score > 0 means class 1.
 
-    The initial weights are those of any other linear layer; the problem is convex.
+    The initial weights are those of any other linear layer; they matter little, because the problem is
+    convex.
     """
 
     name = "svm"
@@ -42,11 +43,12 @@ class Svm(ModelFactory):
             raise ConfigError("model", "svm", "one that fits the data", why)
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-        """See :meth:`ModelFactory.build`; here the outputs are scores ``[n, 1]``, and the module brings
-        ``record_loss`` and ``weight_decay``.
+        """Build the network with its initial weights; see :meth:`ModelFactory.build`.
+
+        The outputs are scores ``[n, 1]``. The module has ``record_loss`` and ``weight_decay``.
 
         Raises:
-            ConfigError: The record is empty, or the data set has other than two classes.
+            ConfigError: The record is empty, or the data set does not have two classes.
         """
         from torch import nn
 
@@ -60,6 +62,14 @@ class Svm(ModelFactory):
 
 
 def hinge(outputs: Tensor, targets: Tensor) -> Tensor:
-    """max{0, 1 - y f} of each record: scores [n, 1], targets [n] ∈ {0, 1} → losses [n]."""
+    """Return the hinge loss max{0, 1 - y f} of each record.
+
+    Args:
+        outputs: Scores f [n, 1].
+        targets: Classes [n] in {0, 1}; y = 2 · target - 1.
+
+    Returns:
+        Losses [n].
+    """
     signs = 2 * targets - 1
     return (1 - signs * outputs.squeeze(1)).relu()

@@ -1,6 +1,6 @@
 """Networks that read token ids [n, L], int64: 0 is padding, 1 a token outside the vocabulary.
 
-Padding may stand anywhere: it is stepped over, so no output, loss or gradient depends on it.
+Padding may be at any position. It is skipped, so that no output, loss or gradient depends on it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ PADDING, UNKNOWN = 0, 1  # ids that are no tokens, as in every vocabulary
 
 
 class _Reader(nn.Module):
-    """Embedding (torch's initial weights, N(0, 1)), then layers of LSTM.
+    """Embedding (torch's initial weights, N(0, 1)) and LSTM layers.
 
     Args:
         length: L, the tokens of a record with its padding.
         vocabulary_size: Number of token ids, padding included.
-        embedding, hidden, layers: Sizes.
-        outputs: Outputs of the linear layer on a state.
+        embedding: Length of a token's vector.
+        hidden: Width of each LSTM layer.
+        layers: Number of LSTM layers.
+        outputs: Number of outputs of the linear layer on a state.
     """
 
     def __init__(
@@ -40,7 +42,7 @@ class _Reader(nn.Module):
         self.output = nn.Linear(hidden, outputs)
 
     def states(self, tokens: Tensor, real: Tensor) -> Tensor:
-        """States of the last layer [n, L, hidden]; ``real`` [n, L]: where there is a token."""
+        """Return the states of the last layer [n, L, hidden]; ``real`` [n, L] is the mask of the tokens."""
         # Noise reaches every row of the table, that of the padding too.
         x = self.embedding(tokens).masked_fill(~real.unsqueeze(2), 0)
         for layer in self.lstm:
@@ -48,14 +50,14 @@ class _Reader(nn.Module):
         return x
 
     def random_tokens(self, records: int, stream: torch.Generator) -> Tensor:
-        """Tokens [records, L] drawn uniformly from all but the padding."""
+        """Return tokens [records, L], drawn uniformly from all ids except padding."""
         return torch.randint(1, self.vocabulary_size, (records, self.length), generator=stream)
 
 
 class TextClassifier(_Reader):
-    """Logits [n, classes] of the state at each record's last token.
+    """Text classifier with logits [n, classes] from the state at each record's last token.
 
-    A record of padding only has logits 0 and no gradient.
+    A record that has only padding gets logits 0 and no gradient.
     """
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -64,20 +66,20 @@ class TextClassifier(_Reader):
         return logits.masked_fill(~real.any(1, keepdim=True), 0)
 
     def random_records(self, records: int, stream: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Uniform tokens with uniform labels."""
+        """Return random tokens [records, L] and random labels [records], both uniform."""
         tokens = self.random_tokens(records, stream)
         return tokens, torch.randint(self.output.out_features, (records,), generator=stream)
 
 
 class LanguageModel(_Reader):
-    """Logits of the next token at every position [n, L, vocabulary_size].
+    """Language model with logits of the next token at every position [n, L, vocabulary_size].
 
-    Targets [n, L] are the next token, 0 where there is none.
+    Targets [n, L] are the next tokens, with 0 where there is none.
     """
 
     @property
     def values_per_record(self) -> int:
-        """Logits, their logarithms, their gradients and these times a factor, at every position."""
+        """Values in memory per record: logits, their logarithms, their gradients, scaled gradients."""
         return 4 * self.length * self.vocabulary_size
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -85,8 +87,10 @@ class LanguageModel(_Reader):
 
     @staticmethod
     def record_loss(outputs: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross entropy of each record over the positions that have a next token [n]; 0, without
-        a gradient, where none has."""
+        """Return each record's mean cross entropy over the positions with a next token [n].
+
+        The loss is 0, without a gradient, for a record that has no next token.
+        """
         losses = functional.cross_entropy(
             outputs.flatten(0, 1), targets.flatten(), ignore_index=PADDING, reduction="none"
         )
@@ -94,16 +98,16 @@ class LanguageModel(_Reader):
 
     @staticmethod
     def record_correct(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """(next tokens that were predicted, next tokens there are) of each record [n], [n].
+        """Return the numbers of correct predictions and of next tokens in each record, [n] and [n].
 
-        Tokens without an id are not among them, and "unknown" is no answer: else always giving it would
-        be right where the vocabulary is short.
+        Unknown tokens do not count as targets, and "unknown" is never a prediction. Otherwise a model with a
+        short vocabulary would be right by always predicting "unknown".
         """
-        there = targets > UNKNOWN
-        answers = outputs[..., UNKNOWN + 1 :].argmax(2) + UNKNOWN + 1
-        return ((answers == targets) & there).sum(1), there.sum(1)
+        is_known = targets > UNKNOWN
+        predictions = outputs[..., UNKNOWN + 1 :].argmax(2) + UNKNOWN + 1
+        return ((predictions == targets) & is_known).sum(1), is_known.sum(1)
 
     def random_records(self, records: int, stream: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Uniform tokens, each the target of the one before."""
+        """Return uniform tokens [records, L], and as targets the token after each."""
         tokens = self.random_tokens(records, stream)
         return tokens, functional.pad(tokens[:, 1:], (0, 1), value=PADDING)
