@@ -1,7 +1,7 @@
-"""Fixed features of images, which a model reads in their place; importing this room does not import torch.
+"""Fixed features that replace images as the input of a model. Importing this package does not import torch.
 
-Begin with ``base``. ``scattering`` and ``hog`` are the options, ``dataset`` puts features in the place of a
-data set's images, ``public_statistics`` has means and deviations of public images.
+Begin with ``base``. ``scattering`` and ``hog`` are the options. ``dataset`` replaces the images of a data set
+by features, and ``public_statistics`` has means and variances of public images.
 """
 
 from fedpriv.features.base import Features

@@ -1,7 +1,7 @@
-"""What fixed features of images offer: they read no training data, so they cost no privacy.
+"""Base class of fixed features of images. They read no training data, so they cost no privacy.
 
-Statistics of the training data that normalize them are another thing (``normalization=released``): clients
-release them, with noise, and pay for that.
+Statistics of the training data that normalize features (``normalization=released``) do cost privacy: the
+clients release them with noise, and the release is charged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EPSILON = 1e-5
 
 
 def _statistics(name: str, value: Any, part: Features) -> str | None:
-    """Check whose statistics normalize the features. Raises ArgumentError."""
+    """Check the name of the public statistics. Raise ArgumentError for an unknown name."""
     if part.normalization not in (STATISTICS, RELEASED):
         if value is not None:
             allowed = "null unless normalization=statistics or released"
@@ -43,7 +43,7 @@ def _statistics(name: str, value: Any, part: Features) -> str | None:
 
 
 def _of_released(name: str, value: Any, part: Features) -> float | None:
-    """Check an argument of ``normalization=released`` alone. Raises ArgumentError."""
+    """Check an argument that must be null unless ``normalization=released``. Raise ArgumentError."""
     if part.normalization == RELEASED:
         return checks.number(name, value, above=0, at_most=1e6)
     if value is not None:
@@ -53,19 +53,29 @@ def _of_released(name: str, value: Any, part: Features) -> float | None:
 
 @declared
 class Features(ABC):
-    """Coefficients [C', H', W'] of an image [C, H, W], each number a function of that image alone.
+    """Coefficients [C', H', W'] of an image [C, H, W]; each number is a function of that image alone.
 
-    ``normalization`` says what is done to them:
+    The privacy guarantee depends on this independence: a coefficient that read other images would not be
+    protected by the epsilon of any single record.
 
-    - ``groups``: in each record the numbers of each group of channels get mean 0 and variance 1 (Wu, He
-      2018), which needs no statistics;
-    - ``statistics``: each channel has the mean subtracted and is divided by the standard deviation that it
-      has on the public images named by ``statistics``;
-    - ``released``: the same with statistics of the training records, which clients release with noise before
-      the first round. The model's first layer does it: records stay as they are. With ``statistics`` records
-      are normalized by these first, so that channels of little variance do not drown in the noise that all
-      share;
+    Values of ``normalization``:
+
+    - ``groups``: in each record, the numbers of each group of channels get mean 0 and variance 1 (Wu, He
+    2018).
+      This needs no statistics.
+    - ``statistics``: each channel is shifted and scaled by its mean and standard deviation on the public
+    images
+      named by ``statistics``.
+    - ``released``: each channel is shifted and scaled by statistics of the training records, which clients
+      release with noise before the first round. The first layer of the model does this, and the records stay
+      as they are. If ``statistics`` is also set, records are first normalized by the public statistics, so
+      that channels of little variance do not drown in the noise, which is the same for all channels.
     - ``none``.
+
+    Example:
+        >>> from fedpriv.features import Hog
+        >>> Hog().shape((1, 28, 28))
+        (36, 6, 6)
     """
 
     name: ClassVar[str]
@@ -101,7 +111,11 @@ class Features(ABC):
             self.groups = 1
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse what needs images, and a release of statistics by clients that cannot make one."""
+        """Yield the errors of combining these features with the other parts of the run.
+
+        Augmentation and attacks that change pixels need images. Released statistics need an algorithm whose
+        clients can release them.
+        """
         algorithm, attack = parts.algorithm, parts.attack
         if algorithm.augmentation is not None:
             allowed = "none with algorithm.augmentation_multiplicity"
@@ -120,7 +134,7 @@ class Features(ABC):
             yield ConfigError("features", self.name, "none with this attack", hint)
 
     def released_statistics(self, channels: int) -> ReleasedStatistics | None:
-        """What clients release to normalize so many channels; None: nothing."""
+        """Return the clients' release that normalizes ``channels`` channels, or None without a release."""
         if self.statistics_noise_multiplier is None or self.statistics_clip_norm is None:
             return None
         return ReleasedStatistics(
@@ -129,49 +143,72 @@ class Features(ABC):
 
     @abstractmethod
     def key(self) -> str:
-        """What the coefficients are before they are normalized, in letters, digits and hyphens."""
+        """Return a key of the coefficients before normalization, in letters, digits and hyphens.
+
+        The cache and the public statistics are found by this key, so it must contain every setting that
+        changes the coefficients.
+        """
 
     @abstractmethod
     def shape(self, image: tuple[int, int, int]) -> tuple[int, int, int]:
-        """The shape of what an image of this shape becomes.
+        """Return the shape of the features of an image.
+
+        Args:
+            image: Shape ``(C, H, W)`` of an image.
+
+        Returns:
+            The shape ``(C', H', W')``.
 
         Raises:
-            ArgumentError: No image of this shape has these features; the argument is the features' own.
+            ArgumentError: These features cannot be computed of such an image; the error names an argument of
+            the
+                features.
         """
 
     @abstractmethod
     def coefficients(self, images: torch.Tensor) -> torch.Tensor:
-        """[n, *shape] of images [n, C, H, W] with pixels in [0, 1]; torch's random state is not read."""
+        """Compute the coefficients of images. Torch's random state is not read.
+
+        Args:
+            images: Images [n, C, H, W] with pixels in [0, 1].
+
+        Returns:
+            Coefficients [n, *shape], of each image by itself.
+        """
 
     def output_shape(self, image: tuple[int, int, int]) -> tuple[int, int, int]:
-        """As ``shape``, and fit to be normalized. Raises ArgumentError."""
-        found = self.shape(image)
-        if self.normalization == GROUPS and found[0] % self.groups:
-            raise ArgumentError("groups", self.groups, f"a divisor of the {found[0]} channels")
-        return found
+        """Return ``shape`` after checking that it can be normalized.
+
+        Raises:
+            ArgumentError: No such features of this image, or ``groups`` does not divide the channels.
+        """
+        shape = self.shape(image)
+        if self.normalization == GROUPS and shape[0] % self.groups:
+            raise ArgumentError("groups", self.groups, f"a divisor of the {shape[0]} channels")
+        return shape
 
     def normalize(self, coefficients: torch.Tensor) -> torch.Tensor:
-        """Coefficients [n, C', H', W'] as records hold them, float32."""
+        """Normalize coefficients [n, C', H', W'] to float32, except by released statistics."""
         import torch
 
-        found = coefficients.float()
+        values = coefficients.float()
         if self.normalization == GROUPS:
-            return torch.nn.functional.group_norm(found, self.groups, eps=EPSILON)
+            return torch.nn.functional.group_norm(values, self.groups, eps=EPSILON)
         if self.statistics is not None:
-            mean, variance = public_statistics.of(self.key(), self.statistics, found.shape[1])
+            mean, variance = public_statistics.of(self.key(), self.statistics, values.shape[1])
             scale = (torch.tensor(variance) + EPSILON).rsqrt()
-            return (found - torch.tensor(mean)[:, None, None]) * scale[:, None, None]
-        return found
+            return (values - torch.tensor(mean)[:, None, None]) * scale[:, None, None]
+        return values
 
     def describe(self) -> str:
-        """How the coefficients are normalized, in words."""
+        """Describe the normalization for the plan."""
         if self.normalization == GROUPS:
             return f"normalized in each record in {counted(self.groups, 'group')} of channels"
-        by = (
+        sources = (
             []
             if self.statistics is None
             else [f"the statistics of {self.statistics}, taken as public"]
         )
         if self.normalization == RELEASED:
-            by.append("statistics that the clients release before the first round")
-        return "normalized by " + ", then by ".join(by) if by else "not normalized"
+            sources.append("statistics that the clients release before the first round")
+        return "normalized by " + ", then by ".join(sources) if sources else "not normalized"

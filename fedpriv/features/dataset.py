@@ -1,4 +1,4 @@
-"""A data set with features in the place of its images: computed once, kept in the cache, then normalized."""
+"""A data set whose images are replaced by features: computed once, cached, then normalized."""
 
 from __future__ import annotations
 
@@ -30,14 +30,18 @@ _SHARE_RECORDS: dict[str, tuple[str, ...]] = {"mnist": ("emnist", "femnist")}
 
 
 class Featured(DatasetView):
-    """``dataset``, its ``source``, as a model reads it after ``features``.
+    """A data set as a model reads it behind ``features``.
 
-    Coefficients are kept as float16 (half the memory of float32 on the disk; rounding moves a coefficient
-    by at most .05 %), so the first run and later ones read the same numbers.
+    Coefficients are cached as float16, which takes half the disk space of float32 and moves a coefficient by
+    at most .05 %. The first run also rounds to float16, so that all runs read the same numbers.
+
+    Args:
+        dataset: Data set of images, kept as ``source``.
+        features: Features that replace the images.
 
     Raises:
-        ConfigError: The data set holds no images, or none that these features can be computed of, or
-            their statistics are those of this very data set, which the run protects.
+        ConfigError: The data set holds no images, or images of an unsuitable shape, or its own records were
+            used for the public statistics, without noise.
     """
 
     input_shape: tuple[int, ...]
@@ -53,8 +57,8 @@ class Featured(DatasetView):
         if len(image) != 3 or dataset.vocabulary_size is not None:
             why = f"dataset={dataset.name} holds no images"
             raise ConfigError("features", features.name, "none with this data set", why)
-        others = _SHARE_RECORDS.get(features.statistics or "", ())
-        if dataset.name in (features.statistics, *others):
+        related_datasets = _SHARE_RECORDS.get(features.statistics or "", ())
+        if dataset.name in (features.statistics, *related_datasets):
             raise ConfigError(
                 "features.statistics",
                 features.statistics,
@@ -67,8 +71,10 @@ class Featured(DatasetView):
             raise error.within("features") from None
         channels, height, width = self.input_shape
         self.released_statistics = features.released_statistics(channels)
-        words = f"{features.name}, {channels} x {height} x {width} numbers, {features.describe()}"
-        self.notes = (*dataset.notes, f"features: {words}")
+        description = (
+            f"{features.name}, {channels} x {height} x {width} numbers, {features.describe()}"
+        )
+        self.notes = (*dataset.notes, f"features: {description}")
         self.caveats = (*dataset.caveats, _KEPT_OUTSIDE)
         if features.statistics is not None:
             self.caveats += (_STATISTICS.format(features.statistics),)
@@ -77,7 +83,7 @@ class Featured(DatasetView):
         return self.source
 
     def load(self) -> LoadedDataset:
-        """The data set with coefficients, float32, in the place of images."""
+        """Return the data set with normalized coefficients, float32, instead of images."""
         loaded = self.source.load()
         digests = (_digest(loaded.train), _digest(loaded.test))
         parts = {"train": loaded.train, "test": loaded.test}
@@ -91,25 +97,28 @@ class Featured(DatasetView):
             return {name: self._coefficients(records) for name, records in parts.items()}
 
         name = f"{self.source.name}-{self.features.key()}"
-        kept = encoded.kept(name, (*digests, *_own_code(self.features)), compute)
-        read = {}
+        coefficients = encoded.kept(name, (*digests, *_own_code(self.features)), compute)
+        records_of_part = {}
         for (part, records), digest in zip(parts.items(), digests, strict=True):
-            inputs = self._normalized(kept.pop(part))
-            read[part] = Records(inputs, records.targets, source=(digest, name))
-        return replace(loaded, train=read["train"], test=read["test"])
+            inputs = self._normalized(coefficients.pop(part))
+            records_of_part[part] = Records(inputs, records.targets, source=(digest, name))
+        return replace(loaded, train=records_of_part["train"], test=records_of_part["test"])
 
     def _refuse_mixed(self, images: Any) -> None:
-        """What depends on other records would be protected by no record's epsilon. Raises ConfigError."""
+        """Raise ConfigError if the coefficients of an image depend on other images.
+
+        The epsilon of no record would protect such coefficients.
+        """
         import torch
 
-        found = self.features.coefficients(images)
-        if tuple(found.shape) != (len(images), *self.input_shape):
+        together = self.features.coefficients(images)
+        if tuple(together.shape) != (len(images), *self.input_shape):
             raise ConfigError(
                 f"features: coefficients must return a tensor [{len(images)}, *{self.input_shape}], as shape "
-                f"says, got {list(found.shape)}"
+                f"says, got {list(together.shape)}"
             )
-        alone = torch.cat([self.features.coefficients(one) for one in images.split(1)])
-        if not torch.allclose(found, alone, rtol=1e-2, atol=1e-3 * float(found.abs().max())):
+        alone = torch.cat([self.features.coefficients(image) for image in images.split(1)])
+        if not torch.allclose(together, alone, rtol=1e-2, atol=1e-3 * float(together.abs().max())):
             raise ConfigError(
                 f"features: {type(self.features).__name__}.coefficients must be a function of each image by "
                 "itself, got others for an image alone than beside other images"
@@ -117,25 +126,25 @@ class Featured(DatasetView):
 
     def _coefficients(self, records: Records) -> np.ndarray:
         blocks = records.inputs.split(_BLOCK)
-        found = np.empty((len(records), *self.input_shape), dtype=_KEPT)
-        for block, into in zip(
-            blocks, np.split(found, range(_BLOCK, len(found), _BLOCK)), strict=True
+        coefficients = np.empty((len(records), *self.input_shape), dtype=_KEPT)
+        for block, target in zip(
+            blocks, np.split(coefficients, range(_BLOCK, len(coefficients), _BLOCK)), strict=True
         ):
-            into[:] = self.features.coefficients(block).numpy()
-        return found
+            target[:] = self.features.coefficients(block).numpy()
+        return coefficients
 
     def _normalized(self, coefficients: np.ndarray) -> Any:
         import torch
 
-        found = torch.empty(coefficients.shape)
-        for place in range(0, len(found), _BLOCK):
-            block = slice(place, place + _BLOCK)
-            found[block] = self.features.normalize(torch.from_numpy(coefficients[block]))
-        return found
+        normalized = torch.empty(coefficients.shape)
+        for start in range(0, len(normalized), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            normalized[block] = self.features.normalize(torch.from_numpy(coefficients[block]))
+        return normalized
 
 
 def _own_code(features: Features) -> tuple[str, ...]:
-    """The file of features that are not fedpriv's own: once it is edited they are others."""
+    """Return the digest of the file of a user's own features, so that an edited file is computed anew."""
     module = sys.modules[type(features).__module__]
     if module.__name__.startswith("fedpriv."):
         return ()
@@ -144,8 +153,8 @@ def _own_code(features: Features) -> tuple[str, ...]:
 
 
 def _digest(records: Records) -> str:
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for values in (records.inputs, records.targets):
-        found.update(f"{values.dtype} {tuple(values.shape)}\n".encode())
-        found.update(np.ascontiguousarray(values.numpy()).data)
-    return found.hexdigest()
+        sha256.update(f"{values.dtype} {tuple(values.shape)}\n".encode())
+        sha256.update(np.ascontiguousarray(values.numpy()).data)
+    return sha256.hexdigest()

@@ -1,4 +1,4 @@
-"""The group option ``features=hog``."""
+"""Histograms of oriented gradients, the group option ``features=hog``."""
 
 from __future__ import annotations
 
@@ -17,18 +17,25 @@ _EPSILON = 1e-5
 
 @declared
 class Hog(Features):
-    """Histograms of oriented gradients.
+    """Histograms of oriented gradients, the numbers of ``skimage.feature.hog``.
 
-    The gradient of a pixel is the difference of its neighbours, in the colour where it is longest; at the
-    border a difference across it is 0. Each cell has a histogram of the gradients' orientations (from 0 to
-    180°), weighted by their lengths. Each block of neighbouring cells, one at every cell, becomes
-    L2-Hys: length 1, cut at .2, length 1. These are the numbers of ``skimage.feature.hog``.
+    1. The gradient of a pixel is the difference of its neighbours, in the colour with the longest gradient.
+    At
+       the border the difference across it is 0.
+    2. Each cell has a histogram of the orientations (from 0 to 180°), weighted by the lengths of the
+    gradients. 3. Each block of neighbouring cells is normalized by L2-Hys: to length 1, clipped at .2, to
+    length 1 again.
+       A block begins at every cell.
 
     With 9 orientations, cells of 4 pixels and blocks of 2 cells, an image of 28 × 28 pixels becomes
-    36 × 6 × 6 numbers, one of 32 × 32 becomes 36 × 7 × 7. What does not fill a cell at the right and the
-    bottom is left out.
+    36 × 6 × 6 numbers, an image of 32 × 32 becomes 36 × 7 × 7. Pixels at the right and at the bottom that
+    fill no cell are ignored.
 
     Source: N. Dalal, B. Triggs, "Histograms of oriented gradients for human detection", CVPR 2005.
+
+    Example:
+        >>> Hog(cell=4, block=2).shape((1, 28, 28))
+        (36, 6, 6)
     """
 
     name = "hog"
@@ -77,7 +84,7 @@ class Hog(Features):
         return _unit(_unit(blocks).clamp(max=_MOST_SHARE))
 
     def _gradients(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(length, bin of the orientation) of the gradient at each pixel [n, H, W]."""
+        """Return length and orientation bin of the gradient at each pixel, each [n, H, W]."""
         import torch
 
         vertical, horizontal = torch.zeros_like(images), torch.zeros_like(images)
@@ -86,7 +93,7 @@ class Hog(Features):
         length = torch.hypot(horizontal, vertical)
         colour = length.argmax(1, keepdim=True)  # the first of equals
         length, vertical, horizontal = (
-            of.gather(1, colour).squeeze(1) for of in (length, vertical, horizontal)
+            values.gather(1, colour).squeeze(1) for values in (length, vertical, horizontal)
         )
         # in float64, where 90 and 45 degrees, which lie between two bins of 8, are exact
         angle = torch.rad2deg(torch.atan2(vertical.double(), horizontal.double())) % 180
@@ -95,6 +102,6 @@ class Hog(Features):
 
 
 def _unit(blocks: torch.Tensor) -> torch.Tensor:
-    """Blocks [n, channels, rows, columns], each divided by its L2 norm."""
+    """Divide blocks [n, channels, rows, columns] by their L2 norm."""
     squares = blocks.square().sum(1, keepdim=True)
     return blocks * (squares + _EPSILON**2).rsqrt()

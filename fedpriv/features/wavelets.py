@@ -2,8 +2,9 @@
 
     S₀ = x ⋆ φ_J,   S₁ = |x ⋆ ψ_λ| ⋆ φ_J,   S₂ = ||x ⋆ ψ_λ| ⋆ ψ_μ| ⋆ φ_J,   λ = (j, θ), μ = (j', θ'), j' > j
 
-Morlet wavelets at J scales and L angles; convolutions are products of Fourier transforms, and what
-is band-limited is kept at its lower resolution. The borders of an image are mirrored.
+The wavelets ψ are Morlet wavelets at J scales and L angles; φ_J is a Gaussian. Convolutions are products of
+Fourier transforms, and band-limited signals are kept at their lower resolution. The borders of an image are
+mirrored.
 
 Sources: J. Bruna, S. Mallat, "Invariant scattering convolution networks", TPAMI 2013; E. Oyallon,
 S. Mallat, "Deep roto-translation scattering for object classification", CVPR 2015. Wavelets, order of
@@ -22,28 +23,35 @@ _PERIODS = range(-2, 3)
 
 
 def channels(scales: int, angles: int) -> int:
-    """1 + J L + L² J (J - 1) / 2: the orders 0, 1 and 2 of one input channel."""
+    """Return the number of coefficients of orders 0, 1 and 2 of one input channel.
+
+        1 + J L + L² J (J - 1) / 2
+
+    Args:
+        scales: J.
+        angles: L.
+    """
     return 1 + scales * angles + angles**2 * scales * (scales - 1) // 2
 
 
 def output_size(size: int, scales: int) -> int:
-    """Values along a side of ``size`` pixels: one for every 2^J."""
+    """Return the number of values along a side of ``size`` pixels: one for every 2^J pixels."""
     return _padded(size, scales) // 2**scales - 2
 
 
 def _padded(size: int, scales: int) -> int:
-    """Pixels of a side with its mirrored borders: a multiple of 2^J, 2^J + 1 to 2^(J+1) more."""
+    """Return the length of a side with mirrored borders: a multiple of 2^J, 2^J + 1 to 2^(J+1) longer."""
     return (size // 2**scales + 2) * 2**scales
 
 
 class ScatteringTransform:
-    """The coefficients of orders 0 to 2 of grey images of one size.
+    """Scattering coefficients of orders 0 to 2 of grey images of one size.
 
     Args:
         shape: Height and width in pixels, each at least 2^J.
         scales: J; a coefficient averages over about 2^J pixels.
-        angles: L, of the wavelets, in [0, π).
-        device: Where the images lie.
+        angles: L, the number of orientations of the wavelets, in [0, π).
+        device: Device of the images.
     """
 
     def __init__(
@@ -66,21 +74,24 @@ class ScatteringTransform:
 
     @torch.no_grad()
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
-        """[n, channels, height / 2^J, width / 2^J] of images [n, height, width]."""
+        """Compute the coefficients [n, channels, height / 2^J, width / 2^J] of images [n, height, width]."""
         image = self._mirrored(images)[:, None]
         spectrum = torch.fft.fft2(image)
         orders = [[self._average(image, 0)], [], []]
         for j in range(self.scales):
-            one = self._modulus(spectrum, self._band[j][0], j)  # [n, L, …]
-            orders[1].append(self._average(one, j))
+            first_order = self._modulus(spectrum, self._band[j][0], j)  # [n, L, …]
+            orders[1].append(self._average(first_order, j))
             coarser = range(j + 1, self.scales)
             if coarser:
-                inner = torch.fft.fft2(one)[:, :, None]
-                twos = [
+                inner = torch.fft.fft2(first_order)[:, :, None]
+                second_order = [
                     self._modulus(inner, self._band[k][j], k - j) for k in coarser
                 ]  # [n, L, L, …]
-                found = [self._average(two, k) for k, two in zip(coarser, twos, strict=True)]
-                orders[2].append(torch.cat(found, dim=2).flatten(1, 2))
+                averages = [
+                    self._average(moduli, k)
+                    for k, moduli in zip(coarser, second_order, strict=True)
+                ]
+                orders[2].append(torch.cat(averages, dim=2).flatten(1, 2))
         return torch.cat([part for order in orders for part in order], dim=1)
 
     def _mirrored(self, images: torch.Tensor) -> torch.Tensor:
@@ -96,69 +107,72 @@ class ScatteringTransform:
 
     @staticmethod
     def _modulus(spectrum: torch.Tensor, band: torch.Tensor, halvings: int) -> torch.Tensor:
-        """|· ⋆ ψ| of an image with this spectrum, at a resolution halved so many times."""
-        found = torch.fft.ifft2(_subsampled(spectrum * band, 2**halvings))
-        return (found.real.square() + found.imag.square()).sqrt_()
+        """Return |· ⋆ ψ| of an image with this spectrum, with the resolution halved ``halvings`` times."""
+        filtered = torch.fft.ifft2(_subsampled(spectrum * band, 2**halvings))
+        return (filtered.real.square() + filtered.imag.square()).sqrt_()
 
     def _average(self, image: torch.Tensor, level: int) -> torch.Tensor:
-        """· ⋆ φ_J, one value every 2^J pixels, borders left out; ``image`` has resolution 2^-level."""
+        """Return · ⋆ φ_J, one value every 2^J pixels, without borders; ``image`` has resolution 2^-level."""
         return (image.flatten(-2) @ self._low[level]).unflatten(-1, self._values)
 
 
 def _averages(size: int, scales: int) -> list[np.ndarray]:
-    """For each resolution 2^-level, what averages over one axis: [values, pixels].
+    """Return a matrix [values, pixels] for each resolution 2^-level, which averages along one axis.
 
-    φ_J is a round Gaussian, so it is applied to one axis after the other.
+    φ_J is a round Gaussian, so it can be applied to one axis after the other.
     """
     width = 0.8 * 2 ** (scales - 1)
     pixels = np.arange(size) + size * np.array(_PERIODS)[:, None]
     gaussian = np.exp(-0.5 * (pixels / width) ** 2).sum(0) / (np.sqrt(2 * pi) * width)
     spectrum = np.real(np.fft.fft(gaussian))
-    found = []
+    matrices = []
     for level in range(scales):
-        kept = spectrum[_frequencies(size, level)]
-        smooth = np.real(np.fft.ifft(np.fft.fft(np.eye(len(kept))) * kept)).T
-        found.append(smooth[:: 2 ** (scales - level)][1:-1])
-    return found
+        band = spectrum[_frequencies(size, level)]
+        smooth = np.real(np.fft.ifft(np.fft.fft(np.eye(len(band))) * band)).T
+        matrices.append(smooth[:: 2 ** (scales - level)][1:-1])
+    return matrices
 
 
 def _wavelets(size: tuple[int, int], scale: int, angles: int) -> list[np.ndarray]:
-    """Fourier transforms (real) of ψ at this scale and every angle, at each resolution it is used at."""
-    turned = [(angles - angles // 2 - 1 - turn) * pi / angles for turn in range(angles)]
-    waves = [_morlet(size, 0.8 * 2**scale, a, 0.75 * pi / 2**scale, 4 / angles) for a in turned]
+    """Return the (real) Fourier transforms of ψ at this scale and every angle, for each needed resolution."""
+    directions = [(angles - angles // 2 - 1 - index) * pi / angles for index in range(angles)]
+    waves = [_morlet(size, 0.8 * 2**scale, a, 0.75 * pi / 2**scale, 4 / angles) for a in directions]
     spectra = np.real(np.fft.fft2(np.stack(waves)))
     levels = range(
         max(scale, 1)
     )  # a second wavelet meets an image of the scale before its own or finer
-    kept = [(_frequencies(size[0], level), _frequencies(size[1], level)) for level in levels]
-    return [spectra[:, rows[:, None], columns] for rows, columns in kept]
+    bands = [(_frequencies(size[0], level), _frequencies(size[1], level)) for level in levels]
+    return [spectra[:, rows[:, None], columns] for rows, columns in bands]
 
 
 def _morlet(
     size: tuple[int, int], width: float, angle: float, frequency: float, slant: float
 ) -> np.ndarray:
-    """g(u) (exp(iξᵀu) - β) with the β that makes its mean zero; g is a Gaussian, longer across ξ."""
+    """Return a Morlet wavelet g(u) (exp(iξᵀu) - β), where β makes the mean zero.
+
+    The envelope g is a Gaussian that is longer across the direction ξ.
+    """
     wave, envelope = np.zeros(size, dtype=complex), np.zeros(size)
     for up in _PERIODS:
         for across in _PERIODS:
             y, x = np.mgrid[: size[0], : size[1]].astype(float)
             y, x = y + up * size[0], x + across * size[1]
             along = y * np.cos(angle) + x * np.sin(angle)
-            beside = x * np.cos(angle) - y * np.sin(angle)
-            gaussian = np.exp(-(along**2 + (slant * beside) ** 2) / (2 * width**2))
+            across_wave = x * np.cos(angle) - y * np.sin(angle)
+            gaussian = np.exp(-(along**2 + (slant * across_wave) ** 2) / (2 * width**2))
             envelope += gaussian
             wave += gaussian * np.exp(1j * frequency * along)
     return (wave - wave.sum() / envelope.sum() * envelope) * slant / (2 * pi * width**2)
 
 
 def _frequencies(size: int, level: int) -> np.ndarray:
-    """Which frequencies of ``size`` pixels are left at resolution 2^-level."""
-    keep = size // 2**level
-    return np.r_[: (keep + 1) // 2, size - keep // 2 : size]
+    """Return the indices of the frequencies of ``size`` pixels that remain at resolution 2^-level."""
+    remaining = size // 2**level
+    return np.r_[: (remaining + 1) // 2, size - remaining // 2 : size]
 
 
 def _subsampled(spectrum: torch.Tensor, step: int) -> torch.Tensor:
-    """The spectrum of every ``step``-th pixel: the mean of the frequencies that become one."""
+    """Return the spectrum of every ``step``-th pixel: the mean over the frequencies that alias."""
     if step == 1:
         return spectrum
     *rest, height, width = spectrum.shape
