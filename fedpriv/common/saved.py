@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
+
+StateDict: TypeAlias = Mapping[str, Any]
+"""Contents of a checkpoint by name, as in torch. Who wrote them knows their types, and nobody else."""
 
 
 class Saved:

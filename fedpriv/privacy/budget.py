@@ -11,14 +11,14 @@ round runs only if the sum stays within the budget, and the budget is what may b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from typing import Any
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
 from fedpriv.common.errors import ReleaseError
+from fedpriv.common.saved import StateDict
 from fedpriv.privacy.accountants import RunningTotal
 from fedpriv.privacy.core.columns import each_client, of_clients
 from fedpriv.privacy.core.names import NOBODY, SOUND
@@ -446,7 +446,7 @@ class Budget:
             "took_part": of_clients(self._took_part),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         self.ledger.load_state_dict(state["ledger"])
         self._enforced.load_state_dict(state["enforced"])
         if self._published is not None:

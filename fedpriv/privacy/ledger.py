@@ -7,7 +7,7 @@ multiplier, hence the same privacy cost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.common.errors import FedprivError
+from fedpriv.common.saved import StateDict
 from fedpriv.privacy.core.columns import pack, pack_counts, unpack, unpack_counts
 from fedpriv.privacy.mechanisms.joint import JointQuery
 from fedpriv.privacy.mechanisms.release import Release
@@ -181,7 +182,7 @@ class Ledger:
             "some": pack_counts(entry.some for _, entry in self),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         self.neighbours = state["neighbours"]
         entries = starmap(_entry_of, unpack(state["entries"]))
         counts = unpack_counts(state["some"], self.clients)

@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event
 
+from fedpriv.common.saved import StateDict
 from fedpriv.privacy.accountants import (
     Accountant,
     GdpAccountant,
@@ -261,7 +261,7 @@ class Capped(SoundEpsilon):
     def state_dict(self) -> dict[str, object]:
         return {"composition": pack_events(self._composition)}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         self._composition = unpack_events(state["composition"])
 
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.privacy_accountant import UnsupportedEventError
 
+from fedpriv.common.saved import StateDict
 from fedpriv.privacy.accountants.base import Accountant, Composition, Compositions, RunningTotal
 from fedpriv.privacy.accountants.histories import Counts, Histories, weaker
 from fedpriv.privacy.accountants.rdp import RdpAccountant
@@ -351,7 +351,7 @@ class CompositionTotal(RunningTotal):
             **{name: of_clients(getattr(self, name)) for name in _PER_CLIENT},
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         self._histories.load_state_dict(state["histories"])
         self._known_epsilons = {}
         self._limit = state["limit"]

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from collections.abc import Iterable
+from typing import Self
 
 import numpy as np
 from dp_accounting import dp_event
 from scipy import special
 
+from fedpriv.common.saved import StateDict
 from fedpriv.privacy.accountants.base import (
     Accountant,
     Composition,
@@ -238,7 +239,7 @@ class GaussianTotal(RunningTotal):
     def state_dict(self) -> dict[str, object]:
         return {"sums": of_clients(self._sums)}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         self._sums = each_client(state["sums"])
 
 

@@ -6,13 +6,12 @@ for the others. Both are updated as draws are added, so that a round costs the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event
 
+from fedpriv.common.saved import StateDict
 from fedpriv.privacy.core.columns import pack_counts, pack_events, unpack_counts, unpack_events
 from fedpriv.privacy.core.grid import FEW, on_grid, weaker_event
 
@@ -132,7 +131,7 @@ class Histories:
             "counts": pack_counts(self._exact.some.values()),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         Histories.__init__(self, self.clients)
         everyone = np.arange(self.clients)
         for event, count in unpack_events(state["everyone"]).items():

@@ -6,7 +6,6 @@ The divergences themselves and their conversion to (ε, δ) are in :mod:`fedpriv
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any, Self
 
@@ -16,6 +15,7 @@ from dp_accounting import dp_event
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import declared, field, one_of, own_check
+from fedpriv.common.saved import StateDict
 from fedpriv.privacy.accountants.base import (
     Accountant,
     Composition,
@@ -299,5 +299,5 @@ class RdpTotal(RunningTotal):
     def state_dict(self) -> dict[str, object]:
         return {"rdp": of_clients(self._rdp)}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         self._rdp = each_client(state["rdp"])

@@ -10,7 +10,7 @@ import hashlib
 import zipfile
 from contextlib import suppress
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from fedpriv.common.files import write_atomically
 from fedpriv.data.storage import cache_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 
@@ -43,7 +44,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         return {}
 
 
-def write_arrays(path: Path, arrays: dict[str, Any]) -> None:
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray | float]) -> None:
     """Write the arrays, if the cache folder can be written to."""
     with suppress(WriteError, OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from dp_accounting import dp_event
 
+from fedpriv.common.saved import StateDict
 from fedpriv.privacy.core.events import describe_event, parse_event
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def of_clients(values: np.ndarray) -> Tensor | dict[str, object]:
     }
 
 
-def each_client(state: Tensor | Mapping[str, Any]) -> np.ndarray:
+def each_client(state: Tensor | StateDict) -> np.ndarray:
     """Return the array that :func:`of_clients` was given. Older checkpoints hold the array itself."""
     if not isinstance(state, Mapping):
         return array(state)
@@ -110,7 +111,7 @@ def pack(rows: Iterable[tuple[Hashable, Sequence[float]]]) -> dict[str, object]:
     }
 
 
-def unpack(state: Mapping[str, Any]) -> Iterator[tuple[Hashable, tuple[float, ...]]]:
+def unpack(state: StateDict) -> Iterator[tuple[Hashable, tuple[float, ...]]]:
     """Yield the rows that :func:`pack` was given."""
     forms = []
     for saved_form in state["forms"]:
@@ -170,7 +171,7 @@ def pack_counts(counts: Iterable[np.ndarray | None]) -> dict[str, object]:
     }
 
 
-def unpack_counts(state: Mapping[str, Any], clients: int) -> Iterator[np.ndarray | None]:
+def unpack_counts(state: StateDict, clients: int) -> Iterator[np.ndarray | None]:
     """Yield the rows that :func:`pack_counts` was given."""
     present, start = array(state["clients"]), 0
     counts = np.array(_values(state["counts"], len(present)), dtype=np.int64)

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
+from fedpriv.common.saved import StateDict
 from fedpriv.privacy.matrix.participation import Participation
 from fedpriv.privacy.matrix.workload import MEAN, Workload
 
@@ -58,7 +59,7 @@ class NoiseStream(ABC):
         """Return the state for a checkpoint."""
         return {"round": self.round, "held": list(self.held)}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         """Restore the state that :meth:`state_dict` returned."""
         self.round, self.held = state["round"], list(state["held"])
 

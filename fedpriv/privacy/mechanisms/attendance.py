@@ -5,12 +5,10 @@ Who takes part when is compared with the participation that was charged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from fedpriv.common.errors import ReleaseError
+from fedpriv.common.saved import StateDict
 from fedpriv.privacy.core.columns import array, tensor
 from fedpriv.privacy.matrix.participation import NEVER, Participation
 
@@ -60,5 +58,5 @@ class Attendance:
     def state_dict(self) -> dict[str, object]:
         return {"last": tensor(self.last), "count": tensor(self.count)}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         self.last, self.count = array(state["last"]), array(state["count"])

@@ -18,7 +18,7 @@ Choquette-Choo et al. 2023 (2306.08153; amplification for banded C: theorem 4).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
@@ -27,6 +27,7 @@ import numpy as np
 from dp_accounting import dp_event
 
 from fedpriv.common.errors import ConfigError, ReleaseError
+from fedpriv.common.saved import StateDict
 from fedpriv.privacy.core.min_sep_events import BMinSepDpEvent
 from fedpriv.privacy.core.names import AGGREGATOR
 from fedpriv.privacy.core.sampling import Sampling
@@ -399,7 +400,7 @@ class MatrixMechanism(Mechanism):
             "stream": None if self._stream is None else self._stream.state_dict(),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: StateDict) -> None:
         """Restore the noise stream and the attendance.
 
         Raises:
