@@ -16,10 +16,10 @@ import numpy as np
 
 from fedpriv.common.errors import WriteError
 from fedpriv.common.files import write_atomically
+from fedpriv.common.saved import StateDict
 from fedpriv.data.storage import cache_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 
@@ -44,7 +44,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         return {}
 
 
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray | float]) -> None:
+def write_arrays(path: Path, arrays: StateDict) -> None:
     """Write the arrays, if the cache folder can be written to."""
     with suppress(WriteError, OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
