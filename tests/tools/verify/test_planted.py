@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import numpy as np
+import planted
 import pytest
+from loops import for_each
 from planted import CLIENTS, COPIES, RECORDS
 
 from fedpriv.algorithms import augmented
@@ -34,6 +37,24 @@ def own_client_work(name: str) -> tuple[str, ...]:
 
 def about(found: list[str], kind: str) -> bool:
     return any(one.startswith(kind) for one in found)
+
+
+PLANTED = [
+    thing
+    for thing in vars(planted).values()
+    if inspect.isclass(thing)
+    and thing.__module__ == planted.__name__
+    and thing.__base__ is not object
+]
+
+
+@for_each("mistake", PLANTED)
+def test_a_mistake_is_planted_where_fedpriv_has_a_method(mistake):
+    """A method that overrides nothing any more would plant nothing, and a check would prove nothing."""
+    source = inspect.getsource(mistake)
+    for name, value in vars(mistake).items():
+        if inspect.isfunction(value) and f"self.{name}(" not in source:
+            assert any(hasattr(base, name) for base in mistake.__mro__[1:]), name
 
 
 # ---- clipping
