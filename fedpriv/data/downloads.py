@@ -29,8 +29,8 @@ from typing import IO, Any
 from fedpriv.common.errors import DataError
 from fedpriv.data.storage import StoredFile
 
-ANSWER_SECONDS = 5.0  # for a server to answer at all
-STALL_SECONDS = 30.0  # for the next bytes of a download under way
+ANSWER_SECONDS = 5.0  # longest wait for a server's first answer
+STALL_SECONDS = 30.0  # longest wait for the next bytes of a running download
 _REASONS = (OSError, RuntimeError, ValueError, http.client.HTTPException)
 
 

@@ -72,7 +72,8 @@ class Emnist(StoredImages):
 
     def __attrs_post_init__(self) -> None:
         train_records, test_records, classes = SPLITS[self.split]
-        vars(self).update(  # in the place of the class's own
+        # Instance attributes replace the class attributes, which hold for the split digits.
+        vars(self).update(
             train_records=train_records,
             test_records=test_records,
             classes=classes,

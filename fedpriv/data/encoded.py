@@ -19,7 +19,7 @@ from fedpriv.common.errors import WriteError
 from fedpriv.common.files import write_atomically
 from fedpriv.data.storage import cache_folder
 
-_FORMAT = 1  # raise it when what is stored changes its meaning
+_FORMAT = 1  # to be raised when the meaning of stored arrays changes
 
 
 def kept(
@@ -43,7 +43,8 @@ def kept(
     arrays = dict(make())
     with suppress(OSError, WriteError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.parent.chmod(0o700)  # what is kept says as much as the records that it was made from
+        # The arrays reveal as much as the private records from which they were computed.
+        path.parent.chmod(0o700)
         write_atomically(
             path, lambda file: np.savez(file, **cast("dict[str, Any]", arrays)), mode="wb"
         )

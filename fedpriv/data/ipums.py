@@ -48,7 +48,7 @@ class Ipums(Dataset):
         DataError: The file is too small to split.
     """
 
-    # what follows from the file
+    # Defaults of the attributes that the constructor takes from the file.
     input_shape, train_records, notes = (0,), 0, cast("tuple[str, ...]", ())
 
     name: ClassVar[str] = "ipums"
@@ -81,7 +81,7 @@ class Ipums(Dataset):
             raise ArgumentError("path", self.path, OWN_RECORDS, reason) from None
         self.columns = self._columns(lines)
         self.input_shape = (self.columns - 1,)
-        # What is allowed below follows from the file.
+        # The allowed ranges below depend on the number of records in the file.
         test_records = max(1, len(lines) // 5) if self.test_records is None else self.test_records
         self.test_records = checks.whole(
             "test_records", test_records, at_least=1, at_most=len(lines) - 2

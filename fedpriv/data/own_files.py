@@ -28,8 +28,8 @@ class OwnFiles(Dataset):
     """
 
     name: ClassVar[str]
-    contents: ClassVar[str]  # what to put into a data folder, in words
-    assumed_records: ClassVar[tuple[int, int]]  # for a plan made without the files
+    contents: ClassVar[str]
+    assumed_records: ClassVar[tuple[int, int]]
 
     path: str | None = field(
         or_null(text),

@@ -167,7 +167,7 @@ class Dirichlet(Partition):
     TRIES = 100
 
     clients: int = field(whole(at_least=1), default=10, help="number of clients")
-    # beyond 1e6 it is iid; far beyond, the sum of numpy's gamma draws overflows
+    # Beyond 1e6 the partition is practically iid. Far beyond, the sum of numpy's gamma draws overflows.
     alpha: float = field(
         number(above=0, at_most=1e6),
         default=0.5,

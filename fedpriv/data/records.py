@@ -13,10 +13,8 @@ if TYPE_CHECKING:
 
     from fedpriv.data.text_vocabulary import Vocabulary
 
-CLASSIFICATION, LANGUAGE_MODEL = (
-    "classification",
-    "language_model",
-)  # what a data set asks of a model
+# Tasks of a model on a data set.
+CLASSIFICATION, LANGUAGE_MODEL = "classification", "language_model"
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Records:
         import torch
 
         chosen = torch.from_numpy(indices).to(self.targets.device, non_blocking=True)
-        # copies whole records; indexing copies number by number and takes several times as long
+        # index_select copies whole records. Indexing copies number by number, which is several times slower.
         source = self.source
         if source is not None:
             source = (*source, hashlib.sha256(indices.tobytes()).hexdigest())

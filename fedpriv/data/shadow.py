@@ -105,17 +105,14 @@ def _deal(data: FederatedData, half: np.ndarray, stream: np.random.Generator) ->
         )
     labels = _labels(data)
     owner = np.repeat(np.arange(len(sizes)), sizes)
-    position_in_client = np.concatenate([stream.permutation(size) for size in sizes])
-    # a place in each client first, then evenly
-    slots_in_use = np.argsort(position_in_client / np.repeat(sizes, sizes), kind="stable")[
-        : len(half)
-    ]
-    wanted_labels = labels[np.concatenate(data.clients)][slots_in_use]
-    slots_by_label = slots_in_use[np.lexsort((stream.random(len(slots_in_use)), wanted_labels))]
-    records_by_label = half[np.lexsort((stream.random(len(half)), labels[half]))]
-    return [
-        np.sort(records_by_label[owner[slots_by_label] == client]) for client in range(len(sizes))
-    ]
+    position = np.concatenate([stream.permutation(size) for size in sizes])
+    # The slots of every client are spread evenly over [0, 1). Taking the first ones gives each client a
+    # slot first (position 0) and then shrinks all clients in proportion to their size.
+    slots = np.argsort(position / np.repeat(sizes, sizes), kind="stable")[: len(half)]
+    wanted_labels = labels[np.concatenate(data.clients)][slots]
+    slots_by_label = slots[np.lexsort((stream.random(len(slots)), wanted_labels))]
+    sorted_half = half[np.lexsort((stream.random(len(half)), labels[half]))]
+    return [np.sort(sorted_half[owner[slots_by_label] == client]) for client in range(len(sizes))]
 
 
 def _labels(data: FederatedData) -> np.ndarray:

@@ -116,7 +116,8 @@ def read_verified(folder: Path, file: StoredFile, dataset: str) -> bytes:
         DataError: The file is unreadable or its checksum differs.
     """
     path = folder / file.path
-    if path.exists() and not path.is_file():  # a pipe would be waited for
+    # Reading a named pipe would wait forever.
+    if path.exists() and not path.is_file():
         raise DataError(f"cannot read {path}: it is not a file")
     try:
         content = path.read_bytes()

@@ -46,9 +46,9 @@ class StoredFiles(Dataset):
     input_shape: ClassVar[tuple[int, ...]]
     classes: ClassVar[int]
     files: ClassVar[tuple[StoredFile, ...]]
-    sites: ClassVar[tuple[str, ...]]  # servers that all have the files, best first
-    archives: ClassVar[dict[str, str]] = {}  # what the files are packed in there, and its MD5
-    contents: ClassVar[str]  # what to put into a data folder, in words
+    sites: ClassVar[tuple[str, ...]]
+    archives: ClassVar[dict[str, str]] = {}
+    contents: ClassVar[str]
 
     path: str | None = field(
         or_null(text),
@@ -125,7 +125,7 @@ class StoredFiles(Dataset):
             note = absence(folder, self.files) or ""
             present = not note
             if present:
-                checksums = "damaged"  # until every file has been read
+                checksums = "damaged"  # replaced once every file has been read
                 for file in self.files:
                     read_verified(folder.path, file, self.name)
                 published = all(file.md5 is not None for file in self.files)
@@ -148,7 +148,7 @@ class StoredFiles(Dataset):
         Raises:
             DataError: A file could not be downloaded. Without a network the error comes within seconds.
         """
-        from fedpriv.data import downloads  # seldom needed, and takes a while
+        from fedpriv.data import downloads  # imported late: seldom needed and slow
 
         files = self._published_files
         downloads.fetch(self.name, destination, files, self.contents, self.sites, self.archives)

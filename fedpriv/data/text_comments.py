@@ -40,7 +40,7 @@ from fedpriv.data.text_dataset import TextDataset, refuse_nobody_to_train_on, sh
 from fedpriv.data.text_tokens import replace_urls, unescape
 
 FORMATS = (".jsonl", ".json", ".csv")
-LEFT_OUT = -1  # the role of a text that is not used
+LEFT_OUT = -1  # role of a text that is not used
 
 
 def _authors(name: str, value: Any) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ class Comments(TextDataset):
     """
 
     task = LANGUAGE_MODEL
-    # arguments or constants of the subclasses
+    # Declared fields or constants in the subclasses.
     author_key = text_key = train_split = test_split = ""
     split_key = public_split = cast("str | None", None)
     test_share = 0.0

@@ -43,7 +43,7 @@ WINDOWED = (
     "A text longer than {length} tokens is several records (dataset.long_texts=windows): a guarantee "
     "for one record holds for {length} tokens of a text, not for all of it."
 )
-_LARGE_FILE = 2**21  # bytes; reading it takes seconds
+_LARGE_FILE = 2**21  # bytes; reading a larger file takes seconds, so the user is told
 
 
 @declared
@@ -70,11 +70,11 @@ class TextDataset(OwnFiles):
     """
 
     task: ClassVar[str]
-    labels: ClassVar[int] = 2  # of a classification
+    labels: ClassVar[int] = 2
     usual_files: ClassVar[tuple[str, ...]]
-    published: ClassVar[StoredFile | None] = None  # a file with a known checksum
-    sites: ClassVar[tuple[str, ...]] = ()  # servers that have that one
-    public_share = 0.0  # of the authors: their texts are public
+    published: ClassVar[StoredFile | None] = None
+    sites: ClassVar[tuple[str, ...]] = ()
+    public_share = 0.0
 
     path: str | None = field(
         or_null(text),
@@ -227,7 +227,7 @@ class TextDataset(OwnFiles):
         """
         if self.published is None:
             return super().download(destination)
-        from fedpriv.data import downloads  # seldom needed, and takes a while
+        from fedpriv.data import downloads  # imported late: seldom needed and slow
 
         downloads.fetch(
             self.name, destination, [self.published], self.contents, self.sites, archives={}
@@ -273,7 +273,7 @@ class TextDataset(OwnFiles):
     @property
     def _where(self) -> Path:
         path = self._found
-        assert path is not None  # prepare() has raised where there is none
+        assert path is not None  # prepare() raises if there is no file
         return path
 
     @property
@@ -291,7 +291,7 @@ class TextDataset(OwnFiles):
     def _checksum(self) -> str:
         return md5(self._content)
 
-    # ---- what is made of it ----
+    # ---- the records ----
 
     @abstractmethod
     def _read(self, content: bytes, path: Path) -> Corpus:

@@ -49,7 +49,7 @@ def next_tokens(
         Inputs [m, L]; targets [m, L], the token after each input, with ``PAD`` after the last; the index of
         the text of each window [m].
     """
-    ends = texts.starts[1:] - 1  # the last token of a text is no input
+    ends = texts.starts[1:] - 1  # the last token of a text is only a target
     position, inside, source = _windows(texts.starts[:-1], ends, length, long_texts)
     inputs = np.where(inside, texts.ids.take(position, mode="clip"), PAD)
     targets = np.where(inside, texts.ids.take(position + 1, mode="clip"), PAD)

@@ -16,9 +16,9 @@ from fedpriv.data.base import Dataset, DatasetView
 from fedpriv.data.records import LoadedDataset, Records, ReleasedStatistics
 from fedpriv.features.base import Features
 
-_BLOCK = 250  # images at a time: a few hundred MB of what is in between at most
-_TRIED = 8  # images that are looked at alone and together
-_KEPT = np.float16  # coefficients have about three digits; computed or kept, they are rounded to it
+_BLOCK = 250  # images at a time, which bounds intermediate results to a few hundred MB
+_TRIED = 8  # number of images that are computed both alone and together
+_KEPT = np.float16  # fresh coefficients are rounded like cached ones, so runs agree
 
 _KEPT_OUTSIDE = (
     "The features of every record, without noise, are kept in the user's cache (~/.cache/fedpriv/encoded), "
@@ -26,7 +26,7 @@ _KEPT_OUTSIDE = (
 )
 _STATISTICS = "Features are normalized by the means and variances of {}, which are taken as public."
 _SHARE_RECORDS: dict[str, tuple[str, ...]] = {"mnist": ("emnist", "femnist")}
-"""Data sets with records of others: all three are cut from NIST's forms."""
+"""Data sets that share records with a public one: all three are cut from NIST's forms."""
 
 
 class Featured(DatasetView):

@@ -11,7 +11,7 @@ from fedpriv.features.base import NONE, Features
 if TYPE_CHECKING:
     import torch
 
-_MOST_SHARE = 0.2  # of a block's length, that one number may have
+_MOST_SHARE = 0.2  # clipping threshold of L2-Hys, relative to the length of a block
 _EPSILON = 1e-5
 
 
@@ -78,7 +78,7 @@ class Hog(Features):
         spread = length.new_zeros(n, self.orientations, height, width)
         spread.scatter_(1, bins.unsqueeze(1), length.unsqueeze(1))
         cells = functional.avg_pool2d(spread, self.cell)
-        # [n, orientations, rows, columns, block, block] → channels by place in the block, then orientation
+        # [n, orientations, rows, columns, block, block]: channels are ordered by cell, then orientation.
         windows = cells.unfold(2, self.block, 1).unfold(3, self.block, 1)
         blocks = windows.permute(0, 4, 5, 1, 2, 3).flatten(1, 3)
         return _unit(_unit(blocks).clamp(max=_MOST_SHARE))
@@ -91,11 +91,11 @@ class Hog(Features):
         vertical[..., 1:-1, :] = images[..., 2:, :] - images[..., :-2, :]
         horizontal[..., 1:-1] = images[..., 2:] - images[..., :-2]
         length = torch.hypot(horizontal, vertical)
-        colour = length.argmax(1, keepdim=True)  # the first of equals
+        colour = length.argmax(1, keepdim=True)  # the first colour if several are equal
         length, vertical, horizontal = (
             values.gather(1, colour).squeeze(1) for values in (length, vertical, horizontal)
         )
-        # in float64, where 90 and 45 degrees, which lie between two bins of 8, are exact
+        # Angles of 45 and 90 degrees lie on the border of two bins out of 8; float64 keeps them exact.
         angle = torch.rad2deg(torch.atan2(vertical.double(), horizontal.double())) % 180
         bins = (angle * (self.orientations / 180)).long()
         return length, bins.clamp(max=self.orientations - 1)

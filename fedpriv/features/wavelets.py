@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 _PERIODS = range(-2, 3)
-"""The copies of an image whose wavelets are added up, which makes a wavelet periodic."""
+"""Shifts, in image sizes, over which a wavelet is summed to make it periodic."""
 
 
 def channels(scales: int, angles: int) -> int:
@@ -100,7 +100,7 @@ class ScatteringTransform:
         if max(down, right) < min(images.shape[1:]):
             sides = (left, right, up, down)
             return torch.nn.functional.pad(images[:, None], sides, mode="reflect")[:, 0]
-        # a border as wide as the image is mirrored more than once
+        # A border at least as wide as the image is mirrored more than once, which torch cannot do.
         borders = ((0, 0), (up, down), (left, right))
         mirrored = np.pad(images.cpu().numpy(), borders, mode="reflect")
         return torch.from_numpy(mirrored).to(images.device)
@@ -138,9 +138,8 @@ def _wavelets(size: tuple[int, int], scale: int, angles: int) -> list[np.ndarray
     directions = [(angles - angles // 2 - 1 - index) * pi / angles for index in range(angles)]
     waves = [_morlet(size, 0.8 * 2**scale, a, 0.75 * pi / 2**scale, 4 / angles) for a in directions]
     spectra = np.real(np.fft.fft2(np.stack(waves)))
-    levels = range(
-        max(scale, 1)
-    )  # a second wavelet meets an image of the scale before its own or finer
+    # A wavelet of the second order is applied to images of finer scales only.
+    levels = range(max(scale, 1))
     bands = [(_frequencies(size[0], level), _frequencies(size[1], level)) for level in levels]
     return [spectra[:, rows[:, None], columns] for rows, columns in bands]
 

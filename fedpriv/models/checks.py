@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 PROBES = 64
-"""Records that a model is looked at with."""
-_ALONE = 4  # of them, each by itself
-_TOLERANCE = (
-    1e-3  # of the largest output: rounding depends on how many records are computed together
-)
+"""Number of random records with which a model is tested."""
+_ALONE = 4  # number of these records that are also tested alone
+# Allowed difference relative to the largest output: rounding depends on the size of a batch.
+_TOLERANCE = 1e-3
 
 
 def refuse_record_mixing(module: nn.Module, inputs: Tensor, *, per_record: bool) -> None:
@@ -65,9 +64,8 @@ def refuse_own_randomness(module: nn.Module, inputs: Tensor) -> None:
         before = copy.deepcopy(probe)
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             outputs = [probe(inputs) for _ in range(2)]
-        changes = (
-            _changed_buffer(before, probe) is not None
-        )  # what it keeps may move outputs as well
+        # A model with changing buffers may give two answers without drawing random numbers.
+        changes = _changed_buffer(before, probe) is not None
         if not changes and not torch.equal(outputs[0].nan_to_num(), outputs[1].nan_to_num()):
             raise ConfigError(
                 f"model gives two answers to the same records{_which_dropout(module)}: it draws random "
@@ -124,7 +122,7 @@ def _no_gradients(layer: nn.Module) -> str | None:
 
     known = (nn.Linear, nn.Conv2d, nn.Embedding, nn.GroupNorm, StandardizedConv2d)
     if type(layer) in known or next(layer.parameters(recurse=False), None) is None:
-        return None  # Opacus, which takes a second to import, knows gradients of all of these
+        return None  # Opacus, which is slow to import, has per-record gradients of all these layers
     from opacus.validators import ModuleValidator
 
     validator = ModuleValidator.VALIDATORS.get(type(layer))

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 CHANNELS = (32, 64)
 HIDDEN = 128
-_VALUES_PER_PIXEL = 500  # measured: activations, and what the kernels see
-_SMALLEST = 6  # pixels a side: two convolutions take four, the pool halves the rest
+_VALUES_PER_PIXEL = 500  # measured: activations and unfolded inputs of the kernels
+_SMALLEST = 6  # pixels per side: the convolutions take four, the pool halves the rest
 
 
 class CnnEmnist(ModelFactory):

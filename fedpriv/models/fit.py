@@ -46,7 +46,8 @@ def build_for(model: ModelFactory, dataset: Dataset, seed: int = 0) -> nn.Module
     """
     shape, classes = dataset.input_shape, dataset.classes
     if dataset.vocabulary_size is not None:
-        build: Callable[..., nn.Module] = model.build  # that of a model of text takes one more
+        # The build method of a text model has one more argument.
+        build: Callable[..., nn.Module] = model.build
         return _built(model, lambda: build(shape, classes, dataset.vocabulary_size), seed)
     module = _built(model, lambda: model.build(shape, classes), seed)
     if dataset.released_statistics is None:

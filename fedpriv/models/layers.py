@@ -72,7 +72,7 @@ def _standardized(layer: nn.Conv2d) -> StandardizedConv2d:
     standardized_layer = StandardizedConv2d(
         **settings,
         bias=layer.bias is not None,
-        device="meta",  # which draws no weights
+        device="meta",  # draws no initial weights, so the random state stays
     )
     standardized_layer.weight, standardized_layer.bias = layer.weight, layer.bias
     return standardized_layer

@@ -66,7 +66,8 @@ class Lstm(nn.Module):
             States [n, T, hidden].
         """
         input_weight, state_weight = self.weight.split([self.inputs, self.hidden], dim=1)
-        # What h_{t-1} adds to z_t is added inside: the gradient of this part is that of all of z_t.
+        # The steps add the part of h_{t-1} to z_t. The gradient with respect to this input part equals
+        # the gradient with respect to the whole z_t, which is what ``tap`` needs.
         z = functional.linear(inputs, input_weight, self.bias)
         states = _LstmSteps.apply(
             z, state_weight if self.recurrent_gradient else state_weight.detach(), real

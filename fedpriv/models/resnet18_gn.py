@@ -24,12 +24,11 @@ if TYPE_CHECKING:
     from torch import nn
 
 BLOCKS = (2, 2, 2, 2)
-CHANNELS = 64  # of the first stage; each later one has twice as many
+CHANNELS = 64  # of the first stage; each later stage doubles them
 GROUPS = (1, 2, 4, 8, 16, 32, 64)
-_SMALLEST = 8  # pixels a side: three stages halve it
-_VALUES_PER_PIXEL = (
-    4000  # activations, and what the kernels see where its per-record gradient is not formed
-)
+_SMALLEST = 8  # pixels per side: three stages halve the side
+# Activations, and unfolded inputs of the kernels whose per-record gradients are not formed.
+_VALUES_PER_PIXEL = 4000
 
 
 @declared
@@ -61,7 +60,7 @@ class ResNet18Gn(ModelFactory):
             from fedpriv.models.layers import standardize
 
             standardize(module)
-            # their gradients are formed for every record, and once more while this is done
+            # The gradients of standardized kernels are formed for every record, and copied once.
             values += 2 * sum(p.numel() for p in module.parameters())
         vars(module)["values_per_record"] = values
         return module

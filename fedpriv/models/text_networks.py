@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from fedpriv.models.recurrent import Lstm
 
-PADDING, UNKNOWN = 0, 1  # ids that are no tokens, as in every vocabulary
+PADDING, UNKNOWN = 0, 1  # ids without a token, as in every vocabulary
 
 
 class _Reader(nn.Module):
@@ -43,7 +43,7 @@ class _Reader(nn.Module):
 
     def states(self, tokens: Tensor, real: Tensor) -> Tensor:
         """Return the states of the last layer [n, L, hidden]; ``real`` [n, L] is the mask of the tokens."""
-        # Noise reaches every row of the table, that of the padding too.
+        # Noise moves every row of the table, also the padding's, so the vector of padding is not 0.
         x = self.embedding(tokens).masked_fill(~real.unsqueeze(2), 0)
         for layer in self.lstm:
             x = layer(x, real)
