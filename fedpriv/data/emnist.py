@@ -31,7 +31,6 @@ SPLITS = {  # training records, test records, classes
     "bymerge": (697_932, 116_323, 47),
     "mnist": (60_000, 10_000, 10),
 }
-_HEADERS = {1: 8, 3: 16}  # bytes before the values of an idx file, by its dimensions
 
 
 def files_of(split: str) -> tuple[StoredFile, ...]:
@@ -118,7 +117,7 @@ def idx_of_shape(content: bytes, path: Path, shape: tuple[int, ...]) -> np.ndarr
     Raises:
         DataError: The file has another format or shape.
     """
-    header = _HEADERS[len(shape)]
+    header = 4 + 4 * len(shape)  # bytes before the values: the magic number and each size
     if content[:4] != bytes([0, 0, 8, len(shape)]) or len(content) < header:
         raise DataError(f"{path} is no idx file of unsigned bytes in {len(shape)} dimensions")
     file_shape = tuple(np.frombuffer(content[4:header], dtype=">i4").tolist())

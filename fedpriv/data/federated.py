@@ -69,9 +69,7 @@ class FederatedData:
             if records.source is not None:
                 sha256.update(f"{' '.join(records.source)}\n".encode())
             else:
-                for values in (records.inputs, records.targets):
-                    sha256.update(f"{values.dtype} {tuple(values.shape)}\n".encode())
-                    sha256.update(np.ascontiguousarray(values.cpu().numpy()).data)
+                records.add_values_to(sha256)
         for indices in self.clients:
             sha256.update(f"{len(indices)}\n".encode())
             sha256.update(np.ascontiguousarray(indices, dtype=np.int64).data)
@@ -123,7 +121,10 @@ def federate(
         DataError: The data cannot be read, or differ from what the data set declares.
         ConfigError: The records cannot be split by these settings.
     """
-    loaded = _loaded(dataset)
+    try:
+        loaded = dataset.load()
+    except OSError as error:  # from the code of a user's data set
+        raise unreadable_data(dataset, error) from None
     _refuse_other_than_said(dataset, loaded)
     for part in (loaded.train, loaded.test):
         _refuse_out_of_range(dataset, part)
@@ -148,13 +149,6 @@ def federate(
         vocabulary=loaded.vocabulary,
         numbers=train_indices,
     )
-
-
-def _loaded(dataset: Dataset) -> LoadedDataset:
-    try:
-        return dataset.load()
-    except OSError as error:
-        raise unreadable_data(dataset, error) from None
 
 
 def unreadable_data(dataset: Dataset, error: OSError) -> DataError:

@@ -70,7 +70,7 @@ class OwnFiles(Dataset):
         """
         if reason := self._absence():
             raise DataError(
-                f"{self.name} not found: {reason}; put {self.contents} there, {self._else()}"
+                f"{self.name} not found: {reason}; put {self.contents} there, {self._remedy()}"
             )
 
     def present(self) -> DataStatus:
@@ -118,7 +118,7 @@ class OwnFiles(Dataset):
     def _missing(self) -> str | None:
         """Return a clause that names what the folder lacks; None if it has all files."""
 
-    def _else(self) -> str:
+    def _remedy(self) -> str:
         """Return the remedy for absent files, for the error message."""
         return "or name another folder with dataset.path or FEDPRIV_DATA"
 

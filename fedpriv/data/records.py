@@ -50,6 +50,12 @@ class Records:
             self.source,
         )
 
+    def add_values_to(self, digest: hashlib._Hash) -> None:
+        """Update a digest with type, shape and values of inputs and targets."""
+        for values in (self.inputs, self.targets):
+            digest.update(f"{values.dtype} {tuple(values.shape)}\n".encode())
+            digest.update(np.ascontiguousarray(values.cpu().numpy()).data)
+
     def rows(self, indices: np.ndarray) -> tuple[ChosenRows, ChosenRows]:
         """Return inputs and targets at ``indices`` (int64 [m]), which are copied one slice at a time."""
         import torch

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import html
 import io
 import json
 import zlib
@@ -37,7 +38,7 @@ from fedpriv.common.fields import (
 from fedpriv.data.records import LANGUAGE_MODEL
 from fedpriv.data.text_corpus import PUBLIC, TEST, TRAIN, Corpus, deal
 from fedpriv.data.text_dataset import TextDataset, refuse_nobody_to_train_on, share_of_authors
-from fedpriv.data.text_tokens import replace_urls, unescape
+from fedpriv.data.text_tokens import replace_urls
 
 FORMATS = (".jsonl", ".json", ".csv")
 LEFT_OUT = -1  # role of a text that is not used
@@ -92,7 +93,7 @@ class Comments(TextDataset):
         excluded = set(self.excluded_authors)
         rows = [row for row in read_rows(content, path, keys) if row[1][0] not in excluded]
         authors = [fields[0] for _, fields in rows]
-        texts = [replace_urls(unescape(fields[1])) for _, fields in rows]
+        texts = [replace_urls(html.unescape(fields[1])) for _, fields in rows]
         if self.split_key is None:
             return Corpus(texts, authors, deal(authors, self.public_share, self.test_share))
         return Corpus(texts, authors, self._named_roles(rows, authors, path))

@@ -259,7 +259,7 @@ class TextDataset(OwnFiles):
         names = self.usual_files if self.file is None else (self.file,)
         return f"{self.folder} has no {' or '.join(names)}"
 
-    def _else(self) -> str:
+    def _remedy(self) -> str:
         command = ""
         if self.published is not None:
             command = f", or run `fedpriv data download {self.name}`"

@@ -15,6 +15,7 @@ Source: A. Go, R. Bhayani, L. Huang, Twitter Sentiment Classification using Dist
 from __future__ import annotations
 
 import csv
+import html
 import io
 from pathlib import Path
 from typing import ClassVar
@@ -31,7 +32,7 @@ from fedpriv.data.text_dataset import (
     share_of_authors,
     share_of_tests,
 )
-from fedpriv.data.text_tokens import replace_urls, replace_users, unescape
+from fedpriv.data.text_tokens import replace_urls, replace_users
 from fedpriv.data.text_windows import TRUNCATE
 
 COLUMNS = ("polarity", "id", "date", "query", "user", "text")
@@ -93,7 +94,7 @@ def parse_tweets(content: bytes, path: Path) -> tuple[list[str], list[str], np.n
                 raise ValueError(f"the polarity must be 0 or 4, got {show(polarity)}")
             labels.append(POLARITIES[polarity])
             users.append(user)
-            texts.append(replace_users(replace_urls(unescape(text))))
+            texts.append(replace_users(replace_urls(html.unescape(text))))
     except (ValueError, csv.Error) as error:
         raise DataError(f"{path}, line {rows.line_num}: {error}") from None
     return texts, users, np.array(labels, dtype=np.int64)

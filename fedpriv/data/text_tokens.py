@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 
 WORD, CHARACTER = "word", "character"
@@ -29,11 +28,6 @@ def tokenise(text: str, level: str) -> list[str]:
 def join(tokens: list[str], level: str) -> str:
     """Join tokens to a readable text; ``tokenise`` splits it into the same tokens again."""
     return ("" if level == CHARACTER else " ").join(tokens)
-
-
-def unescape(text: str) -> str:
-    """Replace HTML entities by the characters they stand for: ``&amp;`` → ``&``."""
-    return html.unescape(text)
 
 
 def replace_urls(text: str) -> str:

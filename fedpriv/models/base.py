@@ -117,6 +117,16 @@ def one_number_of(options: Collection[int], allowed: str) -> Allowed:
     return own_check(check, allowed)
 
 
+def refuse_small_images(
+    model: str, input_shape: tuple[int, ...], smallest: int, reads: str = "images"
+) -> None:
+    """Raise ConfigError unless a record is an image with sides of at least ``smallest`` pixels."""
+    if len(input_shape) != 3 or input_shape[0] < 1 or min(input_shape[1:]) < smallest:
+        requirement = f"it reads {reads} with sides of at least {smallest}"
+        hint = f"{requirement}, a record has shape {tuple(input_shape)}"
+        raise ConfigError("model", model, "one that fits the data", hint)
+
+
 def inputs_per_record(input_shape: tuple[int, ...], model: str) -> int:
     """Return the number of values in one record.
 

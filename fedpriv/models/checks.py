@@ -43,8 +43,9 @@ def refuse_record_mixing(module: nn.Module, inputs: Tensor, *, per_record: bool)
         reason = _reason(layer) or (per_record and _no_gradients(layer))
         if reason:
             raise mixing_refusal(f"layer {name or 'model'} ({type(layer).__name__}) {reason}")
+    magnitudes = (inputs, 30.0 * inputs) if inputs.is_floating_point() else (inputs,)
     for probe in (copy.deepcopy(module), with_other_weights(module)):
-        for records in _magnitudes(inputs):
+        for records in magnitudes:
             if (reason := _mixes(probe, records)) is not None:
                 raise mixing_refusal(reason)
 
@@ -85,13 +86,9 @@ def with_other_weights(module: nn.Module) -> nn.Module:
     return probe
 
 
-def _magnitudes(inputs: Tensor) -> tuple[Tensor, ...]:
-    return (inputs, 30.0 * inputs) if inputs.is_floating_point() else (inputs,)
-
-
-def mixing_refusal(words: str) -> ConfigError:
+def mixing_refusal(reason: str) -> ConfigError:
     """Return the error for a model that mixes or stores records."""
-    return ConfigError(f"model cannot be trained with differential privacy: {words}")
+    return ConfigError(f"model cannot be trained with differential privacy: {reason}")
 
 
 def _reason(layer: nn.Module) -> str | None:

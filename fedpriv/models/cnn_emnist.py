@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedpriv.common.errors import ConfigError
-from fedpriv.models.base import ModelFactory
+from fedpriv.models.base import ModelFactory, refuse_small_images
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,10 +34,7 @@ class CnnEmnist(ModelFactory):
     name = "cnn_emnist"
 
     def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
-        if len(input_shape) != 3 or input_shape[0] < 1 or min(input_shape[1:]) < _SMALLEST:
-            why = f"it reads images with sides of at least {_SMALLEST}"
-            hint = f"{why}, a record has shape {tuple(input_shape)}"
-            raise ConfigError("model", "cnn_emnist", "one that fits the data", hint)
+        refuse_small_images(self.name, input_shape, _SMALLEST)
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         self.refuse_misfit(input_shape, classes)

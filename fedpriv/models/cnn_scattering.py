@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedpriv.common.errors import ConfigError
 from fedpriv.common.fields import declared, field, whole
-from fedpriv.models.base import ModelFactory, one_number_of
+from fedpriv.models.base import ModelFactory, one_number_of, refuse_small_images
 
 if TYPE_CHECKING:
     from torch import nn
@@ -41,10 +40,7 @@ class CnnScattering(ModelFactory):
     )
 
     def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
-        if len(input_shape) != 3 or input_shape[0] < 1 or min(input_shape[1:]) < 2:
-            why = "it reads images or their features with sides of at least 2"
-            hint = f"{why}, a record has shape {tuple(input_shape)}"
-            raise ConfigError("model", self.name, "one that fits the data", hint)
+        refuse_small_images(self.name, input_shape, 2, "images or their features")
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         self.refuse_misfit(input_shape, classes)

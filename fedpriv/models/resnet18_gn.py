@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.common.errors import ConfigError
 from fedpriv.common.fields import declared, field, same_as
-from fedpriv.models.base import ModelFactory, one_number_of
+from fedpriv.models.base import ModelFactory, one_number_of, refuse_small_images
 from fedpriv.models.cnn import Cnn
 
 if TYPE_CHECKING:
@@ -47,10 +46,7 @@ class ResNet18Gn(ModelFactory):
     standardized: bool | None = same_as(Cnn, "standardized")
 
     def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
-        if len(input_shape) != 3 or input_shape[0] < 1 or min(input_shape[1:]) < _SMALLEST:
-            why = f"it reads images with sides of at least {_SMALLEST}"
-            hint = f"{why}, a record has shape {tuple(input_shape)}"
-            raise ConfigError("model", self.name, "one that fits the data", hint)
+        refuse_small_images(self.name, input_shape, _SMALLEST)
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         self.refuse_misfit(input_shape, classes)
