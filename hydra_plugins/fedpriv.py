@@ -37,8 +37,7 @@ Go = Callable[[], dict[str, Any] | None]
 
 
 class CurvesSweeper(BasicSweeper):
-    """Turns the curves × seeds of a figure into an explicit list of jobs; without a figure it is Hydra's own
-    sweeper, which says what it does."""
+    """The sweeper of fedpriv: the curves × seeds of a figure, or Hydra's own sweep with checks before it."""
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -67,7 +66,7 @@ class CurvesSweeper(BasicSweeper):
         return self._launch(jobs, folder)
 
     def _checked_jobs(self, batch: Sequence[Sequence[str]], folder: Path) -> list[SweepJob]:
-        """The jobs of the sweep, all of which can run. Raises FedprivError if one cannot."""
+        """Return the jobs of the sweep, all of which can run. Raises FedprivError if one cannot."""
         from fedpriv.experiment import sweep_runs, sweeps
 
         if len(batch) > 1:
@@ -157,7 +156,7 @@ def _lacks_audit(job: SweepJob, run: StoredRun) -> bool:
 
 
 def _quoted(text: str) -> str:
-    """A text as a value of Hydra's grammar."""
+    """Return a text as a value of Hydra's grammar."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 

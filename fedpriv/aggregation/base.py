@@ -21,6 +21,11 @@ class Rule(Protocol):
     """The rule of one run.
 
     ``state_dict`` and ``load_state_dict`` may be left out by a rule that keeps nothing between rounds.
+
+    Example:
+        >>> class CoordinateMedian:
+        ...     def combine(self, t, clients, uploads, weights):
+        ...         return uploads.median(dim=0).values
     """
 
     def combine(self, t: int, clients: np.ndarray, uploads: Tensor, weights: Tensor) -> Tensor:

@@ -68,6 +68,14 @@ class LocalStepsAlgorithm(Algorithm):
 
     Raises:
         ArgumentError: An argument is out of its range, or has no effect with the others.
+
+    Example:
+        >>> from fedpriv.algorithms import DpFl
+        >>> algorithm = DpFl(name="mine", sample_rate=0.1, optimizer="sgd", local_steps=5)
+        >>> algorithm.sampling_of(100)
+        PoissonSampling(sample_rate=0.1)
+        >>> algorithm.samples_per_round
+        5
     """
 
     unit = "record"

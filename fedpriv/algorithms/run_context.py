@@ -138,6 +138,13 @@ class RunContext:
         private: Whether the run claims privacy.
         probed_lots: Sizes of the lots with which a model of the user's own was probed.
         chunk: Number of clients that compute together; None: the whole cohort.
+
+    Example:
+        >>> from fedpriv.algorithms import DpFl
+        >>> from fedpriv.algorithms.server_steps import WeightedAverage
+        >>> class Mine(DpFl):
+        ...     def server_step(self, context):
+        ...         return WeightedAverage(context.model, context.data.records_per_client)
     """
 
     data: FederatedData

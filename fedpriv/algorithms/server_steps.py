@@ -37,6 +37,11 @@ class ServerStep(Saved, ABC):
         model: As given.
         rule: The rule that combines uploads in the place of their weighted sum, set by the trainer; None:
             the weighted sum.
+
+    Example:
+        >>> class HalfAStep(WeightedAverage):
+        ...     def apply(self, cohort, uploads):
+        ...         self.model.flat.add_(self.average(cohort, uploads), alpha=0.5)
     """
 
     rule: CheckedRule | None = None

@@ -74,7 +74,11 @@ def bounds(
 ) -> str:
     """Return the bounds of a number as text.
 
-    ``at_most`` may be the name of another argument.
+    Args:
+        above: Bound that the number must exceed; None: there is none.
+        at_least: Smallest number that is allowed.
+        below: Bound that the number must not reach.
+        at_most: Largest number that is allowed, or the name of another argument.
 
     >>> bounds(above=0, at_most="clients")
     '> 0 and <= clients'
@@ -99,6 +103,12 @@ def parsed(text: str) -> object:
 
 def whole(name: str, value: object, *, at_least: int = 0, at_most: int | None = None) -> int:
     """Return an int inside the given inclusive bounds. A float without decimals counts: 1e3, but not 2.5.
+
+    Args:
+        name: Name of the argument, for the error.
+        value: The value that the user gave.
+        at_least: Smallest value that is allowed.
+        at_most: Largest value that is allowed; None: there is none.
 
     Raises:
         ArgumentError: The value is no whole number, or outside the bounds.

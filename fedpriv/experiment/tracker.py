@@ -27,6 +27,11 @@ class TrackedRun:
         rounds_done: Number of rounds before this process; more than 0 for a resumed run.
         kept: What :meth:`Tracker.begin` returned when the run was begun; empty for a new run. It is read from
             the run folder, which may be somebody else's: check it.
+
+    Example:
+        >>> run = TrackedRun("run", Path("outputs/run"), "0" * 12, {"seed": 0}, rounds_done=0, kept={})
+        >>> run.place(None, "tensorboard").as_posix()
+        'outputs/run/tensorboard'
     """
 
     name: str

@@ -326,6 +326,14 @@ def sample_cohort(
 def shuffle(
     streams: SecretStreams, records: np.ndarray, round_index: int, epoch: int, client: int
 ) -> np.ndarray:
-    """Return a client's records in the order in which plain training visits them in one epoch."""
+    """Return a client's records in the order in which plain training visits them in one epoch.
+
+    Args:
+        streams: Secret streams of the run.
+        records: Indices of the client's records [n_k].
+        round_index: The round, 0-based.
+        epoch: The epoch within the round, 0-based.
+        client: The client's number.
+    """
     stream = streams.sampling("batches", round_index, epoch, client)
     return records[stream.permutation(len(records))]

@@ -31,6 +31,14 @@ class Query(ABC):
         honest: Number of noise shares that together have the stated noise. 1 means that each share has it.
         noise_multiplier: Noise std ÷ add/remove sensitivity, where noise is added. Queries that flip bits
             have no multiplier.
+
+    Example:
+        >>> from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
+        >>> query = GaussianQuery("gradient_sum", noise_multiplier=2.0)
+        >>> query.event()
+        GaussianDpEvent(noise_multiplier=2.0)
+        >>> query.purpose_of_all
+        'gradient_sum_of_all'
     """
 
     noise_multiplier: float

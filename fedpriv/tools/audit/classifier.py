@@ -17,9 +17,11 @@ FOLDS, TREES = 5, 100
 class Classifier(Protocol):
     """The interface of scikit-learn's classifiers."""
 
-    def fit(self, features: np.ndarray, labels: np.ndarray) -> object: ...
+    def fit(self, features: np.ndarray, labels: np.ndarray) -> object:
+        """Learn from features [n, d] and labels [n]."""
 
-    def predict_proba(self, features: np.ndarray) -> np.ndarray: ...
+    def predict_proba(self, features: np.ndarray) -> np.ndarray:
+        """Return the probability of each label [m, labels] for features [m, d]."""
 
 
 def forest(seed: int, smallest_leaf: int = 5) -> Classifier:
