@@ -69,6 +69,7 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return what click asks for. Raises ConfigError for an unknown command, with the nearest one."""
         known = [name for name, command in self.commands.items() if not command.hidden]
         if args[0] not in self.commands:
             raise unknown("the command", args[0], known)
