@@ -306,7 +306,8 @@ def test_no_file_is_excepted_from_the_limits_of_functions():
     root = Path(__file__).parents[1]
     settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["ruff"]
     assert {"C901", "PLR0913"} <= set(settings["lint"]["select"])
-    assert "per-file-ignores" not in settings["lint"]
+    excepted = settings["lint"]["per-file-ignores"].values()
+    assert all(rule.startswith("D") for rules in excepted for rule in rules)  # docstrings alone
     excepted = re.compile(r"noqa(?!:)|noqa:.*(C901|PLR0913)")
     here = Path(__file__)
     found = [

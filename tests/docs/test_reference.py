@@ -87,7 +87,7 @@ def public_methods(name: str) -> Iterator[tuple[type, str]]:
             and not thing.__name__.startswith("_")
         ):
             for method, value in vars(thing).items():
-                if inspect.isfunction(value) and not method.startswith("_"):
+                if getattr(value, "__name__", None) == method and not method.startswith("_"):
                     yield thing, method
 
 
