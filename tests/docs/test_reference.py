@@ -87,7 +87,8 @@ def public_methods(name: str) -> Iterator[tuple[type, str]]:
             and not thing.__name__.startswith("_")
         ):
             for method, value in vars(thing).items():
-                if getattr(value, "__name__", None) == method and not method.startswith("_"):
+                named = inspect.isfunction(value) and value.__name__ == method  # else a lambda
+                if named and not method.startswith("_"):
                     yield thing, method
 
 
