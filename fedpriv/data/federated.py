@@ -185,7 +185,7 @@ def _refuse_other_than_said(dataset: Dataset, loaded: object) -> None:
     for name, declared, loaded_value in comparisons:
         if declared != loaded_value:
             raise DataError(
-                f"{dataset.name}: {name} is {declared}, and what was loaded has {loaded_value}"
+                f"{dataset.name}: {name} is {declared}, but the loaded records have {loaded_value}"
             )
 
 

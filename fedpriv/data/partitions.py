@@ -236,7 +236,7 @@ class Natural(Partition):
         """Return the indices of each client from the authors ``client_ids`` [n]."""
         if client_ids is None:
             raise ConfigError(
-                "partition=natural needs to know who made each record, and this data set does not",
+                "partition=natural needs the author of each record, and this data set has no authors",
                 hint="with dataset=mnist put MNIST/train-writers.npy (60000 whole numbers, the "
                 "writer of each training image) into the data folder, take dataset=femnist instead "
                 "of emnist, or choose another partition",
@@ -247,12 +247,12 @@ class Natural(Partition):
     def _chosen(self, authors: np.ndarray, counts: np.ndarray) -> np.ndarray:
         large = authors[counts >= self.min_records]
         if not len(large):
-            allowed = f"<= {counts.max()} (the most records anyone made)"
+            allowed = f"<= {counts.max()} (the largest number of records of a user)"
             raise ConfigError("partition.min_records", self.min_records, allowed)
         if self.clients is None:
             return large
         if self.clients > len(large):
-            requirement = f"as many made {self.min_records} or more training records"
+            requirement = f"the number of users with at least {self.min_records} training records"
             raise ConfigError("partition.clients", self.clients, f"<= {len(large)} ({requirement})")
         order = numpy_stream(self.seed, "partition_natural").permutation(len(large))
         return np.sort(large[order[: self.clients]])

@@ -364,7 +364,7 @@ class TextDataset(OwnFiles):
         if not len(counts):
             raise DataError(f"{self._found} has no texts to train on")
         if counts.max() < self.min_records_per_client:
-            allowed = f"<= {counts.max()} (the most records anyone made)"
+            allowed = f"<= {counts.max()} (the largest number of records of an author)"
             raise ConfigError(
                 "dataset.min_records_per_client", self.min_records_per_client, allowed
             )

@@ -119,7 +119,7 @@ class Features(ABC):
         algorithm, attack = parts.algorithm, parts.attack
         if algorithm.augmentation is not None:
             allowed = "none with algorithm.augmentation_multiplicity"
-            hint = "flips and crops need images, which such features are not"
+            hint = "augmentation flips and crops images, but the model reads features"
             yield ConfigError("features", self.name, allowed, hint)
         if parts.released_statistics is not None and not algorithm.releases_feature_statistics:
             yield ConfigError(

@@ -121,7 +121,7 @@ class Featured(DatasetView):
         if not torch.allclose(together, alone, rtol=1e-2, atol=1e-3 * float(together.abs().max())):
             raise ConfigError(
                 f"features: {type(self.features).__name__}.coefficients must be a function of each image by "
-                "itself, got others for an image alone than beside other images"
+                "itself, but an image alone and together with other images gives different ones"
             )
 
     def _coefficients(self, records: Records) -> np.ndarray:

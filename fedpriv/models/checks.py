@@ -69,8 +69,9 @@ def refuse_own_randomness(module: nn.Module, inputs: Tensor) -> None:
         changes = _changed_buffer(before, probe) is not None
         if not changes and not torch.equal(outputs[0].nan_to_num(), outputs[1].nan_to_num()):
             raise ConfigError(
-                f"model gives two answers to the same records{_which_dropout(module)}: it draws random "
-                "numbers that no seed of the run names, so the run could not be repeated; take them out (p=0)"
+                f"model gives different outputs for the same records{_which_dropout(module)}: it draws "
+                "random numbers that no seed of the run controls, so the run could not be repeated; remove "
+                "them (p=0)"
             )
 
 
@@ -141,7 +142,7 @@ def _mixes(module: nn.Module, inputs: Tensor) -> str | None:
             together = probe(inputs.clone())
         if (name := _changed_buffer(module, probe)) is not None:
             return (
-                f"its buffer {name} changes in training: statistics of private records would leave "
+                f"its buffer {name} changes in training: statistics of private records would be published "
                 "without noise; use layers that keep none"
             )
         if depends := _gradient_of_others(probe, inputs):
@@ -151,7 +152,7 @@ def _mixes(module: nn.Module, inputs: Tensor) -> str | None:
                 with torch.no_grad():
                     alone = probe(inputs[i : i + 1].clone())
             except (RuntimeError, ValueError) as error:
-                return f"it does not treat a record alone ({str(error).splitlines()[0]})"
+                return f"it fails on a single record ({str(error).splitlines()[0]})"
             differs = (alone[0] - together[i]).abs().max() > _TOLERANCE * together[i].abs().max()
             if alone.shape[1:] != together.shape[1:] or bool(differs):
                 return _MIXES
@@ -159,7 +160,7 @@ def _mixes(module: nn.Module, inputs: Tensor) -> str | None:
 
 
 _MIXES = (
-    "what it gives for a record depends on the records beside it, so clipping one gradient or upload does "
+    "its output for a record depends on the records beside it, so clipping one gradient or upload does "
     "not bound the influence of its owner; use layers that treat each record on its own"
 )
 

@@ -39,7 +39,7 @@ class Svm(ModelFactory):
 
     def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
         if classes != 2:
-            why = f"the dataset has {classes} classes, it tells two apart; model=logistic takes any"
+            why = f"the dataset has {classes} classes, an SVM separates two; model=logistic takes any number"
             raise ConfigError("model", "svm", "one that fits the data", why)
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:

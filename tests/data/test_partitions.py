@@ -247,7 +247,7 @@ TEN = np.arange(10)
         (
             Natural(),
             None,
-            "partition=natural needs to know who made each record, and this data set does not; "
+            "partition=natural needs the author of each record, and this data set has no authors; "
             "with dataset=mnist put MNIST/train-writers.npy (60000 whole numbers, the writer of "
             "each training image) into the data folder, take dataset=femnist instead of emnist, or "
             "choose another partition",
@@ -255,12 +255,12 @@ TEN = np.arange(10)
         (
             Natural(clients=4, min_records=2),
             MAKERS,
-            "partition.clients must be <= 3 (as many made 2 or more training records), got 4",
+            "partition.clients must be <= 3 (the number of users with at least 2 training records), got 4",
         ),
         (
             Natural(min_records=5),
             MAKERS,
-            "partition.min_records must be <= 4 (the most records anyone made), got 5",
+            "partition.min_records must be <= 4 (the largest number of records of a user), got 5",
         ),
     ],
 )

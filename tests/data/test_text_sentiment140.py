@@ -140,7 +140,7 @@ def test_users_with_few_tweets_are_left_out(tmp_path):
     with pytest.raises(ConfigError) as caught:
         Sentiment140(path=str(tmp_path), min_records_per_client=4).load()
     assert str(caught.value) == (
-        "dataset.min_records_per_client must be <= 3 (the most records anyone made), got 4"
+        "dataset.min_records_per_client must be <= 3 (the largest number of records of an author), got 4"
     )
 
 

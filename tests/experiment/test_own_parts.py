@@ -156,8 +156,8 @@ def test_a_public_split_that_nobody_sized_is_one_sentence(own, run):
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ("train_records = 455", "train_records = 456", "train_records is 456, and what was loaded has 455"),
-        ("(30,)", "(31,)", "input_shape is (31,), and what was loaded has (30,)"),
+        ("train_records = 455", "train_records = 456", "is 456, but the loaded records have 455"),
+        ("(30,)", "(31,)", "input_shape is (31,), but the loaded records have (30,)"),
         ("return LoadedDataset(", "return dict(", "load must return a LoadedDataset"),
     ],
 )  # fmt: skip

@@ -132,7 +132,7 @@ OWN = {
     CentredByConstants: "depends on the records beside it",
     Barely: "depends on the records beside it",
     Counting: "its buffer seen changes in training",
-    NeedsSeveral: "does not treat a record alone .at least two records.",
+    NeedsSeveral: "fails on a single record .at least two records.",
 }
 
 
@@ -180,7 +180,7 @@ def test_a_model_that_draws_random_numbers_is_refused(layer):
     with pytest.raises(ConfigError) as caught:
         refuse_own_randomness(module, IMAGES)
     assert f"layer 2.0 ({type(layer).__name__})" in str(caught.value)
-    assert "no seed of the run names" in str(caught.value)
+    assert "no seed of the run controls" in str(caught.value)
 
 
 def test_dropout_of_nothing_passes_and_the_global_generator_is_left_alone():
