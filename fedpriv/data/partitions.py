@@ -241,21 +241,21 @@ class Natural(Partition):
                 "writer of each training image) into the data folder, take dataset=femnist instead "
                 "of emnist, or choose another partition",
             )
-        authors = self._chosen(*np.unique(client_ids, return_counts=True))
-        return [np.flatnonzero(client_ids == author) for author in authors]
-
-    def _chosen(self, authors: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        large = authors[counts >= self.min_records]
-        if not len(large):
+        authors, counts = np.unique(client_ids, return_counts=True)
+        authors = authors[counts >= self.min_records]
+        if not len(authors):
             allowed = f"<= {counts.max()} (the largest number of records of a user)"
             raise ConfigError("partition.min_records", self.min_records, allowed)
-        if self.clients is None:
-            return large
-        if self.clients > len(large):
-            requirement = f"the number of users with at least {self.min_records} training records"
-            raise ConfigError("partition.clients", self.clients, f"<= {len(large)} ({requirement})")
-        order = numpy_stream(self.seed, "partition_natural").permutation(len(large))
-        return np.sort(large[order[: self.clients]])
+        if self.clients is not None:
+            if self.clients > len(authors):
+                requirement = (
+                    f"the number of users with at least {self.min_records} training records"
+                )
+                allowed = f"<= {len(authors)} ({requirement})"
+                raise ConfigError("partition.clients", self.clients, allowed)
+            order = numpy_stream(self.seed, "partition_natural").permutation(len(authors))
+            authors = np.sort(authors[order[: self.clients]])
+        return [np.flatnonzero(client_ids == author) for author in authors]
 
 
 def _refuse_more_clients_than_records(clients: int, records: int) -> None:

@@ -54,7 +54,12 @@ class VocabularySource:
         Raises:
             ArgumentError: The keys do not fit together.
         """
-        _refuse_kind(kind, level, has_public_texts)
+        if kind == FIXED and level != CHARACTER:
+            allowed = "public, file or private with level=word (fixed is a list of characters)"
+            raise ArgumentError("vocabulary", kind, allowed)
+        if kind == FROM_PUBLIC and not has_public_texts:
+            allowed = "file, fixed or private where no text is public (public_share=0)"
+            raise ArgumentError("vocabulary", kind, allowed)
         words = _words(words, level)
         if kind == FROM_FILE and file is None:
             raise ArgumentError("vocabulary_file", None, "a file, one token a line")
@@ -108,15 +113,6 @@ class VocabularySource:
     def _path(self) -> Path:
         assert self.file is not None
         return Path(self.file).expanduser()
-
-
-def _refuse_kind(kind: str, level: str, has_public_texts: bool) -> None:
-    if kind == FIXED and level != CHARACTER:
-        allowed = "public, file or private with level=word (fixed is a list of characters)"
-        raise ArgumentError("vocabulary", kind, allowed)
-    if kind == FROM_PUBLIC and not has_public_texts:
-        allowed = "file, fixed or private where no text is public (public_share=0)"
-        raise ArgumentError("vocabulary", kind, allowed)
 
 
 def _words(words: Any, level: str) -> tuple[str, ...]:
