@@ -235,7 +235,7 @@ def test_the_paper_on_real_data_starts_with_its_parameters(command, mnist_folder
     assert "58000 training records over 10 clients, 5800 each" in words
     assert "2000 public validation" in words
     assert "26,010 parameters" in words
-    assert "noise multiplier 6 at first" in words
+    assert "noise multiplier 6 in the first round" in words
 
 
 @pytest.mark.slow

@@ -292,7 +292,10 @@ class Algorithm(Saved, ABC):
         return ()
 
     def own_caveats(self) -> tuple[str, ...]:
-        """Return further caveats of the privacy statement, as sentences."""
+        """Return further caveats of the algorithm for the privacy statement, as sentences; by default none.
+
+        They come after those of :meth:`caveats`.
+        """
         return ()
 
 

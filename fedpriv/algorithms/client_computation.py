@@ -226,7 +226,15 @@ class ClientComputation(ABC):
         return None, 1.0
 
     def sent(self, local_step: LocalStep, changes: Visible) -> Visible:
-        """Return what reaches the server: the changes [h, d], unless attackers send something else."""
+        """Return what reaches the server at the end of a round; this default returns the changes as they are.
+
+        A computation with attackers overrides it, and puts what they send into their rows.
+
+        Args:
+            local_step: The last local step of the round.
+            changes: The released change of each holder [h, d] (see :meth:`holders`), added up over local
+                steps.
+        """
         return changes
 
     @abstractmethod

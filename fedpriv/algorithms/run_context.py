@@ -233,9 +233,10 @@ class RunContext:
             self.attack.note_norms(round_index, cohort, norms.cpu().numpy())
 
     def prove_engine(self, copies: int | None = None) -> None:
-        """Let the engine compare its rules with autograd on random records, before it sees private ones.
+        """Let the engine compare its per-record gradients with autograd's, on four random records.
 
-        A run must not stop, nor change its engine, because of what is in private records.
+        This comes before any private record: later a run must neither stop nor change its engine because of
+        what is in the records. With ``runtime.engine=auto`` the engine may change to Opacus here.
 
         Args:
             copies: Number of copies of each record; None: records are no copies.

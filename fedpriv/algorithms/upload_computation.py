@@ -76,7 +76,10 @@ class UploadComputation(ClientComputation):
         return self._server
 
     def initial_norm(self) -> float:
-        """Return the norm of the upload of a client with random records: no data is read, so it is free."""
+        """Return the norm of an upload computed from random records, from which clippers start.
+
+        No data is read, so it costs no privacy.
+        """
         upload = self._uploads.of_records(*self.context.random_records(RECORDS_OF_NOISE))
         return float(upload.norm())
 

@@ -56,7 +56,12 @@ def _is_plain(value: object) -> bool:
 
 
 def _covered_attributes(value: Any) -> Mapping[str, Any]:
-    """Return the attributes of an object that a digest covers: none for objects of fedpriv and torch."""
+    """Return what a digest covers of an object that is no plain value, by name.
+
+    Random generators give their state, and objects of a few Python modules their ``repr``. Other objects of
+    fedpriv and torch, and models, give nothing, because their state is kept elsewhere. All others give their
+    attributes.
+    """
     module = type(value).__module__
     for state in ("get_state", "getstate"):  # random generators of torch, NumPy and Python
         if hasattr(value, state) and not isinstance(value, type):

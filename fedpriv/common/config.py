@@ -360,7 +360,11 @@ def identity(config: DictConfig) -> dict[str, object]:
 
 
 def identity_of_values(values: Mapping[str, object]) -> dict[str, object]:
-    """Return the identity of a run from the values of its resolved configuration, by dotted key."""
+    """Return the identity of a run: the values without the keys of ``NOT_IDENTITY``, which change no result.
+
+    Args:
+        values: The resolved configuration, by dotted key.
+    """
     left_out = [
         excluded
         for excluded in NOT_IDENTITY

@@ -99,7 +99,15 @@ class BlockEngine(ABC):
         clients: int,
         factors: Factors | None,
     ) -> ClippedSums:
-        """Compute the clipped sum of every client; see :meth:`fedpriv.engine.Engine.clipped_sums`."""
+        """Compute each client's clipped sum, and each record's norm, loss and finiteness, a block at a time.
+
+        The first block is also compared with autograd. Arguments and result are those of
+        :meth:`fedpriv.engine.Engine.clipped_sums`.
+
+        Raises:
+            Unsupported: The engine cannot treat the model.
+            ValueError: The arguments differ in length.
+        """
         counts = lot_sizes(client_of_record, clients)
         if not len(inputs) == len(targets) == len(client_of_record):
             raise ValueError("inputs, targets and client_of_record differ in length")

@@ -69,14 +69,19 @@ def lot_sizes(parameters: int, real: Sequence[float], isolated: bool) -> list[in
 def refuse_dependent_records(
     module: nn.Module, draw: LotSource, sizes: Sequence[int], engine: str, isolated: bool
 ) -> None:
-    """Check that records, and clients that train side by side, are computed as if each were alone.
+    """Raise ConfigError for a model in which a record or a client changes what is computed of others.
+
+    Random lots are computed before and after records are replaced, after other lots, and with each record
+    alone; the module docstring lists what is compared. A model without per-record gradients is probed with
+    clients side by side only.
 
     Args:
         module: The model, which is left as it is.
         draw: Random lots of a given size, on the CPU.
         sizes: Sizes of the lots.
         engine: Engine of the run: ``auto``, ``fast`` or ``opacus``.
-        isolated: Whether the run computes each record with a copy of the model.
+        isolated: Whether the run computes each record with a copy of the model. Otherwise the model is also
+            probed with perturbed weights, and records in lots are compared with records alone.
 
     Raises:
         ConfigError: Names what depends on other records, at which size of lot.
@@ -286,9 +291,10 @@ def _refuse_unlike_alone(
 
 
 def _distance_from_alone(module: nn.Module, lot: Lot, engine: str) -> float:
-    """Return the largest distance of a record's clipped gradient in the lot from that of the record alone.
+    """Return how far a record's clipped gradient in the lot is from that of the same record alone.
 
-    The distance is in clip norms, and the clip norm is the median norm of the lot.
+    The first, the middle and the last record are compared, and the largest distance is returned. It is in
+    units of the clip norm, which is the median gradient norm of the lot.
     """
     probed = make_engine(FlatModel(copy.deepcopy(module)), engine=engine)
     inputs, targets = lot

@@ -88,7 +88,7 @@ class AveragedModel:
 
     @property
     def weights(self) -> torch.Tensor:
-        """Averaged weights θ̄ [d]."""
+        """Averaged weights θ̄ [d]; until averaging begins, the weights of the last observed round."""
         return self._mean.to(self._model.flat.dtype)
 
     def observe(self) -> None:

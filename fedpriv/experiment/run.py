@@ -69,11 +69,15 @@ class RunResult:
 
 
 def check(config: DictConfig, known: Known) -> None:
-    """Raise FedprivError for a job of a sweep that cannot run.
+    """Raise FedprivError for a job of a sweep that could not begin, before any job is run.
+
+    Choices that do not go together, a budget that allows no round, an unusable tracker or device, and
+    unusable data are found. Data are read, and downloaded unless ``dry_run``.
 
     Args:
         config: The configuration of the job.
-        known: Sizes of clients that jobs with the same data have found; this job adds to it.
+        known: Sizes of clients by a fingerprint of the data's keys. Jobs with the same data share an entry,
+            and this job adds its own.
     """
     parts = build_parts(config)
     if parts.settings.publish:

@@ -291,9 +291,13 @@ class ValidationDecay(NoiseSchedule):
         return self._sigma
 
     def lowest(self, round_index: int) -> float:
-        """Return σ_0 β^max(0, t-4).
+        """Return σ_0 β^max(0, t-4), a lower bound of σ_t whatever the losses are.
 
-        Three falls in a row need J(w_3), J(w_4) and J(w_5), so σ_5 is the first σ that can have decayed.
+        Three falls in a row need J(w_3), J(w_4) and J(w_5). σ_5 is therefore the first that can have
+        decayed with ``algorithm1``, and σ_6 with ``eq9``, for which the bound is one factor β too low.
+
+        Args:
+            round_index: t = 0, 1, …
         """
         return self.initial * self.beta ** max(0, round_index - 4)
 

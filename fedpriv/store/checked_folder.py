@@ -123,7 +123,12 @@ class CheckedFolder:
                 self._enter(path, str(error))
 
     def damage_of(self, *paths: Path) -> list[str]:
-        """Return a sentence for each of these files that is gone, or differs from its stated digest."""
+        """Return a sentence for each of these files that is damaged; an empty list if none is.
+
+        A file is damaged if ``summary.json`` states its digest and it is missing or differs, or if an
+        earlier read found a problem. A file without a stated digest is not missed. Unless the folder is
+        ``tolerant``, each new damage is also shown as a warning.
+        """
         for path in paths:
             if path.name in self.stated and not os.path.lexists(path):
                 self._enter(path, str(unreadable(path, "it is not there")))

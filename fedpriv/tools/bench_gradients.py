@@ -46,7 +46,12 @@ def settings(model: str) -> Iterator[Benchmark]:
 
 
 def isolated_rows_of(model: str, lot: int) -> Iterator[TimedStep]:
-    """Yield a plain step and the clipped gradient sums of a lot with ``isolate_records=true``."""
+    """Yield two steps to time on one random lot: an ordinary pass, and clipped sums with isolated records.
+
+    Args:
+        model: Name of a model in ``MODELS``.
+        lot: Number of records.
+    """
     inputs, targets = torch.randn(lot, *SHAPE), torch.randint(0, CLASSES, (lot,))
     module = MODELS[model].build(SHAPE, CLASSES)
     yield TimedStep(

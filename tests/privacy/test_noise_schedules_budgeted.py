@@ -267,7 +267,7 @@ def test_a_budget_that_is_not_spread_has_no_noise():
 
 @pytest.mark.parametrize("private", [2.0, torch.tensor(2.0)], ids=["a number", "a tensor"])
 def test_a_loss_that_no_mechanism_released_is_refused(private):
-    with pytest.raises(ReleaseError, match="a noise schedule takes what a mechanism released"):
+    with pytest.raises(ReleaseError, match=r"a noise schedule .* private"):
         recalculated().observe(0, private)
 
 

@@ -341,7 +341,10 @@ class Accountant(ABC):
         return most_steps(epsilon_after, epsilon, at_most, start)
 
     def _guess(self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str) -> int:
-        """Return the number of steps with which the search for the largest number begins."""
+        """Return the number of steps at which the search of :meth:`further_steps` begins; here always 1.
+
+        A slow accountant overrides this with a fast estimate, which changes the time that the search takes.
+        """
         return 1
 
     def steps_allowed(

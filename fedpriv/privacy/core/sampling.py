@@ -71,10 +71,10 @@ class Sampling(ABC):
         return 1.0
 
     def sample_among(self, stream: Source, eligible: np.ndarray) -> np.ndarray:
-        """Draw a sample of the positions where ``eligible`` [K] (bool) is true, ascending.
+        """Draw a sample of all K positions; return those in it where ``eligible`` [K] (bool) is true.
 
-        Those who may not take part any more are sampled as well and then left out. Others therefore join with
-        the same probability as before.
+        Positions count from 0 to K - 1 and are returned in ascending order. Those who may not take part any
+        more are sampled too and then left out, so that the others join with the same probability as before.
         """
         sampled = self.sample(stream, len(eligible))
         return sampled[eligible[sampled]]

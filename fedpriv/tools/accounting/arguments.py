@@ -35,12 +35,7 @@ _MADE: dict[str, Callable[[], Accountant]] = {
 
 
 def flag(name: str) -> str:
-    """Return the flag of an argument.
-
-    Example:
-        >>> flag("noise_multiplier")
-        '--noise-multiplier'
-    """
+    """Return the command-line flag of a Python argument."""
     return "--" + name.replace("_", "-")
 
 

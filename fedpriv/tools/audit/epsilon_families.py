@@ -174,7 +174,10 @@ def least_false_positives(curve: TradeOff, rate: float) -> float:
 
 
 def with_noise(event: dp_event.DpEvent, factor: float) -> dp_event.DpEvent:
-    """Return the same event with the noise of its Gaussians multiplied by ``factor``."""
+    """Return the event with every noise multiplier in it, however deep, multiplied by ``factor``.
+
+    Events without a noise multiplier stay as they are.
+    """
     if isinstance(event, dp_event.ComposedDpEvent):
         return dp_event.ComposedDpEvent(tuple(with_noise(e, factor) for e in event.events))
     inner = getattr(event, "event", None)

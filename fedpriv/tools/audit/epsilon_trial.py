@@ -63,18 +63,19 @@ def train_with_canaries(
 ) -> CanaryTrial:
     """Train the configured run again with canaries in it, and return their scores.
 
-    The privacy budget is not asked again: the rounds are those that it allowed the audited run.
+    A coin decides for each canary whether it is in the training; all are scored. The budget is not checked
+    again, because ``rounds`` are those that it allowed the audited run. The aggregation is the mean.
 
     Args:
         config: Configuration of the audited run.
         canaries: Number of canaries.
         rounds: Number of rounds.
         seed: Seed of canaries and noise.
-        fewer: Whether to plant as many canaries as there is room for, if there is no room for all.
+        fewer: True: plant as many as fit where ``canaries`` is too large. False: raise instead.
         canary: Kind of the canaries.
 
     Raises:
-        ConfigError: There is no room for so many canaries.
+        ConfigError: So many canaries do not fit, or the run releases statistics before the first round.
     """
     parts = build_parts(without_rule(config))
     context = context_of(parts, canaries, seed, fewer, canary)

@@ -263,7 +263,9 @@ def _warnings(
 
 
 def beyond(outcomes: list[Outcome], bound: TprBound) -> list[str]:
-    """Return a sentence for each measured TPR that is above what the ledger allows.
+    """Return a sentence for each attack and FPR whose TPR is above what the ledger allows.
+
+    The lower end of the TPR's interval is compared, so that chance alone exceeds the bound in one of 40.
 
     Args:
         outcomes: Results of the attacks.

@@ -264,7 +264,11 @@ def _property(audit: StoredAudit) -> Markup:
 
 
 def _estimate(facts: dict[str, object], key: str) -> str:
-    """Return an estimate with its interval where there is one, or a dash without an estimate."""
+    """Return an estimate as text, such as ``0.512 [0.498, 0.526]``, or a dash where there is none.
+
+    The ends of its interval are ``facts[f"{key}_low"]`` and ``facts[f"{key}_high"]``; without them the value
+    alone is shown.
+    """
     value, low, high = (as_number(facts.get(k)) for k in (key, f"{key}_low", f"{key}_high"))
     if value is None:
         return "–"

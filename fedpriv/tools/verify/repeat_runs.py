@@ -88,9 +88,10 @@ class RepeatedReleases:
 
         Args:
             streams: Streams of the repetitions.
-            samples: Numbers of noise to collect for each query, over all rounds.
+            samples: How many values of noise to collect for each query, over all rounds together.
             rounds: Number of rounds of the run.
-            width: Numbers of a gradient. One release of a gradient has enough numbers.
+            width: Length d of a gradient. An answer of this length is not repeated for its own sake,
+                because one release of it has enough values.
         """
         self._streams, self._samples, self._rounds, self._width = streams, samples, rounds, width
         self.values: dict[ReleasePosition, np.ndarray] = {}

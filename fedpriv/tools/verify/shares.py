@@ -186,7 +186,11 @@ def _event(query: DiscreteQuery) -> Check:
 
 @contextmanager
 def _server_sums() -> Iterator[list[np.ndarray]]:
-    """Yield a list that collects every sum that the server has, between -2^(b-1) and 2^(b-1)."""
+    """Collect, within the context, every sum of whole numbers that the server decodes.
+
+    ``modular.decoded`` is replaced meanwhile. The list that is yielded gets each sum [D] before decoding, as
+    whole numbers from -2^(b-1) to 2^(b-1) - 1, where 2^b is the modulus.
+    """
     decode, sums = modular.decoded, []
 
     def seen(

@@ -109,7 +109,16 @@ def resumed(subject: Subject) -> Iterator[Check]:
 
 
 def _run(subject: Subject, rounds: int, state: dict | None = None) -> Probe:
-    """Run until ``rounds`` rounds are done, from a saved state or from the beginning."""
+    """Run until ``rounds`` rounds are done in all, and return the probe that observed it.
+
+    Args:
+        subject: The run that is verified; it gives a new loop and the same streams every time.
+        rounds: Number of rounds, those before the saved state included.
+        state: State of a loop to go on from; None: the beginning.
+
+    Returns:
+        The probe, with the loop, and with the recording of the rounds that were run here.
+    """
     loop = subject.loop()
     loop.context.streams = subject.streams(subject.sampling_name, "A")
     if state is not None:
