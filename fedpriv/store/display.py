@@ -37,7 +37,9 @@ def statement_lines(privacy: Mapping[str, Any]) -> str:
         ):
             epsilon = privacy[key]
             value = "none" if epsilon is None else round_up(epsilon)
-            lines.append(f"  {name:<9} {value:<8} {_MEANINGS[name]}")
+            infinite = name == "sound" and epsilon is not None and math.isinf(epsilon)
+            meaning = "no guarantee holds" if infinite else _MEANINGS[name]
+            lines.append(f"  {name:<9} {value:<8} {meaning}")
         lines.append("In full, with caveats: privacy.txt")
     return "\n".join(lines)
 
@@ -96,18 +98,10 @@ def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, s
 
 
 def _epsilon_words(summary: Mapping[str, Any]) -> str:
-    """Describe the enforced ε, with the sound ε where the two differ."""
-    enforced, sound = summary["epsilon"], summary["epsilon_sound"]
-    description = f"{round_up(enforced)} at delta {summary['delta']:g}"
-    if math.isinf(sound) and math.isfinite(enforced):
-        return description + " by the published analysis; sound: infinite"
-    published = summary["epsilon_published"]
-    if sound > enforced and published is not None and math.isclose(enforced, published):
-        return description + f" by the published analysis; sound: {round_up(sound)}"
-    if sound > enforced:
-        total = f"the running total was {round_up(enforced)}"
-        return f"{round_up(sound)} at delta {summary['delta']:g} ({total})"
-    return description
+    """Describe the sound ε, which is the one to report, with the enforced ε where the two differ."""
+    sound, enforced = round_up(summary["epsilon_sound"]), round_up(summary["epsilon"])
+    description = f"{sound} (sound) at delta {summary['delta']:g}"
+    return description if enforced == sound else f"{description}; enforced: {enforced}"
 
 
 def duration(seconds: float) -> str:
