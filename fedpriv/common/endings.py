@@ -23,7 +23,7 @@ _NO_MEMORY = ("allocate memory", "not enough memory", "out of memory", "failed t
               "start new thread")  # fmt: skip
 _SECONDS_TO_SIGNAL_AGAIN = 0.01
 _heard = False  # Ctrl-C was pressed
-_unraised = False  # Python could not raise the KeyboardInterrupt, and it will be signalled again
+_unraised = False  # the KeyboardInterrupt could not be raised, and it will be signalled again
 
 
 def heed_interrupts() -> None:
@@ -49,8 +49,27 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     global _heard, _unraised
     if _heard and not _unraised:
         os._exit(Interrupted.exit_status)  # at once, even inside a library that swallows exceptions
-    _heard, _unraised = True, False
+    _heard, _unraised = True, _importing_torch(frame)
+    if _unraised:
+        _signal_soon()
+        return
     raise KeyboardInterrupt
+
+
+def _importing_torch(frame: FrameType | None) -> bool:
+    """Return whether torch is being imported: an exception inside its C++ code would abort the process."""
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__"))
+        if frame.f_code.co_name == "<module>" and name.partition(".")[0] == "torch":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _signal_soon() -> None:
+    again = threading.Timer(_SECONDS_TO_SIGNAL_AGAIN, os.kill, (os.getpid(), signal.SIGINT))
+    again.daemon = True
+    again.start()
 
 
 def _signal_again(unraisable: Any) -> None:
@@ -60,9 +79,7 @@ def _signal_again(unraisable: Any) -> None:
         sys.__unraisablehook__(unraisable)
         return
     _unraised = True
-    again = threading.Timer(_SECONDS_TO_SIGNAL_AGAIN, os.kill, (os.getpid(), signal.SIGINT))
-    again.daemon = True
-    again.start()
+    _signal_soon()
 
 
 def as_sentence(error: BaseException) -> FedprivError | None:

@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -148,3 +149,22 @@ def test_a_reader_that_went_away_is_no_failure_of_the_output():
     assert output.failure is None
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     stream.close()
+
+
+def test_an_import_of_torch_is_not_interrupted_half_way(tmp_path):
+    """Its C++ code aborts the process where an exception passes through it."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nfor _ in range(1000): pass\n"
+        "print('imported', flush=True)\n"
+    )
+    program = (
+        "import time\nfrom fedpriv.common import endings\nendings.heed_interrupts()\n"
+        "try:\n    import torch\n    time.sleep(30)\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(Path(endings.__file__).parents[2])])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["imported", "interrupted"]
