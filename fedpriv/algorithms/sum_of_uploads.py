@@ -243,9 +243,8 @@ class SumOfUploads(Algorithm):
         if self.dropout:
             text += f"; each drops out with probability {self.dropout:g}"
             if n is not None:
-                from scipy.special import (
-                    bdtrc,
-                )  # imported late: a plan without dropouts needs no scipy
+                # Imported late: a plan without dropouts needs no scipy.
+                from scipy.special import bdtrc
 
                 aborted = bdtrc(s, n, self.dropout)  # more than s of n drop out
                 text += f", which aborts a round with probability {aborted:.4g}"
@@ -255,11 +254,13 @@ class SumOfUploads(Algorithm):
         if not self.distributed:
             return ()
         s, t = self.tolerance.dropouts, self.tolerance.collusion
+        dropouts = f"Up to {counted(s, 'client')}" if s else "No client"
+        colluding = f"Up to {counted(t, 'client')}" if t else "No client"
         caveats = [
             f"Each of {self.announced} clients adds a share of the noise, and {self.honest} honest shares "
-            f"together are the stated noise: up to {s} may drop out (tolerated_dropouts; a round with more "
-            f"is aborted and releases nothing) and up to {t} may tell the server their shares "
-            "(tolerated_collusion). With more colluding clients the guarantee does not hold.",
+            f"together are the stated noise. {dropouts} may drop out of a round (tolerated_dropouts={s}); a "
+            f"round with more dropouts is aborted and releases nothing. {colluding} may reveal a share of "
+            f"noise to the server (tolerated_collusion={t}); with more the guarantee does not hold.",
             "The server must see nothing but the sum: a secure aggregation protocol is assumed, with honest "
             "keys, and a server that follows it. Who takes part and who drops out is seen, and choosing the "
             "cohort amplifies nothing.",

@@ -91,7 +91,7 @@ def test_runs_made_before_there_were_copies_are_what_they_were(algorithm):
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (("features=hog",), "features must be none with algorithm.augmentation_multiplicity, got hog; flips"),
+        (("features=hog",), "features must be none with algorithm.augmentation_multiplicity, got hog"),
         (("features=scattering",), "features must be none with algorithm.augmentation_multiplicity"),
         (("dataset=adult",), "algorithm.augmentation_multiplicity must be null with dataset=adult, got 3"),
         (("dataset=shakespeare",), "augmentation_multiplicity must be null with dataset=shakespeare"),

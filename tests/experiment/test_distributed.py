@@ -159,8 +159,8 @@ def test_the_statement_names_what_is_tolerated_and_what_is_idealised(ran):
     )
     assert "against the server, if it sees only the sum of the uploads" in text
     assert "Each of 12 clients adds a share of the noise, and 7 honest shares together" in text
-    assert "up to 3 may drop out" in text
-    assert "up to 2 may tell the server" in text
+    assert "Up to 3 clients may drop out of a round (tolerated_dropouts=3)" in text
+    assert "Up to 2 clients may reveal a share of noise to the server" in text
     assert "distributed trust" in text
     assert "idealisation" in text
     masked = ran(*RUNS["record, discrete gaussian, masks"]).folder / "privacy.json"
