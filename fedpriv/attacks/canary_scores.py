@@ -16,6 +16,7 @@ all releases of the log-likelihood ratio
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -130,7 +131,7 @@ def ideal_scores(
     return total
 
 
-class WatchedComputation:
+class WatchedComputation(ABC):
     """An algorithm's computation, beside which an auditor notes what canaries are part of.
 
     Everything else that is asked of this object goes to the algorithm's own computation.
@@ -167,13 +168,13 @@ class WatchedComputation:
             self._note_release(joint, members)
         return self._computation.compute_cohort(local_step, changes, clip)
 
+    @abstractmethod
     def scores_by_observer(self, before: Tensor) -> dict[str, np.ndarray]:
         """Return the scores [m] of each observer, higher for a canary that is likelier present.
 
         Args:
             before: The weights of the model before the first round [d].
         """
-        raise NotImplementedError
 
     def _queries_with_canaries(
         self, local_step: LocalStep

@@ -327,13 +327,15 @@ class Budget:
         """
         settings = self.ledger, self.delta
         enforced_claim = None if self.view == SOUND else self.claim
-        words = [recount("enforced", self._enforced, self._new_enforced, *settings, enforced_claim)]
+        messages = [
+            recount("enforced", self._enforced, self._new_enforced, *settings, enforced_claim)
+        ]
         if self._published is not None:
             totals = self._published, self._new_published
-            words.append(recount("published", *totals, *settings, self.claim))
+            messages.append(recount("published", *totals, *settings, self.claim))
         if (sound_totals := self._sound.counted()) is not None:
-            words.append(recount("sound", *sound_totals, *settings))
-        differences = [difference for difference in words if difference]
+            messages.append(recount("sound", *sound_totals, *settings))
+        differences = [message for message in messages if message]
         took_part = self.ledger.samples_of() > 0
         if not np.array_equal(took_part, self._took_part):
             self._took_part |= took_part
