@@ -270,12 +270,15 @@ class SweepTable(Callback):
             _State.sweep_dir = Path(config.hydra.sweep.dir)
 
 
-def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
+def main(arguments: Sequence[str], program: str = "fedpriv train") -> Path | None:
     """Run ``fedpriv train`` with these arguments: overrides and flags of Hydra.
 
     Args:
         arguments: The words after ``fedpriv train``.
         program: The name of the command in Hydra's help.
+
+    Returns:
+        The folder of the sweep; None of a single run.
 
     Raises:
         FedprivError: Every known failure of composing, of the run, or of jobs of a sweep.
@@ -341,6 +344,7 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> None:
     # 4. What the task could not raise through Hydra, with the key of the run folder as it was typed.
     hydra_key = any(a.lstrip("+").startswith("hydra.run.dir=") for a in given)
     _raise_failures(_State.failures, "hydra.run.dir" if hydra_key else "runtime.run_dir")
+    return _State.sweep_dir
 
 
 def refuse_disobeyed(hydra_config: Any) -> None:

@@ -32,7 +32,7 @@ from fedpriv.common.groups import (
 )
 
 
-def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> DictConfig:
+def compose(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> DictConfig:
     """Return the configuration that ``fedpriv train <overrides>`` would run; for notebooks and tests.
 
     Args:
@@ -46,8 +46,13 @@ def compose(overrides: Sequence[str] = (), config_dir: Path | None = None) -> Di
         >>> compose(["algorithm=dp_fl", "dataset=mnist"]).algorithm.sample_rate
         0.013
     """
+    if isinstance(overrides, str):
+        allowed = f"a list of texts, such as [{overrides!r}]"
+        raise ConfigError("overrides", overrides, allowed)
     if config_dir is not None:
-        path = str(config_dir.resolve()).replace("'", "\\'")
+        if not Path(config_dir).is_dir():
+            raise ConfigError("config_dir", str(config_dir), "an existing folder")
+        path = str(Path(config_dir).resolve()).replace("'", "\\'")
         overrides = [*overrides, f"hydra.searchpath=['file://{path}']"]
     refuse_unknown_protocol(overrides)
     try:

@@ -14,6 +14,14 @@ class FedprivError(Exception):
 
     Attributes:
         exit_status: The exit status of a command that fails by it.
+
+    Example:
+        >>> import fedpriv
+        >>> try:
+        ...     fedpriv.compose(["algorithm=nothing"])
+        ... except fedpriv.FedprivError as error:
+        ...     print(str(error)[:32])
+        unknown algorithm option nothing
     """
 
     exit_status = 1
@@ -81,7 +89,12 @@ class ReleaseError(FedprivError):
 
 
 class DataError(FedprivError):
-    """Data that is absent, unreadable or does not match its checksum; raised before the first round."""
+    """Data that is absent, unreadable or does not match its checksum; raised before the first round.
+
+    Example:
+        >>> print(DataError("cannot read table.csv: Permission denied"))
+        cannot read table.csv: Permission denied
+    """
 
     exit_status = 2
 

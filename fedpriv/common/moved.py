@@ -262,7 +262,11 @@ class _Alias(Loader):
 
 
 class _Folder(Loader):
-    """A loader of an old folder: an empty package that looks up names in the new place."""
+    """A loader of an old folder: an empty package that looks up names in the new place.
+
+    ``fedpriv.runs`` is both an old folder and a function. Python sets the folder in the function's place once
+    an old path below it is imported, so the folder can be called as well.
+    """
 
     def __init__(self, new: str):
         self._new = new
@@ -281,3 +285,9 @@ class _Folder(Loader):
                 raise AttributeError(message) from None
 
         vars(module)["__getattr__"] = look_up
+        package, _, name = module.__name__.rpartition(".")
+        function = vars(sys.modules[package]).get(name)
+        if callable(function):
+            called = {"__call__": staticmethod(function)}
+            module.__class__ = type("CalledFolder", (ModuleType,), called)
+            module.__doc__ = function.__doc__

@@ -6,7 +6,7 @@ They are called in this order after every round. So all that a checkpoint takes 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -194,6 +194,18 @@ class Display(Quiet):
 
     def see(self, done: Round) -> None:
         self._watcher.show(self._metrics.row)
+
+
+class RoundCallback(Quiet):
+    """An observer that calls a function of the user's with a copy of each row of the metrics."""
+
+    name = "callback"
+
+    def __init__(self, metrics: Metrics, call: Callable[[dict[str, Any]], object]):
+        self._metrics, self._call = metrics, call
+
+    def see(self, done: Round) -> None:
+        self._call(dict(self._metrics.row))
 
 
 class SnapshotFiles(Quiet):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +41,8 @@ from fedpriv.store.folder import RunFolder
 from fedpriv.store.stored_run import StoredRun
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fedpriv.experiment.running import Run
 
 _SECONDS_BETWEEN_LOOKS = 1.0  # at a folder that another process has
@@ -55,6 +57,13 @@ class RunResult:
         folder: The run folder; None of a dry run.
         summary: The row of ``summary.json``: accuracy, ε, rounds, stop reason; None of a dry run.
         privacy: The facts of ``privacy.json``; None of a dry run.
+
+    Example:
+        >>> import fedpriv
+        >>> config = fedpriv.compose(["algorithm=fedavg", "rounds=2", "runtime.progress=none"])
+        >>> result = fedpriv.run(config)
+        >>> list(result.metrics["round"]), result.stop_reason, result.ledger is None
+        ([1, 2], 'rounds', True)
     """
 
     plan: Plan
@@ -66,6 +75,26 @@ class RunResult:
     def stop_reason(self) -> str | None:
         """Reason why the run ended, such as ``budget`` or ``rounds``; None of a dry run."""
         return None if self.summary is None else self.summary["stop_reason"]
+
+    @property
+    def metrics(self) -> pd.DataFrame | None:
+        """Table of the rounds (``metrics.csv``), one row each; None of a dry run."""
+        return None if self.folder is None else _frame(RunFolder(self.folder).metrics)
+
+    @property
+    def ledger(self) -> pd.DataFrame | None:
+        """Table of the releases (``ledger.csv``), from which ε follows.
+
+        A row stands for all draws that are alike. None of a dry run and of a run without privacy.
+        """
+        return None if self.folder is None else _frame(RunFolder(self.folder).ledger)
+
+
+def _frame(path: Path) -> pd.DataFrame | None:
+    """Return a table of the run folder; None where the run has not written it."""
+    import pandas as pd  # imported late: most runs never need it
+
+    return pd.read_csv(path) if path.exists() else None
 
 
 def check(config: DictConfig, known: Known) -> None:
@@ -92,6 +121,7 @@ def run(
     *,
     overrides: Sequence[str] | None = None,
     label: str | None = None,
+    on_round: Callable[[dict[str, Any]], object] | None = None,
 ) -> RunResult:
     """Run an experiment to its end and write its folder.
 
@@ -102,6 +132,7 @@ def run(
         overrides: The overrides of the command. They are noted in the folder, so that ``resume=<folder>``
             needs nothing else.
         label: Words that set one job of a sweep apart. Such a job gets a line at its end instead of tables.
+        on_round: Called after every round with a copy of the round's row of ``metrics.csv``.
 
     Returns:
         The plan, the folder, the summary and the privacy facts.
@@ -148,12 +179,16 @@ def run(
             hold(held, running.folder)
         if parts.algorithm.cost_depends_on_records:  # now the sizes of the clients are known
             plan = plan_of_smallest(parts, running.loop.context.data.records_per_client)
-        summary, privacy = _to_the_end(running, plan, label, config)
+        summary, privacy = _to_the_end(running, plan, label, config, on_round)
     return RunResult(plan, running.folder.path, summary, privacy)
 
 
 def _to_the_end(
-    running: Run, plan: Plan, label: str | None, config: DictConfig
+    running: Run,
+    plan: Plan,
+    label: str | None,
+    config: DictConfig,
+    on_round: Callable[[dict[str, Any]], object] | None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run all rounds, show and track them, and write the report.
 
@@ -163,7 +198,8 @@ def _to_the_end(
     Raises:
         FedprivError: Something kept the run from its end. The sentence says how to continue.
     """
-    from fedpriv.experiment.report import write_report  # imported late, as it needs torch
+    from fedpriv.experiment.observers import RoundCallback  # imported late, as torch is needed
+    from fedpriv.experiment.report import write_report
     from fedpriv.experiment.reporter import Reporter
     from fedpriv.experiment.tracking import Tracking
 
@@ -175,9 +211,10 @@ def _to_the_end(
         tracking = Tracking(parts.trackers, running, config, reporter.line)
         open_ones.callback(tracking.close)
         tracking.open()
+        callbacks = [] if on_round is None else [RoundCallback(running.metrics, on_round)]
         startup.over()
         try:
-            stop_reason = reporter.watch(lambda: running.go(reporter, tracking))
+            stop_reason = reporter.watch(lambda: running.go(reporter, tracking, *callbacks))
         except WriteError as error:
             raise FedprivError(f"{error}; when there is room again, {resume}") from None
         except Exception as error:

@@ -6,7 +6,7 @@ A resumed run brings the overrides of its folder with it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -172,3 +172,48 @@ def _folder_name(written: str) -> str:
     if not isinstance(name, str) or not name.strip():
         raise not_resumable(written)
     return name
+
+
+def swept_arguments(
+    overrides: Sequence[str],
+    over: Mapping[str, Iterable[object]],
+    folder: str | Path | None,
+    config_dir: str | Path | None,
+) -> list[str]:
+    """Return the arguments of ``fedpriv train`` for a sweep that is started from Python.
+
+    Args:
+        overrides: Arguments as on the command line.
+        over: Key → its values.
+        folder: Folder of the sweep; None for a new one.
+        config_dir: Folder with the user's own YAML files.
+
+    Raises:
+        ConfigError: The arguments are one text instead of a list, or a key has no values.
+    """
+    if isinstance(overrides, str):
+        allowed = f"a list of texts, such as [{overrides!r}]"
+        raise ConfigError("overrides", overrides, allowed)
+    arguments = ["-m", *overrides]
+    for key, values in over.items():
+        texts = [
+            _override_text(value) for value in ([values] if isinstance(values, str) else values)
+        ]
+        if not texts:
+            raise ConfigError(key, "no value", "one value or more to sweep over")
+        arguments.append(f"{key}={','.join(texts)}")
+    if folder is not None:
+        path = str(folder).replace("'", "\\'")
+        arguments.append(f"hydra.sweep.dir='{path}'")
+    if config_dir is not None:
+        arguments.append(f"--config-dir={config_dir}")
+    return arguments
+
+
+def _override_text(value: object) -> str:
+    """Return a value of Python as it is written in an override."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, (list, tuple)):
+        return f"[{','.join(map(_override_text, value))}]"
+    return str(value)

@@ -34,6 +34,7 @@ class ListedRun:
 
     Attributes:
         name: Path of the run below the folder that the user gave.
+        path: The run folder.
         state: The stop reason; ``unfinished`` without one, ``damaged`` where a file is damaged.
         problem: The first damage, in a sentence; empty if there is none.
         config: Values of the configuration by dotted key, and the chosen option of each group.
@@ -42,7 +43,7 @@ class ListedRun:
 
     def __init__(self, name: str, path: Path):
         run = StoredRun(path, tolerant=True)
-        self.name, self.config = name, dict(run.values)
+        self.name, self.path, self.config = name, path, dict(run.values)
         self.results = {key: value for key, value in run.summary.items() if key != KEY}
         if self.config:
             options = {g: option_of_target(g, self.config.get(f"{g}._target_")) for g in GROUPS}
@@ -79,6 +80,14 @@ class ListedRun:
             "state": self.state,
             "problem": self.problem,
         }
+
+    def settings_by_name(self) -> dict[str, object]:
+        """Return every result and setting once; a setting that shares its name with a result has a prefix."""
+        settings = {
+            f"{CONFIG}{key}" if key in self.results else key: value
+            for key, value in self.config.items()
+        }
+        return {**self.results, **settings}
 
     def settings(self) -> dict[str, object]:
         """Return the settings that may distinguish this run from others, without seeds, by their key."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.measure import Measurement
 
@@ -18,6 +19,9 @@ from fedpriv.store.run_folders import DAMAGED, UNFINISHED, ListedRun, run_folder
 from fedpriv.store.searches import read_search
 from fedpriv.store.table import Column, Table
 from fedpriv.tools.run_choice import SHOWN, Values, as_number, filtered, ordered, refuse_unknown
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MOST_KEYS = 6  # differing keys that the console shows
 _HEADINGS = {
@@ -85,6 +89,26 @@ def show_runs(
     _print(rows, [key for key in shown if key not in hidden], hidden, len(runs))
     for path in dict.fromkeys(path for folder in folders for path in search_folders(folder)):
         console().print(read_search(path).line(), soft_wrap=True)
+
+
+def frame_of_runs(folders: Sequence[str]) -> pd.DataFrame:
+    """Return a data frame with one row for each run and one column for each key; see :func:`fedpriv.runs`.
+
+    The columns of ``fedpriv runs`` come first, then all other results and keys.
+    """
+    import pandas as pd  # imported late: the table on the console does without it
+
+    runs = read_runs(folders)
+    rows = [
+        {**run.settings_by_name(), "run": run.name, "folder": str(run.path), "state": run.state,
+         "problem": run.problem}
+        for run in runs
+    ]  # fmt: skip
+    first = [*SHOWN, *differing(runs)]
+    others = dict.fromkeys(key for row in rows for key in row)
+    columns = [*dict.fromkeys((*first, *others))]
+    # Whole numbers stay whole: the type of a column is found from its own cells.
+    return pd.DataFrame(rows, columns=columns, dtype=object).infer_objects()
 
 
 def read_runs(folders: Sequence[str]) -> list[ListedRun]:
