@@ -22,6 +22,7 @@ ROOTS = ("config.yaml", *(f"{group}s.yaml" for group in IN_TABLES))
 SHARED = ("keys", "work")
 """Folders of what several options or figures have in common."""
 GIVEN = {
+    "dataset=csv": ("dataset.path=table.csv", "dataset.label=y", "dataset.ranges={x: [0, 9]}"),
     "dataset=ipums": ("dataset.path=census.txt",),
     "clipper=median_histogram": ("rounds=10",),
     "clipper=poly": ("rounds=10",),
@@ -41,6 +42,7 @@ PROJECTED, NO_KEYS = ("naseri_cdp", "norm_bounding", "weak_dp"), ("proximal",)
 def records_of_ones_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("census.txt").write_text("1 2 0\n3 4 1\n" * 50)
+    Path("table.csv").write_text("x,y\n" + "1,a\n2,b\n" * 50)
 
 
 def composed(*overrides: str) -> DictConfig:

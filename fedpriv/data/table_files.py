@@ -1,0 +1,203 @@
+"""Reads the columns of a user's table: CSV, TSV, Parquet or NumPy's npz.
+
+Records are counted from 1 in messages, without the header.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedpriv.common.errors import DataError, show
+from fedpriv.common.words import counted
+from fedpriv.data.storage import unreadable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMATS = ".csv, .tsv, .csv.gz, .parquet or .npz"
+Columns = dict[str, np.ndarray]
+"""Values of each column by name [n]; an array of npz may have more dimensions. Text of a CSV stays text."""
+
+
+def read_table(path: Path) -> Columns:
+    """Read all columns of a table.
+
+    Args:
+        path: The file. Its ending names the format.
+
+    Returns:
+        The columns in the order of the file.
+
+    Raises:
+        DataError: The file is missing, of another format, damaged or empty, or two columns share a name.
+    """
+    name = path.name.lower()
+    try:
+        if not path.is_file():
+            reason = "it is not a file" if path.exists() else "there is no such file"
+            raise DataError(f"cannot read dataset.path={path}: {reason}")
+        if name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")):
+            columns = _read_text(path, "\t" if ".tsv" in name else ",")
+        elif name.endswith((".parquet", ".pq")):
+            columns = _read_parquet(path)
+        elif name.endswith(".npz"):
+            columns = _read_npz(path)
+        else:
+            raise DataError(f"cannot read dataset.path={path}: its name must end in {FORMATS}")
+    except OSError as error:
+        raise unreadable(path, error) from None
+    lengths = {key: len(values) for key, values in columns.items()}
+    if not columns or not max(lengths.values()):
+        raise DataError(f"{path} has no records")
+    first = next(iter(columns))
+    for key, length in lengths.items():
+        if length != lengths[first]:
+            raise DataError(
+                f"{path}: {key} has {counted(length, 'record')}, {first} has {lengths[first]}"
+            )
+    return columns
+
+
+def numbers(path: Path, name: str, values: np.ndarray) -> np.ndarray:
+    """Return a column as finite numbers, float64 of the same shape.
+
+    Args:
+        path: The file, for messages.
+        name: The column.
+        values: Numbers, or their text [n].
+
+    Raises:
+        DataError: A value is missing, is not a number or is not finite.
+    """
+    if values.dtype.kind in "biuf":
+        result = values.astype(np.float64)
+    elif values.dtype.kind in "OUS" and values.ndim == 1:
+        import pandas as pd  # imported late: only runs on such a table need it
+
+        result = pd.to_numeric(pd.Series(values), errors="coerce").to_numpy(np.float64)
+    else:
+        raise DataError(f"{path}: column {name} does not hold numbers; its type is {values.dtype}")
+    for position in np.argwhere(~np.isfinite(result))[:1]:
+        value = values[tuple(position)]
+        text = _text(value)
+        missing = text in ("", "nan", "NaN", "NA", "None", "null")
+        finite = text.lstrip("+-").lower() not in ("inf", "infinity")
+        fault = "is missing" if missing else "is not a number" if finite else "is not finite"
+        remedy = "; fill in missing values or leave these records out" if missing else ""
+        raise DataError(
+            f"{path}, record {position[0] + 1}: {name} {fault} ({show(text) or 'empty'}){remedy}"
+        )
+    return result
+
+
+def texts(path: Path, name: str, values: np.ndarray) -> np.ndarray:
+    """Return a column as texts [n]: whole numbers without a decimal point, a missing value as ''.
+
+    Raises:
+        DataError: The array has more than one dimension.
+    """
+    if values.ndim != 1:
+        raise DataError(
+            f"{path}: {name} must have one value per record, its shape is {values.shape}"
+        )
+    return np.array([_text(value) for value in values.tolist()], dtype=object)
+
+
+def text_of(value: object) -> str:
+    """Return a declared value as the text that it has in a column."""
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    if value is None or value != value:  # nan differs from itself
+        return ""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace")
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _read_text(path: Path, separator: str) -> Columns:
+    import pandas as pd  # imported late: only runs on such a table need it
+
+    settings: dict[str, Any] = {
+        "sep": separator, "dtype": str, "keep_default_na": False, "encoding": "utf-8-sig",
+        "skipinitialspace": True,
+    }  # fmt: skip
+    try:
+        header = pd.read_csv(path, header=None, nrows=1, **settings).iloc[0].fillna("").tolist()
+        names = [str(name).strip() for name in header]
+        _refuse_bad_names(path, names)
+        with warnings.catch_warnings():
+            # Rows that are all longer than the header are only warned of.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(path, header=0, names=names, index_col=False, **settings)
+    except pd.errors.EmptyDataError:
+        raise DataError(f"{path} is empty") from None
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        found = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
+        if found is None:
+            raise DataError(f"{path} is not a table: records and header differ in length") from None
+        raise DataError(
+            f"{path}, line {found[2]}: {found[3]} fields where the header has {found[1]}; quote fields "
+            "that hold a separator"
+        ) from None
+    except (UnicodeDecodeError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} is not a table in UTF-8: {error}") from None
+    return _columns(frame)
+
+
+def _read_parquet(path: Path) -> Columns:
+    import pandas as pd  # imported late: only runs on such a table need it
+
+    try:
+        frame = pd.read_parquet(path)
+    except ImportError:
+        raise DataError(
+            f"cannot read {path}: Parquet needs a package; pip install pyarrow, or write a .csv"
+        ) from None
+    except ValueError as error:  # pyarrow's errors are ValueErrors
+        raise DataError(f"{path} is not a Parquet file: {show(str(error))}") from None
+    _refuse_bad_names(path, [str(name) for name in frame.columns])
+    return _columns(frame)
+
+
+def _read_npz(path: Path) -> Columns:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            columns = {name: np.asarray(arrays[name]) for name in arrays.files}
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        reason = "it holds Python objects" if "allow_pickle" in str(error) else show(str(error))
+        raise DataError(f"cannot read {path}: {reason}") from None
+    for name, values in columns.items():
+        if not values.ndim:
+            raise DataError(f"{path}: {name} is a single value, not one for each record")
+    return columns
+
+
+def _columns(frame: pd.DataFrame) -> Columns:
+    """Return the columns as arrays: numbers and dates as they are, others as objects with None if missing."""
+    columns = {}
+    for name, series in frame.items():
+        if getattr(series.dtype, "kind", "O") not in "biufM" or not isinstance(
+            series.dtype, np.dtype
+        ):
+            series = series.astype(object).where(series.notna(), None)
+        columns[str(name)] = series.to_numpy()
+    return columns
+
+
+def _refuse_bad_names(path: Path, names: Sequence[str]) -> None:
+    for place, name in enumerate(names):
+        if not name:
+            raise DataError(f"{path}: column {place + 1} has no name in the header")
+        if name in names[:place]:
+            raise DataError(f"{path} has two columns named {name}; rename one")
