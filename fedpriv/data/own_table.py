@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 MOST_LABELS = 1000
 """Labels that are read from the records: a column with more of them is probably a number."""
 DECLARED = (
-    "The ranges of dataset.ranges and the categories of dataset.categories are taken as public: the guarantee "
-    "holds if they were chosen without looking at the records. Values outside a range were set to its nearest "
-    "bound; how many is not counted."
+    "The ranges of dataset.ranges and the categories of dataset.categories are taken as public: the "
+    "guarantee holds if they were chosen without looking at the records. Values outside a range were set to "
+    "its nearest bound; how many is not counted."
 )
 LABELS_READ = (
     "The set of labels ({count}) was read from the records and is taken as a public fact: no epsilon covers "
@@ -127,10 +127,10 @@ class OwnTable(Dataset):
     ranges: Any = field(
         unchecked("mapping or list"),
         default=None,
-        help="public range of each number, {age: [0, 100]}; or [low, high] for all other columns",
+        help="public range of each number, {{age: [0, 100]}}; or [low, high] for all other columns",
     )
     categories: Any = field(
-        unchecked("mapping"), default=None, help="public values of each text, {sex: [f, m]}"
+        unchecked("mapping"), default=None, help="public values of each text, {{sex: [f, m]}}"
     )
     labels: Any = field(
         unchecked("list"),
