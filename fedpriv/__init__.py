@@ -144,6 +144,7 @@ def sweep(
     from fedpriv.train import main
 
     made = main(swept_arguments(overrides, over or {}, folder, config_dir), program="fedpriv.sweep")
+    assert made is not None
     return runs(made)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -85,9 +85,11 @@ class _Table:
         inputs: float32 [n, ...].
         labels: Label of each record as text [n].
         users: Number of each record's user, int64 [n], or None.
+        order: The columns of the inputs, in their order.
         unused: Columns that are declared nowhere.
     """
 
+    order: tuple[str, ...]
     inputs: np.ndarray
     labels: np.ndarray
     users: np.ndarray | None
@@ -161,9 +163,8 @@ class OwnTable(Dataset):
         self._table = _read(Path(self.path).expanduser(), declaration)
         self._test_table = None
         if self.test_path is not None:
-            self._test_table = _read(Path(self.test_path).expanduser(), declaration)
-            if self._test_table.inputs.shape[1:] != self._table.inputs.shape[1:]:
-                raise DataError(f"{self.test_path} has other columns than {self.path}")
+            test_file, order = Path(self.test_path).expanduser(), self._table.order
+            self._test_table = _read(test_file, replace(declaration, user=None), order)
         self._words = declaration.labels or self._labels_of_records()
         if len(self._words) < 2:
             raise DataError(
@@ -301,9 +302,8 @@ def _declaration(table: OwnTable) -> _Declaration:
     names = [name for name, *_ in (*ranges, *categories)]
     for name in names:
         if names.count(name) > 1:
-            raise ArgumentError(
-                f"categories.{name}", "both", "in categories or ranges, not in both"
-            )
+            allowed, hint = "a column that ranges does not name", "a column is a number or a text"
+            raise ArgumentError(f"categories.{name}", name, allowed, hint)
     for key, column in (("label", table.label), ("user", table.user)):
         if column in names:
             hint = f"take it out of dataset.{'ranges' if column in _by_column(ranges) else 'categories'}"
@@ -347,34 +347,44 @@ def _declared_words(key: str, words: object) -> tuple[str, ...]:
 # ---- the file
 
 
-def _read(path: Path, declaration: _Declaration) -> _Table:
-    """Return a table as numbers. A file that has not changed is read once in a process."""
+def _read(path: Path, declaration: _Declaration, order: tuple[str, ...] | None = None) -> _Table:
+    """Return a table as numbers. A file that has not changed is read once in a process.
+
+    Args:
+        path: The file.
+        declaration: What its columns hold.
+        order: Columns of the inputs in their order; None for that of the file.
+    """
     try:
         facts = path.stat()
     except OSError:
         facts = None  # reading it says why
-    return _read_once(path, declaration, facts and (facts.st_mtime_ns, facts.st_size))
+    return _read_once(path, declaration, order, facts and (facts.st_mtime_ns, facts.st_size))
 
 
 @lru_cache(maxsize=4)  # the jobs of a sweep share the table, and the test file
-def _read_once(path: Path, declaration: _Declaration, state: object) -> _Table:
+def _read_once(
+    path: Path, declaration: _Declaration, order: tuple[str, ...] | None, state: object
+) -> _Table:
     columns = read_table(path)
     ranges = _by_column(declaration.ranges)
     categories = dict(declaration.categories)
     _refuse_absent(path, declaration, columns)
-    others = [
-        name
-        for name in columns
-        if name not in {declaration.label, declaration.user, *ranges, *categories}
-    ]
+    declared_names = {declaration.label, declaration.user, *ranges, *categories}
+    others = [name for name in order or columns if name not in declared_names]
     if declaration.rest is not None:
         ranges |= dict.fromkeys(others, declaration.rest)
         others = []
+    order = order or tuple(name for name in columns if name in ranges or name in categories)
+    for name in order:
+        if name not in columns:
+            raise DataError(f"{path} has no column {name}, which is an input of dataset.path")
     parts = []
-    for name, values in columns.items():
+    for name in order:
+        values = columns[name]
         if name in ranges:
             parts.append(_scaled(numbers(path, name, values), *ranges[name]))
-        elif name in categories:
+        else:
             parts.append(_one_hot(path, name, texts(path, name, values), categories[name]))
     if not parts:
         raise ArgumentError(
@@ -382,16 +392,16 @@ def _read_once(path: Path, declaration: _Declaration, state: object) -> _Table:
         )
     users = None
     if declaration.user is not None:
-        named = texts(path, declaration.user, columns[declaration.user])
-        for record in np.flatnonzero(named == "")[:1]:
+        user_names = texts(path, declaration.user, columns[declaration.user])
+        for record in np.flatnonzero(user_names == "")[:1]:
             raise DataError(
                 f"{path}, record {record + 1}: {declaration.user} (the user) is missing"
             )
-        users = np.unique(named.astype(str), return_inverse=True)[1].astype(np.int64)
+        users = np.unique(user_names.astype(str), return_inverse=True)[1].astype(np.int64)
     labels = texts(path, declaration.label, columns[declaration.label])
     for record in np.flatnonzero(labels == "")[:1]:
         raise DataError(f"{path}, record {record + 1}: {declaration.label} (the label) is missing")
-    return _Table(_joined(parts), labels, users, tuple(others))
+    return _Table(order, _joined(parts), labels, users, tuple(others))
 
 
 def _refuse_absent(path: Path, declaration: _Declaration, columns: Columns) -> None:

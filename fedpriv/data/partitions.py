@@ -239,7 +239,8 @@ class Natural(Partition):
                 "partition=natural needs the author of each record, and this data set has no authors",
                 hint="with dataset=mnist put MNIST/train-writers.npy (60000 whole numbers, the "
                 "writer of each training image) into the data folder, take dataset=femnist instead "
-                "of emnist, or choose another partition",
+                "of emnist, with dataset=csv name the column of the user in dataset.user, or choose "
+                "another partition",
             )
         authors, counts = np.unique(client_ids, return_counts=True)
         authors = authors[counts >= self.min_records]

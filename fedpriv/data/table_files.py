@@ -89,11 +89,15 @@ def numbers(path: Path, name: str, values: np.ndarray) -> np.ndarray:
         text = _text(value)
         missing = text in ("", "nan", "NaN", "NA", "None", "null")
         finite = text.lstrip("+-").lower() not in ("inf", "infinity")
-        fault = "is missing" if missing else "is not a number" if finite else "is not finite"
-        remedy = "; fill in missing values or leave these records out" if missing else ""
-        raise DataError(
-            f"{path}, record {position[0] + 1}: {name} {fault} ({show(text) or 'empty'}){remedy}"
-        )
+        if missing:
+            fault = "is missing; fill in missing values or leave these records out"
+        elif finite:
+            fault = (
+                f"is not a number ({show(text)}); columns of text belong into dataset.categories"
+            )
+        else:
+            fault = f"is not finite ({show(text)})"
+        raise DataError(f"{path}, record {position[0] + 1}: {name} {fault}")
     return result
 
 
@@ -171,6 +175,8 @@ def _read_parquet(path: Path) -> Columns:
 
 
 def _read_npz(path: Path) -> Columns:
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"cannot read {path}: it is not a file that numpy.savez wrote")
     try:
         with np.load(path, allow_pickle=False) as arrays:
             columns = {name: np.asarray(arrays[name]) for name in arrays.files}
