@@ -163,7 +163,7 @@ def _baselines_without_noise(
     jobs: list[SweepJob], composer: JobComposer, say: Callable[[str], object]
 ) -> list[SweepJob]:
     """Remove keys of noise and clipping from baselines that are swept together with private algorithms."""
-    if not any(job.config is not None and _is_private(job.config) for job in jobs):
+    if not any(job.config is not None and is_private(job.config) for job in jobs):
         return jobs
     result = []
     names: dict[str, None] = {}
@@ -171,7 +171,7 @@ def _baselines_without_noise(
     for job in jobs:
         rest = tuple(o for o in job.overrides if not o.startswith(_OF_PRIVATE))
         bare = composer.job(rest) if job.error is not None and rest != job.overrides else job
-        if bare is not job and bare.error is None and not _is_private(bare.composed):
+        if bare is not job and bare.error is None and not is_private(bare.composed):
             names[str(bare.composed.algorithm.name)] = None
             keys |= {o.partition("=")[0]: None for o in job.overrides if o not in rest}
             job = bare
@@ -190,7 +190,7 @@ def _baselines_without_epsilon(
     for job in jobs:
         rest = _without_epsilon(job.overrides)
         if job.config is not None and rest not in private:
-            private[rest] = _is_private(job.config)
+            private[rest] = is_private(job.config)
     if len(set(private.values())) < 2:
         return jobs
     result = []
@@ -219,7 +219,8 @@ def _without_epsilon(overrides: Overrides) -> tuple[str, ...]:
     return tuple(override for override in overrides if not override.startswith(_EPSILON))
 
 
-def _is_private(config: DictConfig) -> bool:
+def is_private(config: DictConfig) -> bool:
+    """Return whether the algorithm of a configuration is private; True where it cannot be made."""
     try:
         return bool(instantiate(config, "algorithm").private)
     except FedprivError:  # the check of the job will say what is wrong

@@ -98,7 +98,7 @@ def with_run_dir(arguments: list[str]) -> list[str]:
 
 def asks_for_figure(arguments: Sequence[str]) -> bool:
     """Return whether the arguments ask for a figure. Raise ConfigError if they do so without a sweep."""
-    if not any(a.startswith(("+figure=", "figure=")) for a in arguments):
+    if not any(a.startswith(("+figure=", "figure=", "+figure.file=")) for a in arguments):
         return False
     if not {"-m", "--multirun"} & set(arguments):
         raise ConfigError("a figure is a sweep: add -m, or use fedpriv figure <name>")

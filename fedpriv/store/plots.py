@@ -360,10 +360,7 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
             markersize=line.marker_size or (3 if line.joined else 5),
         )  # fmt: skip
         if line.low is not None and line.high is not None:
-            axis.fill_between(
-                line.x, line.low, line.high, color=line.colour, linewidth=0,
-                alpha=0.25 if line.band_label else 0.18, label=line.band_label or None,
-            )  # fmt: skip
+            _draw_interval(axis, line, line.low, line.high)
     axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
     if panel.x_limits:
         axis.set_xlim(*panel.x_limits)
@@ -386,6 +383,17 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
     if not panel.lines:
         axis.text(0.5, 0.5, "no finished run", transform=axis.transAxes, ha="center", color="grey")
     _finish(axis, panel.legend, panel.legend_title)
+
+
+def _draw_interval(axis: Axes, line: Line, low: Numbers, high: Numbers) -> None:
+    """Draw the interval of a line as a band, and that of single symbols as bars."""
+    if not line.joined:
+        axis.vlines(line.x, low, high, color=line.colour, linewidth=0.9)
+        return
+    axis.fill_between(
+        line.x, low, high, color=line.colour, linewidth=0,
+        alpha=0.25 if line.band_label else 0.18, label=line.band_label or None,
+    )  # fmt: skip
 
 
 def _line_style(line: Line) -> object:

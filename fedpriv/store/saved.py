@@ -155,9 +155,9 @@ def _parsed_yaml(path: Path) -> dict[str, Any]:
     text = yaml_text(path)
     try:
         # Only a text with an asterisk can hold an alias. Looking for the asterisk first saves the parsing.
-        events = yaml.parse(text, _Loader) if "*" in text else ()
+        events = yaml.parse(text, YamlLoader) if "*" in text else ()
         has_alias = any(isinstance(event, yaml.AliasEvent) for event in events)
-        values = None if has_alias else yaml.load(text, _Loader)
+        values = None if has_alias else yaml.load(text, YamlLoader)
     except Exception:  # a broken YAML can make the parser raise almost anything
         raise unreadable(path, "it is not YAML") from None
     if has_alias:
@@ -181,7 +181,7 @@ def yaml_text(path: Path) -> str:
     return text
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # in C where available
+class YamlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # in C where available
     """A loader of plain values with OmegaConf's rules: 1e-5 is a number, a date is text, keys are unique."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -191,11 +191,11 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         return super().construct_mapping(node, deep)
 
 
-_Loader.yaml_implicit_resolvers = {
+YamlLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in pairs if tag != "tag:yaml.org,2002:timestamp"]
     for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver(
+YamlLoader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
 )
 

@@ -17,6 +17,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.groups import conf_dir, options
 from fedpriv.store.table import Column, Table
 from fedpriv.study.figures.loading import load_section
+from fedpriv.study.figures.overrides import names_file
 from fedpriv.study.figures.reading import read_figure
 from fedpriv.study.figures.record import finished_words
 
@@ -55,7 +56,7 @@ def show_figures(arguments: Sequence[str], config_dir: str | None = None, below:
     if extra is not None and not extra.is_dir():
         raise ConfigError("--config-dir", config_dir, "an existing folder")
     names = _names(extra)
-    if below in names:
+    if below in names or names_file(below):
         from fedpriv.study.figures.details import show_details
 
         return show_details(below, arguments, extra)

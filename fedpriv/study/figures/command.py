@@ -26,7 +26,7 @@ from fedpriv.common.flags import (
 )
 from fedpriv.common.groups import options as options_of
 from fedpriv.common.words import counted
-from fedpriv.study.figures.overrides import overrides_of
+from fedpriv.study.figures.overrides import choice_of, for_choice, overrides_of
 
 _FIGURES = Names(lambda: (name for name, _ in options_of("figure")))
 _TABLE = rb"\Alabel,x,mean,low,high,n\r?\n"  # the header of what plot writes
@@ -136,5 +136,6 @@ def run(options: SimpleNamespace, overrides: Sequence[str]) -> int:
         if options.jobs is None
         else ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={options.jobs}"]
     )
-    train(["-m", *folder, f"+figure={options.name}", *settings, *launcher])
+    chosen = [choice_of(options.name), *for_choice(options.name, settings)]
+    train(["-m", *folder, *chosen, *launcher])
     return 0

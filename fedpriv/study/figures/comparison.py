@@ -72,7 +72,7 @@ def compare(
         command: Command that made the figure.
     """
     ends = Ends(runs)
-    lines = [f"# {figure.title}", "", f"{figure.work}. Scale: {_scale(figure)}.", ""]
+    lines = [f"# {figure.title}", "", _origin(figure), ""]
     lines += ["![figure](figure.png)", "", f"*{caption}*", ""]
     if figure.notes:
         lines += [figure.notes.strip(), ""]
@@ -114,6 +114,14 @@ def _reasons(missing: Mapping[str, str]) -> Iterator[str]:
         yield f"- {in_short(labels)}: {reason}"
     if any(missing.values()):
         yield ""
+
+
+def _origin(figure: Figure) -> str:
+    """Return a line about the work, or the user's file, that the figure is of, and its scale."""
+    if figure.file is None:
+        return f"{figure.work}. Scale: {_scale(figure)}."
+    as_defined = "" if figure.as_defined else f" Scale: {_scale(figure)}."
+    return f"Defined by `{figure.file}`.{as_defined}"
 
 
 def _scale(figure: Figure) -> str:
@@ -336,11 +344,17 @@ def _published(figure: Figure) -> Iterator[str]:
     """Yield a table of the marks, as their sources state the numbers."""
     yield "From publications and other figures, under settings that are not those of the runs; symbols."
     yield ""
-    assert figure.points is not None  # marks stand at points
-    table = Table("", ("", "from", figure.points.label, "quantity", "value"))
+    x = figure.axes[0].x if figure.points is None else figure.points.label
+    ranged = any(mark.low is not None for mark in figure.marks)
+    sourced = any(mark.source for mark in figure.marks)
+    more = (*["low to high"] * ranged, *["source"] * sourced)
+    table = Table("", ("", "from", x, "quantity", "value", *more))
     for m in figure.marks:
-        label = COLUMNS[m.column].label
-        table.add(_title(figure, m.group), m.label, f"{m.point:g}", label, f"{m.value:g}")
+        cells = [_title(figure, m.group), m.label, "all" if m.point is None else f"{m.point:g}"]
+        cells += [COLUMNS[m.column].label, f"{m.value:g}"]
+        if ranged:
+            cells.append("–" if m.low is None else f"{m.low:g} to {m.high:g}")
+        table.add(*cells, *[m.source] * sourced)
     yield table.markdown()
 
 

@@ -11,13 +11,15 @@
     marks     numbers published elsewhere, about none of the curves: symbols (axes with ``x: point``)
 
 A panel shows one group on one axes. A job is a curve of a group with one seed, at one point if the figure
-has points. A figure with ``compute`` has no runs: see :mod:`fedpriv.study.figures.computed`.
+has points. A figure with ``compute`` has no runs: see :mod:`fedpriv.study.figures.computed`. A user's own
+file has a shorter form: see :mod:`fedpriv.study.figures.figure_file`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 SCALES = ("paper", "quick")
 POINT = "point"  # the x of axes that are drawn over the figure's points
@@ -148,16 +150,24 @@ class Mark:
     Attributes:
         group: Group whose panel shows the mark.
         column: Quantity of the number, the y of the axes on which the mark is drawn.
-        point: Position on the x axis, not necessarily one of the figure's points.
+        point: Position on the x axis, not necessarily one of the figure's points; None: a level line.
         value: The number.
         label: Quantity and source, in the legend; marks of one label look alike.
+        low: Lower end of an interval around the number.
+        high: Upper end of that interval.
+        joined: True where a line joins the marks of the label.
+        source: Where the number comes from, if the label does not say so.
     """
 
     group: str
     column: str
-    point: float
+    point: float | None
     value: float
     label: str
+    low: float | None = None
+    high: float | None = None
+    joined: bool = False
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -181,6 +191,7 @@ class Figure:
         points: Setting over which the ends of runs are drawn, if any.
         marks: Numbers published elsewhere.
         changed: The user's overrides that make other runs than the defined ones.
+        file: The user's own file that describes the figure; None for a figure of a published work.
     """
 
     name: str
@@ -199,6 +210,12 @@ class Figure:
     points: Points | None = None
     marks: tuple[Mark, ...] = ()
     changed: tuple[str, ...] = ()
+    file: Path | None = None
+
+    @property
+    def heading(self) -> str:
+        """The title, after the work that the figure is of."""
+        return f"{self.work} · {self.title}" if self.work else self.title
 
     @property
     def folder(self) -> str:

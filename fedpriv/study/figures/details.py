@@ -10,6 +10,7 @@ from fedpriv.store.table import Column, Table
 from fedpriv.study.figures.definition import Figure
 from fedpriv.study.figures.jobs import DONE, PARTLY, Job, distinct
 from fedpriv.study.figures.loading import compose_safely
+from fedpriv.study.figures.overrides import choice_of, for_choice
 from fedpriv.study.figures.planning import announcement, plan_figure
 from fedpriv.study.figures.reading import is_computed
 from fedpriv.study.figures.record import read_failures
@@ -26,7 +27,7 @@ def show_details(name: str, arguments: Sequence[str], extra: Path | None = None)
     Raises:
         ConfigError: The figure, or a job of the figure, cannot be composed.
     """
-    config = compose_safely([f"+figure={name}", *arguments], extra)
+    config = compose_safely([choice_of(name), *for_choice(name, [*arguments])], extra)
     out = console()
     if is_computed(config):
         from fedpriv.study.figures.computed import computed_words
@@ -35,7 +36,8 @@ def show_details(name: str, arguments: Sequence[str], extra: Path | None = None)
         return
     figure, jobs = plan_figure(config, name, lambda given: compose_safely(given, extra), arguments)
     unfinished = [job for job in distinct(jobs) if job.state != DONE]
-    out.print(f"{figure.work}\n{figure.title}\n{announcement(figure, jobs, unfinished)}")
+    head = "\n".join(filter(None, (figure.work, figure.title)))
+    out.print(f"{head}\n{announcement(figure, jobs, unfinished)}")
     out.print(_curve_table(figure, jobs))
     folder = Path(config.runtime.output_dir) / "figures" / figure.folder
     for label, why in read_failures(folder, jobs).items():

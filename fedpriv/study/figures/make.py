@@ -10,7 +10,7 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from hydra.core.utils import JobReturn, JobStatus
@@ -22,6 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.config import explain, with_protocol
 from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.common.files import write_text
 from fedpriv.common.notices import complain
 from fedpriv.common.words import counted, in_short
 from fedpriv.experiment.build import build_parts
@@ -30,6 +31,7 @@ from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.stop import StopFile
 from fedpriv.store.display import console
 from fedpriv.study.figures.definition import Figure
+from fedpriv.study.figures.forecast import Forecast, processes
 from fedpriv.study.figures.jobs import DONE, Job, distinct
 from fedpriv.study.figures.monitor import Monitor
 from fedpriv.study.figures.overrides import as_flag
@@ -40,6 +42,14 @@ from fedpriv.study.figures.record import read_failures, write_record
 # Launchers whose jobs run in processes on this machine that nobody else looks after (LocalLauncher is
 # submitit's). Jobs of a cluster go on when the submitting process is gone; the same command finds their runs.
 _LOCAL = ("JoblibLauncher", "LocalLauncher")
+
+
+DEFINITION = "figure.yaml"  # copy of the user's file in the folder of its figure
+_CHOICE_OR_RUNTIME = (
+    "+figure=",
+    "+figure.file=",
+    "runtime.",
+)  # overrides that the command does not repeat
 
 
 class FigureIncomplete(FedprivError):
@@ -82,7 +92,7 @@ def make_figure(
             del job["hydra"]
         return job
 
-    name = str(config.hydra.runtime.choices.get("figure", "figure"))
+    name = str(config.hydra.runtime.choices.get("figure", config.figure.get("file", "figure")))
     if is_computed(config):
         from fedpriv.study.figures.computed import make_computed
 
@@ -97,21 +107,26 @@ def make_figure(
     folder = Path(config.runtime.output_dir) / "figures" / figure.folder
     console().print(announcement(figure, jobs, unfinished))
     # Build the parts of finished jobs too: a figure with a configuration that cannot run is refused.
-    configs = {id(job.config): job.config for job in jobs}
-    parts = {key: build_parts(job_config) for key, job_config in configs.items()}
+    parts = _built(jobs)
     if config.dry_run:
-        console().print(job_table(figure, jobs))
+        forecast = None
+        if figure.file is not None:
+            _refuse_impossible(jobs, parts)
+            forecast = Forecast(jobs, parts, console().print)
+        console().print(job_table(figure, jobs, forecast))
+        if forecast is not None:
+            console().print(forecast.total(jobs, processes(figure, config.hydra.launcher)))
         return []
     returned: list[JobReturn] = []
     failures = read_failures(folder, jobs)
     if unfinished and not figure.draw_only:
-        _prepare(parts[id(job.config)] for job in unfinished)
+        _prepare(unfinished, parts)
         write_record(folder, jobs, failures)
         with Monitor(unfinished, shown=config.runtime.progress != "none"):
             name_of_launcher = str(config.hydra.launcher.get("_target_")).rpartition(".")[2]
             stop = StopFile(folder, watched=name_of_launcher in _LOCAL)
             returned, failures = _launch(launcher, unfinished, stop)
-    _finish(figure, jobs, failures, folder, _command(figure.name, config, arguments))
+    _finish(figure, jobs, failures, folder, _command(name, config, arguments))
     return returned
 
 
@@ -120,21 +135,75 @@ def _command(name: str, config: DictConfig, arguments: Sequence[str]) -> str:
     sources = config.hydra.runtime.config_sources
     folders = [source.path for source in sources if source.provider == "command-line"]
     config_dirs = [word for path in folders for word in ("--config-dir", os.path.relpath(path))]
-    flags = [as_flag(a) for a in arguments if not a.startswith(("+figure=", "runtime."))]
+    flags = [as_flag(a) for a in arguments if not a.startswith(_CHOICE_OR_RUNTIME)]
     return " ".join([shlex.join(["fedpriv", "figure", name, *config_dirs]), *flags])
 
 
-def _prepare(needed: Iterable[Parts]) -> None:
+def _built(jobs: Sequence[Job]) -> dict[int, Parts]:
+    """Return the parts of each configuration, by the identity of its object.
+
+    Raises:
+        FedprivError: A configuration cannot run; the reasons name the jobs.
+    """
+    parts: dict[int, Parts] = {}
+
+    def build(job: Job) -> None:
+        parts[id(job.config)] = build_parts(job.config)
+
+    _for_each(jobs, build)
+    return parts
+
+
+def _refuse_impossible(jobs: Sequence[Job], parts: Mapping[int, Parts]) -> None:
+    """Raise ConfigError where a budget allows no round."""
+
+    def check(job: Job) -> None:
+        one = parts[id(job.config)]
+        if not one.algorithm.cost_depends_on_records:
+            make_plan(one).refuse_if_impossible(one.settings.epsilon)
+
+    _for_each(jobs, check)
+
+
+def _for_each(jobs: Sequence[Job], check: Callable[[Job], None]) -> None:
+    """Check each configuration once.
+
+    Raises:
+        FedprivError: The one reason why no job can run, or a summary, after each reason with its jobs on
+            standard error.
+    """
+    refused: dict[int, FedprivError] = {}
+    for job in {id(job.config): job for job in jobs}.values():
+        try:
+            check(job)
+        except FedprivError as error:
+            refused[id(job.config)] = error
+    if not refused:
+        return
+    reasons: dict[str, list[str]] = {}
+    for job in jobs:
+        if id(job.config) in refused:
+            reasons.setdefault(str(refused[id(job.config)]), []).append(job.label)
+    impossible = sum(map(len, reasons.values()))
+    if len(reasons) == 1 and impossible == len(jobs):
+        raise next(iter(refused.values()))
+    for reason, labels in reasons.items():
+        complain(f"{in_short(labels)}: {reason}")
+    raise ConfigError(
+        f"{impossible} of {counted(len(jobs), 'run')} cannot run, see above; none was started"
+    )
+
+
+def _prepare(needed: Sequence[Job], parts_of: Mapping[int, Parts]) -> None:
     """Refuse budgets that allow no round, and find or fetch each data set once, before any job begins.
 
     Raises:
         ConfigError: A budget allows no round.
         DataError: A data set cannot be read or fetched.
     """
+    _refuse_impossible(needed, parts_of)
     prepared = set()
-    for parts in {id(p): p for p in needed}.values():
-        if not parts.algorithm.cost_depends_on_records:
-            make_plan(parts).refuse_if_impossible(parts.settings.epsilon)
+    for parts in {id(job.config): parts_of[id(job.config)] for job in needed}.values():
         data = (type(parts.dataset), parts.dataset.path)
         if data not in prepared:
             parts.dataset.prepare()
@@ -242,6 +311,8 @@ def _finish(
     if runs:
         write_record(folder, jobs, missing | diverged)
         write_figure(figure, runs, missing, folder, command)
+        if figure.file is not None:
+            write_text(folder / DEFINITION, figure.file.read_text(encoding="utf-8"))
         write_figure_report(folder, dict.fromkeys(job.folder.path.parent for job in jobs))
         console().print(written_words(folder))
     failed = {label: reason for label, reason in (reasons | diverged).items() if reason}

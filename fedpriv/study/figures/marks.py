@@ -12,6 +12,7 @@ from fedpriv.study.figures.definition import Axes, CurveGroup, Figure, Mark
 
 _SHAPES = "P>dx+8"  # shapes that no curve has
 _COLOURS = ("black", "grey")
+_LEVEL = ("--", "-.", (0, (5, 1, 1, 1, 1, 1)))  # of lines of numbers from elsewhere
 
 
 def marks_on(figure: Figure, group: CurveGroup, axes: Axes) -> list[Mark]:
@@ -21,28 +22,60 @@ def marks_on(figure: Figure, group: CurveGroup, axes: Axes) -> list[Mark]:
     return [mark for mark in figure.marks if (mark.group, mark.column) == (group.name, axes.y)]
 
 
-def mark_rows(figure: Figure, group: CurveGroup, axes: Axes) -> Iterator[pd.DataFrame]:
-    """Yield the rows of figure.csv for the marks. A mark is of no run, so ``n`` is 0."""
+def mark_rows(
+    figure: Figure, group: CurveGroup, axes: Axes, drawn: Sequence[float]
+) -> Iterator[pd.DataFrame]:
+    """Yield the rows of figure.csv for the marks. A mark is of no run, so ``n`` is 0.
+
+    Args:
+        figure: The figure.
+        group: A group of the figure.
+        axes: Axes of the figure.
+        drawn: The x of the group's curves on these axes; a level line goes from the first to the last.
+    """
     for mark in marks_on(figure, group, axes):
         value = mark.value
-        row = {"group": group.name, "axes": axes.name, "curve": mark.label, "x": mark.point}
-        yield pd.DataFrame([row | {"mean": value, "low": value, "high": value, "n": 0}])
+        low = value if mark.low is None else mark.low
+        high = value if mark.high is None else mark.high
+        row = {"group": group.name, "axes": axes.name, "curve": mark.label}
+        for x in _positions(figure, mark, drawn):
+            yield pd.DataFrame([row | {"x": x, "mean": value, "low": low, "high": high, "n": 0}])
 
 
-def mark_lines(figure: Figure, group: CurveGroup, axes: Axes) -> Iterator[Line]:
-    """Yield the symbols of each label; a label has the same symbol in every panel."""
+def _positions(figure: Figure, mark: Mark, drawn: Sequence[float]) -> list[float]:
+    """Return the x of a mark, or both ends of its level line."""
+    if mark.point is not None:
+        return [mark.point]
+    ends = figure.points.values if figure.points is not None else (drawn or (0.0, 1.0))
+    return list(dict.fromkeys((min(ends), max(ends))))
+
+
+def mark_lines(figure: Figure, group: CurveGroup, axes: Axes, rows: pd.DataFrame) -> Iterator[Line]:
+    """Yield the symbols, or the line, of each label; a label looks the same in every panel.
+
+    Args:
+        figure: The figure.
+        group: A group of the figure.
+        axes: Axes of the figure.
+        rows: The rows of the group and axes in figure.csv.
+    """
     drawn = marks_on(figure, group, axes)
     for index, label in enumerate(dict.fromkeys(mark.label for mark in figure.marks)):
         marks = [mark for mark in drawn if mark.label == label]
         cycle, shape = divmod(index, len(_SHAPES))
         if marks:
+            points = rows[(rows["curve"] == label) & (rows["n"] == 0)]
+            ranged = any(mark.low is not None for mark in marks)
             yield Line(
                 label=label,
                 colour=COLOURS[_COLOURS[cycle % len(_COLOURS)]],
-                x=[mark.point for mark in marks],
-                y=[mark.value for mark in marks],
-                marker=_SHAPES[shape],
-                joined=False,
+                x=points["x"].tolist(),
+                y=points["mean"].tolist(),
+                low=points["low"].tolist() if ranged else None,
+                high=points["high"].tolist() if ranged else None,
+                marker=None if marks[0].point is None else _SHAPES[shape],
+                joined=marks[0].joined,
+                style=_LEVEL[index % len(_LEVEL)] if marks[0].joined else "",
             )
 
 

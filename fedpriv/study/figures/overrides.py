@@ -33,12 +33,37 @@ def overrides_of(options: SimpleNamespace) -> list[str]:
     return settings
 
 
+def names_file(name: str | None) -> bool:
+    """Return whether the name of a figure is that of a user's file."""
+    return name is not None and name.endswith((".yaml", ".yml"))
+
+
+def choice_of(name: str) -> str:
+    """Return the override that chooses a figure, by its name or by its file."""
+    if not names_file(name):
+        return f"+figure={name}"
+    quoted = name.replace("\\", "\\\\").replace("'", "\\'")
+    return f"+figure.file='{quoted}'"
+
+
+def for_choice(name: str, settings: list[str]) -> list[str]:
+    """Return the overrides of a figure as they are written beside its choice.
+
+    The section of a figure that a file describes has no keys yet, so they are added.
+    """
+    if not names_file(name):
+        return settings
+    return [f"++{s}" if s.startswith("figure.") else s for s in settings]
+
+
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
 
 
 def as_flag(override: str) -> str:
     """Return the flag that stands for an override of :func:`overrides_of`, else the override, quoted."""
     flags = {"figure.scale=quick": "--quick", "figure.draw_only=true": "--draw"}
+    if override.startswith("++figure."):
+        override = override.removeprefix("++")
     if override.startswith("figure.reuse=['"):
         folders = (folder.replace("\\'", "'") for folder in _QUOTED.findall(override))
         return " ".join(f"--reuse {shlex.quote(folder)}" for folder in folders)

@@ -15,8 +15,10 @@ from fedpriv.store.display import duration
 from fedpriv.store.packed import unpack_runs
 from fedpriv.store.table import Table
 from fedpriv.study.figures.definition import Figure
+from fedpriv.study.figures.forecast import Forecast, forecast_cells, forecast_columns
+from fedpriv.study.figures.from_file import figure_of_file, is_file
 from fedpriv.study.figures.jobs import DONE, PARTLY, Compose, Job, JobMaker, distinct
-from fedpriv.study.figures.reading import read_figure
+from fedpriv.study.figures.reading import plain_section, read_figure
 
 
 def plan_figure(
@@ -36,7 +38,8 @@ def plan_figure(
     Raises:
         ConfigError: The figure is not well defined, or a job cannot be composed.
     """
-    figure = read_figure(config.figure, name)
+    section = plain_section(config.figure)
+    figure = figure_of_file(section, compose) if is_file(section) else read_figure(section, name)
     outputs = Path(config.runtime.output_dir)
     stores = [outputs / "runs", *(_store(Path(given), outputs) for given in figure.reuse)]
     for_runs = [
@@ -64,8 +67,10 @@ def announcement(figure: Figure, jobs: Sequence[Job], unfinished: Sequence[Job])
     """Return a line about the number of runs, finished runs and the time that the others take."""
     total = len(list(distinct(jobs)))
     partly = sum(job.state == PARTLY for job in unfinished)
-    scale = f"{figure.scale} scale{', changed' if figure.changed else ''}"
-    line = f"{figure.name} ({scale}): {counted(total, 'run')}, {total - len(unfinished)} done"
+    scale = f"{figure.scale} scale" if figure.file is None or figure.scale == "quick" else ""
+    kind = ", ".join(filter(None, (scale, "changed" if figure.changed else "")))
+    line = f"{figure.name}{f' ({kind})' if kind else ''}: {counted(total, 'run')}, "
+    line += f"{total - len(unfinished)} done"
     if partly:
         line += f", {partly} to be resumed"
     minutes = [job.minutes for job in unfinished if job.minutes is not None]
@@ -77,21 +82,37 @@ def announcement(figure: Figure, jobs: Sequence[Job], unfinished: Sequence[Job])
 _FEW_SEEDS = 5  # the states of more seeds are counted
 
 
-def job_table(figure: Figure, jobs: Sequence[Job]) -> Table:
-    """Return a table with a row for each curve of each group, at each point."""
+def job_table(figure: Figure, jobs: Sequence[Job], forecast: Forecast | None = None) -> Table:
+    """Return a table with a row for each curve of each group, at each point.
+
+    Args:
+        figure: The figure.
+        jobs: Its jobs.
+        forecast: Rounds, ε and time of the jobs, for columns of their own.
+    """
     point = () if figure.points is None else (figure.points.key,)
-    table = Table("Runs", ("group", "curve", *point, "seeds: state", "fedpriv train ..."))
+    forecasts = () if forecast is None else forecast_columns()
+    title, shared = "Runs", set[str]()
+    if forecast is not None and len(jobs) > 1:
+        shared = set.intersection(*(set(job.overrides) for job in jobs))
+        words = [o for o in jobs[0].overrides if o in shared and not o.startswith("runtime.")]
+        title = f"Runs of fedpriv train {' '.join(words)} ..."
+    columns = ("group", "curve", *point, "seeds: state", *forecasts, "fedpriv train ...")
+    table = Table(title, columns)
     rows: dict[tuple[str, ...], list[Job]] = {}
     for job in jobs:
         at = () if figure.points is None else ("–" if job.point is None else f"{job.point:g}",)
         rows.setdefault((job.group.name, job.curve.name, *at), []).append(job)
     for key, same_curve in rows.items():
-        shown = [o for o in same_curve[0].overrides if not o.startswith(("runtime.", "seed="))]
+        left_out = ("runtime.", "seed=")
+        given = same_curve[0].overrides
+        shown = [o for o in given if not o.startswith(left_out) and o not in shared]
         if len(same_curve) <= _FEW_SEEDS:
             states = ", ".join(f"{job.seed}: {job.state}" for job in same_curve)
         else:
             counts = Counter(job.state for job in same_curve)
             partly = f", {counts[PARTLY]} partly" if counts[PARTLY] else ""
             states = f"{counts[DONE]} of {len(same_curve)} done{partly}"
-        table.add(*key, states, " ".join(shown))
+        cells = () if forecast is None else forecast_cells(forecast, same_curve)
+        table.add(*key, states, *cells, " ".join(shown))
     return table

@@ -50,7 +50,7 @@ def write_figure(
     draw_panels(
         [folder / "figure.png", folder / "figure.pdf"],
         _panels(figure, table, runs),
-        f"{figure.work} · {figure.title}",
+        figure.heading,
         caption,
         stamp="\n".join(stamp),
     )
@@ -71,9 +71,10 @@ def figure_table(figure: Figure, runs: Sequence[FigureRun]) -> pd.DataFrame:
         Columns group, axes, curve, client (where each client has a line), x, mean, low, high and n. A mark
         has n = 0.
     """
-    tables = []
+    tables: list[pd.DataFrame] = []
     for group in figure.groups:
         for axes in figure.axes:
+            before = len(tables)
             for curve in group.curves:
                 finished = runs_of(runs, group, curve)
                 if not finished:
@@ -88,7 +89,8 @@ def figure_table(figure: Figure, runs: Sequence[FigureRun]) -> pd.DataFrame:
                 drawn.insert(0, "axes", axes.name)
                 drawn.insert(0, "group", group.name)
                 tables.append(drawn)
-            tables += mark_rows(figure, group, axes)
+            positions = [x for table in tables[before:] for x in table["x"]]
+            tables += mark_rows(figure, group, axes, positions)
     columns = ["group", "axes", "curve", "x", "mean", "low", "high", "n"]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
 
@@ -137,8 +139,10 @@ def _panel(
         title=group.title,
         x_label=axes.x_label or (figure.points or columns[axes.x]).label,
         y_label=_y_label(axes, columns),
-        lines=(*lines, *mark_lines(figure, group, axes)),
-        x_limits=including(x_limits, [mark.point for mark in marks], axes.x_scale == "log"),
+        lines=(*lines, *mark_lines(figure, group, axes, rows)),
+        x_limits=including(
+            x_limits, [m.point for m in marks if m.point is not None], axes.x_scale == "log"
+        ),
         y_limits=including(y_limits, [mark.value for mark in marks], axes.y_scale == "log"),
         x_from_zero=figure.points is None,
         y_from_zero=columns[axes.y].from_zero and figure.points is None,
@@ -230,7 +234,8 @@ def _about_lines(figure: Figure, runs: Sequence[FigureRun]) -> Iterator[str]:
     for group in figure.groups:
         counts = sorted(set(_counts(figure, group, runs)))
         number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        seeds.append(f"{group.title}: {number} seed{'s' if counts[-1] != 1 else ''}")
+        title = f"{group.title}: " if group.title else ""
+        seeds.append(f"{title}{number} seed{'s' if counts[-1] != 1 else ''}")
         most = max(most, counts[-1])
     kinds = sorted({axes.kind for axes in figure.axes})
     drawn = " and ".join({"lines": "lines", "map": "cells"}[kind] for kind in kinds)

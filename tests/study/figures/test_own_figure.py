@@ -1,0 +1,209 @@
+"""``fedpriv figure FILE.yaml``: runs, baselines, what a second call adds, the forecast of a dry run."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from fedpriv import cli
+from fedpriv.study.figures.from_file import figure_of_file
+
+QUIET = ("runtime.progress=none",)
+BASE = (
+    "algorithm=ldp_fedsgd dataset=digits rounds=4 evaluation_interval=2 noise_schedule=calibrated "
+    "noise_schedule.epsilon_per_draw=null"
+)
+OWN = {
+    "base": BASE,
+    "x": {"epsilon": [1, 4]},
+    "curves": {"algorithm.learning_rate": [0.1]},
+    "seeds": 2,
+    "metric": "accuracy",
+    "baselines": [
+        {"label": "no privacy", "run": "algorithm=fedsgd"},
+        {"label": "theirs", "csv": "theirs.csv", "source": "table 2", "as": "line"},
+        {"label": "guessing", "value": 10},
+    ],
+}
+
+
+def write_own(folder: Path, **changes: object) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "own.yaml").write_text(yaml.safe_dump({**OWN, **changes}))
+    (folder / "theirs.csv").write_text("x,y,low,high\n1,50,45,55\n4,70,65,75\n")
+
+
+@pytest.fixture(scope="session")
+def made_own(tmp_path_factory) -> Path:
+    """A folder with the file and its six finished runs: copy to change."""
+    folder = tmp_path_factory.mktemp("own")
+    write_own(folder)
+    words = [str(folder / "own.yaml"), *QUIET, f"runtime.output_dir={folder / 'outputs'}"]
+    assert cli.run(["figure", *words]) == 0
+    return folder
+
+
+@pytest.fixture
+def here(made_own, tmp_path) -> Path:
+    return Path(shutil.copytree(made_own, tmp_path, dirs_exist_ok=True))
+
+
+@pytest.fixture
+def figure_of(tmp_path):
+    """(changes) → the figure of the file, composed by fedpriv."""
+    from fedpriv.common.config import compose
+
+    def run(settings=(), **changes: object):
+        write_own(tmp_path, **changes)
+        return figure_of_file({"file": str(tmp_path / "own.yaml"), **dict(settings)}, compose)
+
+    return run
+
+
+def test_the_files_of_the_figure_are_those_of_any_figure(made_own):
+    files = {path.name for path in (made_own / "outputs" / "figures" / "own").iterdir()}
+    assert {"figure.csv", "figure.png", "figure.pdf", "comparison.md", "figure.yaml"} <= files
+
+
+def test_the_csv_has_curves_runs_without_privacy_and_numbers_from_elsewhere(made_own):
+    table = pd.read_csv(made_own / "outputs" / "figures" / "own" / "figure.csv")
+    counts = table.groupby("curve", sort=False)["n"].first().to_dict()
+    assert counts == {
+        "learning_rate = 0.1": 2, "no privacy": 2, "theirs": 0, "guessing": 0,
+    }  # fmt: skip
+    theirs = table[table["curve"] == "theirs"]
+    assert theirs[["x", "mean", "low", "high"]].to_numpy().tolist() == [
+        [1, 50, 45, 55],
+        [4, 70, 65, 75],
+    ]
+    assert table[table["curve"] == "guessing"]["x"].tolist() == [1, 4]
+
+
+def test_runs_without_privacy_are_made_once_a_seed_without_the_keys_of_noise(figure_of):
+    group = figure_of().groups[0]
+    curve = group.curves[-1]
+    assert curve.points is False
+    assert "epsilon=null" in curve.overrides
+    assert not any(o.startswith("noise_schedule") for o in curve.overrides)
+
+
+def test_runs_without_privacy_are_made_at_every_x_that_is_about_something_else(figure_of):
+    figure = figure_of(x={"algorithm.clients_per_round": [5, 10]})
+    assert figure.groups[0].curves[-1].points is True
+
+
+def test_panels_have_their_own_overrides_and_baselines(figure_of):
+    panels = {"A": "partition=fixed_size", "B": "partition=shards40"}
+    baselines = [{"label": "theirs", "csv": "theirs.csv", "panel": "B"}]
+    figure = figure_of(panels=panels, baselines=baselines)
+    assert [g.title for g in figure.groups] == ["A", "B"]
+    assert "partition=shards40" in figure.groups[1].curves[0].overrides
+    assert {mark.group for mark in figure.marks} == {"B"}
+
+
+def test_a_curve_wins_over_base(figure_of):
+    curve = figure_of(curves={"long": "rounds=9"}).groups[0].curves[0]
+    assert [o for o in curve.overrides if o.startswith("rounds=")] == ["rounds=9"]
+
+
+def test_seeds_and_scale_of_the_command_replace_those_of_the_file(figure_of):
+    assert figure_of({"seeds": [5]}).groups[0].seeds == (5,)
+    quick = figure_of({"scale": "quick"}, quick="rounds=2")
+    assert (quick.groups[0].seeds, quick.quick) == ((0,), ("rounds=2",))
+
+
+def test_a_second_call_runs_nothing(here, command):
+    said = command("figure", "own.yaml", *QUIET)
+    assert (said.status, said.err) == (0, "")
+    assert "own: 6 runs, 6 done" in said.out
+
+
+def test_an_extended_file_runs_only_what_is_missing(here, command):
+    before = {path.name for path in (here / "outputs" / "runs").iterdir()}
+    write_own(here, x={"epsilon": [1, 2, 4]})
+    said = command("figure", "own.yaml", *QUIET)
+    assert said.status == 0, said.err
+    assert "own: 8 runs, 6 done" in said.out
+    assert len({path.name for path in (here / "outputs" / "runs").iterdir()} - before) == 2
+
+
+def test_a_launcher_is_passed_on(here, command):
+    shutil.rmtree(next((here / "outputs" / "runs").iterdir()))
+    launcher = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=1")
+    said = command("figure", "own.yaml", *QUIET, *launcher)
+    assert said.status == 0, said.err
+    assert "6 runs, 5 done" in said.out
+    assert "fedpriv figure own.yaml" in (here / "outputs/figures/own/comparison.md").read_text()
+
+
+def test_a_dry_run_shows_epsilon_rounds_and_time_of_every_job(tmp_path, command, wide_cells):
+    write_own(tmp_path, curves=None, seeds=1)
+    said = command("figure", "own.yaml", "--dry-run", *QUIET)
+    assert said.status == 0, said.err
+    rows = [line for line in said.out.splitlines() if "0: not run" in line]
+    assert len(rows) == 3
+    for cell in ("1.000", "4.000", "none"):
+        assert sum(f" {cell} " in row for row in rows) == 1
+    assert "one run after another" in said.out
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_the_time_of_finished_runs_is_that_of_these(here, command):
+    shutil.rmtree(next((here / "outputs" / "runs").iterdir()))
+    said = command("figure", "own.yaml", "--dry-run", *QUIET)
+    assert "measuring" not in said.out
+    assert "one run after another" in said.out
+
+
+def test_a_list_shows_the_state_of_the_runs(here, command):
+    said = command("figure", "own.yaml", "--list")
+    assert said.status == 0, said.err
+    assert "6 runs, 6 done" in said.out
+
+
+def test_one_cell_that_cannot_run_is_named_before_anything_runs(tmp_path, command):
+    write_own(tmp_path, x={"algorithm.clients_per_round": [0, 5]})
+    said = command("figure", "own.yaml", *QUIET)
+    assert said.status == 2
+    assert "learning_rate = 0.1/at 0/seed 0" in said.err
+    assert "algorithm.clients_per_round must be" in said.err
+    assert "of 8 runs cannot run" in said.err
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_a_cell_that_fails_while_it_runs_is_shown_and_tried_again(here, command):
+    failed = here / "outputs" / "runs"
+    run = next(path for path in failed.iterdir() if "_fedsgd" not in path.name)
+    shutil.rmtree(run)
+    run.write_text("in the way")
+    said = command("figure", "own.yaml", *QUIET)
+    assert said.status == 1
+    assert "no privacy/seed" in said.err
+    text = (here / "outputs/figures/own/comparison.md").read_text()
+    assert "Not finished: all/no privacy/seed" in text
+    run.unlink()
+    assert command("figure", "own.yaml", *QUIET).status == 0
+
+
+def test_overrides_of_the_command_go_to_a_folder_of_their_own(here, command):
+    said = command("figure", "own.yaml", "rounds=2", "--seeds", "0", *QUIET)
+    assert said.status == 0, said.err
+    assert (here / "outputs" / "figures" / "own_changed" / "figure.png").exists()
+    text = (here / "outputs/figures/own_changed/comparison.md").read_text()
+    assert "command: `fedpriv figure own.yaml --seeds 0 rounds=2`" in text
+
+
+def test_an_unknown_key_of_the_command_is_refused(here, command):
+    said = command("figure", "own.yaml", "figure.titel=x", *QUIET)
+    assert said.status == 2
+    assert "figure.titel" in said.sentence
+
+
+def test_a_file_that_is_missing_is_refused(command):
+    said = command("figure", "no.yaml", *QUIET)
+    assert said.status == 2
+    assert "no.yaml" in said.sentence
