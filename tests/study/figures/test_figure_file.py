@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.study.figures.figure_file import StatedPoint, Values, read_figure_file
+from fedpriv.study.figures.figure_file import Values, read_figure_file
+from fedpriv.study.figures.stated_points import StatedPoint
 
 FILE = {"x": {"epsilon": [1, 2]}, "metric": "accuracy"}
 
