@@ -30,7 +30,7 @@ Curve = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Pace:
+class RunPace:
     """Seconds that a run takes in each round and in each evaluation."""
 
     round: float
@@ -41,7 +41,7 @@ class Pace:
         return rounds * self.round + math.ceil(rounds / interval) * self.evaluation
 
 
-class Forecast:
+class JobForecast:
     """Rounds, ε and seconds of each job.
 
     Args:
@@ -54,7 +54,7 @@ class Forecast:
         self, jobs: Sequence[Job], parts: Mapping[int, Parts], say: Callable[[str], object]
     ):
         self._plans = {key: make_plan(one) for key, one in parts.items()}
-        self._paces: dict[Curve, Pace | None] = {}
+        self._paces: dict[Curve, RunPace | None] = {}
         for job in jobs:
             if (finished := _pace_of_finished(job)) is not None:
                 self._paces.setdefault(_curve(job), finished)
@@ -96,16 +96,16 @@ def _curve(job: Job) -> Curve:
     return job.group.name, job.curve.name
 
 
-def _pace_of_finished(job: Job) -> Pace | None:
+def _pace_of_finished(job: Job) -> RunPace | None:
     """Return the pace of a finished run, or None for a run that is not finished or does not tell."""
     if job.state != DONE:
         return None
     summary = StoredRun(job.folder).summary
     seconds, rounds = summary.get("seconds"), summary.get("rounds")
-    return Pace(seconds / rounds, 0.0) if seconds and rounds else None
+    return RunPace(seconds / rounds, 0.0) if seconds and rounds else None
 
 
-def _measured(job: Job) -> Pace | None:
+def _measured(job: Job) -> RunPace | None:
     """Return the pace of a short run of a job; None where the short run fails."""
     from fedpriv.experiment.run import run  # imported late, as it needs torch
 
@@ -121,9 +121,9 @@ def _measured(job: Job) -> Pace | None:
         assert result.folder is not None
         times = [float(t) for t in StoredRun(result.folder).metrics["seconds"]]
     if len(times) < _ROUNDS:  # the budget ended it before
-        return Pace(times[-1] / len(times), 0.0)
+        return RunPace(times[-1] / len(times), 0.0)
     a_round = times[2] - times[1]
-    return Pace(a_round, max(0.0, times[3] - times[2] - a_round))
+    return RunPace(a_round, max(0.0, times[3] - times[2] - a_round))
 
 
 def _shorten(config: DictConfig, folder: Path) -> None:
@@ -141,7 +141,7 @@ def forecast_columns() -> tuple[Column, ...]:
     return tuple(Column(name, right=True) for name in ("rounds", "ε", "time"))
 
 
-def forecast_cells(forecast: Forecast, same: Sequence[Job]) -> tuple[str, str, str]:
+def forecast_cells(forecast: JobForecast, same: Sequence[Job]) -> tuple[str, str, str]:
     """Return rounds, ε of one run, and the time of those not done, for jobs that differ in their seeds."""
     plan = forecast.plan(same[0])
     rounds = "–" if plan.rounds is None else f"{plan.rounds}"

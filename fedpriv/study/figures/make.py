@@ -31,7 +31,7 @@ from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.stop import StopFile
 from fedpriv.store.display import console
 from fedpriv.study.figures.definition import Figure
-from fedpriv.study.figures.forecast import Forecast, processes
+from fedpriv.study.figures.forecast import JobForecast, processes
 from fedpriv.study.figures.jobs import DONE, Job, distinct
 from fedpriv.study.figures.monitor import Monitor
 from fedpriv.study.figures.overrides import as_flag
@@ -112,7 +112,7 @@ def make_figure(
         forecast = None
         if figure.file is not None:
             _refuse_impossible(jobs, parts)
-            forecast = Forecast(jobs, parts, console().print)
+            forecast = JobForecast(jobs, parts, console().print)
         console().print(job_table(figure, jobs, forecast))
         if forecast is not None:
             console().print(forecast.total(jobs, processes(figure, config.hydra.launcher)))

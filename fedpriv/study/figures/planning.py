@@ -15,7 +15,7 @@ from fedpriv.store.display import duration
 from fedpriv.store.packed import unpack_runs
 from fedpriv.store.table import Table
 from fedpriv.study.figures.definition import Figure
-from fedpriv.study.figures.forecast import Forecast, forecast_cells, forecast_columns
+from fedpriv.study.figures.forecast import JobForecast, forecast_cells, forecast_columns
 from fedpriv.study.figures.from_file import figure_of_file, is_file
 from fedpriv.study.figures.jobs import DONE, PARTLY, Compose, Job, JobMaker, distinct
 from fedpriv.study.figures.reading import plain_section, read_figure
@@ -82,7 +82,7 @@ def announcement(figure: Figure, jobs: Sequence[Job], unfinished: Sequence[Job])
 _FEW_SEEDS = 5  # the states of more seeds are counted
 
 
-def job_table(figure: Figure, jobs: Sequence[Job], forecast: Forecast | None = None) -> Table:
+def job_table(figure: Figure, jobs: Sequence[Job], forecast: JobForecast | None = None) -> Table:
     """Return a table with a row for each curve of each group, at each point.
 
     Args:
