@@ -10,7 +10,7 @@ import re
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -23,22 +23,24 @@ FILES = (
     "environment.json",
 )  # fmt: skip
 LARGEST = 1 << 28  # bytes of the archive, and of all its files unpacked
-_ENTRY = re.compile(rf"(?!\.)[\w.,=+-]+/({'|'.join(map(re.escape, FILES))})")
+LEDGER = "ledger.csv"  # in archives for the review of an artefact
+_ENTRY = re.compile(rf"(?!\.)[\w.,=+-]+/({'|'.join(map(re.escape, (*FILES, LEDGER)))})")
 _TIME = (1980, 1, 1, 0, 0, 0)  # a fixed date for all entries: the same runs give the same bytes
 
 
-def pack_runs(folders: Iterable[Path], archive: Path) -> None:
+def pack_runs(folders: Iterable[Path], archive: Path, more: Sequence[str] = ()) -> None:
     """Write runs to an archive; the same runs give the same bytes.
 
     Args:
         folders: Run folders, each with a name of its own.
         archive: The file to write.
+        more: Further files of each run, such as the ledger, from which the joint ε follows.
     """
 
     def write(file: IO[bytes]) -> None:
         with zipfile.ZipFile(file, "w") as packed:
             for run in map(StoredRun, sorted(folders, key=lambda folder: folder.name)):
-                for path in (run.path / name for name in FILES):
+                for path in (run.path / name for name in (*FILES, *more)):
                     if path.exists():
                         entry = zipfile.ZipInfo(f"{run.path.name}/{path.name}", _TIME)
                         run.check(path)

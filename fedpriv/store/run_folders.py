@@ -10,6 +10,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import RUN_FILES
 from fedpriv.common.groups import GROUPS, option_of_target
 from fedpriv.store.digests import KEY
+from fedpriv.store.saved import saved_rows
 from fedpriv.store.searches import RECORD
 from fedpriv.store.stored_run import StoredRun
 
@@ -126,6 +127,19 @@ def runs_below(folder: Path) -> list[tuple[str, Path]]:
     if paths == [str(folder)]:
         return [(folder.resolve().name, folder)]
     return [(os.path.relpath(path, folder), Path(path)) for path in paths]
+
+
+def runs_of_figure(folder: Path) -> list[Path]:
+    """Return the run folders that a figure's ``runs.csv`` names, each once; only those that exist.
+
+    The paths are those of the folder where the figure was made, and hold there alone.
+    """
+    names, *rows = saved_rows(folder / "runs.csv") or [[]]
+    if "run" not in names:
+        return []
+    column = names.index("run")
+    paths = dict.fromkeys(Path(row[column]) for row in rows if len(row) > column and row[column])
+    return [path for path in paths if path.is_dir()]
 
 
 def search_folders(given: str) -> list[Path]:

@@ -10,12 +10,13 @@ from pathlib import Path
 import pandas as pd
 
 from fedpriv.common.config import fingerprint
-from fedpriv.common.errors import show
+from fedpriv.common.errors import FedprivError, show
 from fedpriv.common.files import write_csv
 from fedpriv.common.groups import GROUPS, option_of_target
 from fedpriv.common.notices import notice
 from fedpriv.common.words import round_up, span
 from fedpriv.store.display import console
+from fedpriv.store.joint_privacy import choice_warning, joint_privacy
 from fedpriv.store.pairs import (
     PAIRED,
     TOGETHER,
@@ -225,7 +226,28 @@ def show_sweep(folder: Path) -> None:
             out.print(table_of(differences))
             if share_noise(runs):
                 out.print(TOGETHER)
+    state_joint_privacy(folder, varied)
     out.print(f"sweep folder: {folder}")
+
+
+def state_joint_privacy(folder: Path, varied: Sequence[str]) -> None:
+    """Print the joint ε of all runs of a sweep, and a warning where a best value was chosen on test records.
+
+    Args:
+        folder: The folder of the sweep.
+        varied: Columns of the settings in which the runs differ.
+    """
+    try:
+        runs = [StoredRun(path) for path in folder.iterdir() if (path / "summary.json").exists()]
+        joint = joint_privacy(runs)
+    except FedprivError as error:
+        notice(f"warning: the joint epsilon is not known: {error}")
+        return
+    for sentence in (s for one in joint if one.runs > 1 for s in one.sentences()):
+        console().print(sentence, soft_wrap=True)
+    keys = [column.removeprefix(_AS_ASKED) for column in varied]
+    if warning := choice_warning(keys, ("test_accuracy",)):
+        console().print(warning, soft_wrap=True)
 
 
 def _cell(value: object) -> str:

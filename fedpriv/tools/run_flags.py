@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from fedpriv.common.errors import ConfigError
 from fedpriv.common.flags import Command, Names, NewFile, PathParam, flag, switch
 from fedpriv.tools.run_choice import SHOWN
 
@@ -16,6 +17,7 @@ examples:
   fedpriv runs
   fedpriv runs outputs/multirun --filter dataset=digits --filter 'test_accuracy>0.9' --sort -test_accuracy
   fedpriv runs --columns run,seed,epsilon_sound,clipper.clip_norm --csv runs.csv
+  fedpriv runs diff outputs/runs/A outputs/runs/B
 """
 _FILTER = "KEY=VALUE, !=, >, >=, <, <= (quote the last four); may be given again"
 
@@ -30,7 +32,7 @@ class _TableFile(NewFile):
 @click.command(
     cls=Command, short_help="a table of finished and other runs: fedpriv runs outputs", epilog=_EXAMPLES
 )  # fmt: skip
-@click.argument("folders", nargs=-1, metavar="[FOLDER]...", type=PathParam())
+@click.argument("folders", nargs=-1, metavar="[FOLDER]... | diff A B", type=PathParam())
 @flag("--filter filters", "KEY=VALUE", _FILTER, multiple=True)
 @flag("--sort", "KEY[,KEY...]", "-KEY for descending", Names(SHOWN))
 @switch("--reverse", "the last row first")
@@ -54,7 +56,16 @@ def runs(
     A row has the results, the three epsilons, and the keys of the configuration that differ. A key is one of
     summary.json (test_accuracy), one of config.yaml (clipper.clip_norm; config.epsilon where summary.json
     has that name too), a group (clipper), run or state.
+
+    fedpriv runs diff A B shows the keys in which two runs differ, and how both ended.
     """
+    if folders[:1] == ("diff",):
+        if len(folders) != 3 or filters or sort or reverse or columns or csv or json:
+            raise ConfigError("fedpriv runs diff takes two run folders and no flags")
+        from fedpriv.tools.run_diff import show_difference
+
+        show_difference(*folders[1:])
+        return 0
     from fedpriv.tools.run_table import show_runs
 
     show_runs(folders or ("outputs",), filters, sort, reverse, columns, csv, json)

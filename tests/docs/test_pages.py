@@ -25,7 +25,14 @@ ON_CLUSTERS = (
     "hydra/launcher=lab",
     "sbatch",
 )
-TESTED_ELSEWHERE = ("extend.md", "clusters.md", "trackers.md", "others.md", "leaderboard.md")
+TESTED_ELSEWHERE = (
+    "own-figure.md",
+    "extend.md",
+    "clusters.md",
+    "trackers.md",
+    "others.md",
+    "leaderboard.md",
+)
 QUIET = ("runtime.progress=none", "runtime.plots=false")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -28,15 +28,27 @@ from fedpriv.common.groups import options as options_of
 from fedpriv.common.words import counted
 from fedpriv.study.figures.overrides import choice_of, for_choice, overrides_of
 
+_PACKED = rb"PK\x03\x04(?s:.){26}README\.md"  # the beginning of what pack writes
+_FIGURE_EXAMPLES = """\b
+examples:
+  fedpriv figure accuracy.yaml --dry-run            jobs, epsilon and hours, before anything runs
+  fedpriv figure accuracy.yaml --jobs 2
+  fedpriv figure adap_dpfl/fig4 --quick
+  fedpriv figure pack accuracy.yaml                 for the review of an artefact
+"""
 _FIGURES = Names(lambda: (name for name, _ in options_of("figure")))
 _TABLE = rb"\Alabel,x,mean,low,high,n\r?\n"  # the header of what plot writes
 _LIST = "every figure (or those below a name, such as wei) in a line; of one figure its runs"
 
 
 @click.command(
-    cls=Command, short_help="a figure of a published work by one command: fedpriv figure --list"
+    cls=Command,
+    short_help="a figure of your own from a YAML, or of a published work: fedpriv figure --list",
+    epilog=_FIGURE_EXAMPLES,
 )
-@click.argument("words", nargs=-1, metavar="[NAME] [KEY=VALUE]...", type=_FIGURES)
+@click.argument(
+    "words", nargs=-1, metavar="[pack] [NAME | FILE.yaml] [KEY=VALUE]...", type=_FIGURES
+)
 @switch("--list", _LIST)
 @switch("--dry-run", "show the runs, start none")
 @switch("--draw", "run nothing, draw what is there")
@@ -47,18 +59,41 @@ _LIST = "every figure (or those below a name, such as wei) in a line; of one fig
     "--reuse", "DIR", "a further folder, or runs.zip, of finished runs", PathParam(), multiple=True
 )
 @flag("--config-dir", "DIR", "a folder with YAMLs of your own", PathParam(folder=True))
+@flag("--out", "FILE", "of pack: the archive; default: <figure>.zip", NewFile(".zip", mark=_PACKED))
 def figure(words: Sequence[str], **flags: object) -> int:
-    """Run the missing runs of a figure of a published work, and draw the figure.
+    """Run the missing runs of a figure, and draw the figure.
 
-    NAME is a figure, such as adap_dpfl/fig4. Several runs go in parallel with --jobs. The command writes
-    figure.csv, figure.png, figure.pdf, comparison.md and report.html to outputs/figures/<name>. Overrides of
-    any key (KEY=VALUE) apply to all runs of the figure.
+    FILE.yaml is a figure of your own (x, curves, seeds, metric, baselines); NAME is a figure of a published
+    work, such as adap_dpfl/fig4. Several runs go in parallel with --jobs. The command writes figure.csv,
+    figure.png, figure.pdf, comparison.md and report.html to outputs/figures/<name>; given again, it runs what
+    is missing. Overrides of any key (KEY=VALUE) apply to all runs of the figure. pack writes a finished
+    figure with its definition, data, runs, privacy statements and versions to an archive.
     """
     names = [word for word in words if "=" not in word]
+    out = flags.pop("out")
+    if names[:1] == ["pack"]:
+        return _pack(names[1:], [word for word in words if "=" in word], cast("Path | None", out))
+    if out is not None:
+        raise ConfigError("--out", str(out), "left out but with fedpriv figure pack")
     if names[1:]:
         raise ConfigError(f"fedpriv figure takes one name, got {' and '.join(names)}")
     options = SimpleNamespace(name=names[0] if names else None, **flags)
     return run(options, [word for word in words if "=" in word])
+
+
+def _pack(names: Sequence[str], overrides: Sequence[str], out: Path | None) -> int:
+    """Pack one finished figure."""
+    key = "runtime.output_dir"
+    if len(names) != 1:
+        raise ConfigError("fedpriv figure pack needs one figure: fedpriv figure pack FILE.yaml")
+    if other := [word for word in overrides if not word.startswith(f"{key}=")]:
+        raise ConfigError("fedpriv figure pack", other[0], f"without overrides but {key}")
+    from fedpriv.study.figures.pack import pack_figure
+
+    outputs = overrides[-1].partition("=")[2] if overrides else "outputs"
+    archive = pack_figure(names[0], Path(outputs), out)
+    print(f"packed: {archive} ({archive.stat().st_size / 1000:,.0f} kB)")
+    return 0
 
 
 class _Picture(NewFile):

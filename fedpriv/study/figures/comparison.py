@@ -17,6 +17,7 @@ from fedpriv.common.words import in_short
 from fedpriv.store.columns import AUDIT_COLUMNS, COLUMNS, STATED_COLUMNS
 from fedpriv.store.pairs import PAIRED, TOGETHER, interval_words, paired_differences, share_noise
 from fedpriv.store.table import Table
+from fedpriv.study.figures.cost import joint_words
 from fedpriv.study.figures.definition import Curve, CurveGroup, Figure, Ordering, StatedValue
 from fedpriv.study.figures.provenance import provenance
 from fedpriv.study.figures.series import FigureRun
@@ -100,6 +101,8 @@ def compare(
         lines += [f"Diverged (a loss was no longer finite): {in_short(diverged)}.", ""]
     if missing:
         lines += [f"Not finished: {in_short(list(missing))}.", "", *_reasons(missing)]
+    if figure.file is not None and (cost := joint_words(figure, runs)):
+        lines += ["## Privacy of all runs together", "", *(f"- {text}" for text in cost), ""]
     if figure.deviations:
         lines += ["## Deviations in force", ""]
         lines += [f"- {text}" for text in figure.deviations.values()] + [""]

@@ -83,6 +83,7 @@ class Baseline:
         panel: Label of the panel that shows the baseline; None: all panels.
         metric: Column that the numbers are of; None: the first metric.
         source: Where the numbers come from.
+        csv: File of the numbers, relative to the figure's file.
     """
 
     label: str
@@ -92,6 +93,7 @@ class Baseline:
     panel: str | None = None
     metric: str | None = None
     source: str = ""
+    csv: str | None = None
 
 
 # ---- checks of the keys
@@ -319,6 +321,11 @@ class FigureFile:
                 raise ArgumentError(name, min(both), "without the key of x")
 
     @property
+    def folder(self) -> str:
+        """Folder of the figure below ``<output_dir>/figures``: the name, or that of the file."""
+        return self.name or self.path.stem
+
+    @property
     def title_words(self) -> str:
         """The title, or one made of the axes."""
         if self.title is not None:
@@ -365,7 +372,7 @@ class FigureFile:
         key = f"{name}.{kinds[0]}"
         self._refuse_unfit(key, metric, numbers)
         source = str(entry.get("source") or said)
-        return Baseline(label, None, numbers, shape, panel, metric, source)
+        return Baseline(label, None, numbers, shape, panel, metric, source, said or None)
 
     def _refuse_unfit(self, key: str, metric: str, numbers: Iterable[StatedPoint]) -> None:
         """Raise ArgumentError for numbers in another unit than the axis, or not on a logarithmic one."""

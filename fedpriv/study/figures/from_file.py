@@ -69,7 +69,7 @@ def figure_of_file(settings: Mapping[str, Any], compose: Compose) -> Figure:
     chosen = chosen or (file.seeds if scale == "paper" else file.seeds[:1])
     beside = (str(file.path.parent / folder) for folder in file.reuse)
     return Figure(
-        name=file.name or file.path.stem,
+        name=file.folder,
         work="",
         title=file.title_words,
         groups=tuple(_groups(file, chosen, compose)),

@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError
 from fedpriv.store.folder import RunFolder
+from fedpriv.store.run_folders import runs_below
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.definition import Curve, CurveGroup, Figure
 from fedpriv.tools.audit.request import missing
@@ -84,6 +85,7 @@ class JobMaker:
         self._compose, self._stores, self._common = compose, list(stores), tuple(common)
         self._composed: dict[tuple[str, ...], DictConfig] = {}
         self._seedless: dict[tuple[str, ...], _Seedless] = {}
+        self._by_fingerprint: dict[str, Path] | None = None
 
     def jobs(self, figure: Figure) -> list[Job]:
         """Return the figure's jobs, the first seed of every curve first, so that all curves appear early.
@@ -159,7 +161,10 @@ class JobMaker:
             ConfigError: The folder holds another run.
         """
         runs = [StoredRun(store / name) for store in self._stores]
-        run = next((run for run in runs if run.finished), runs[0])
+        run = next((run for run in runs if run.finished), None) or self._under_another_name(
+            identity
+        )
+        run = run or runs[0]
         if run.files.config.exists() and (
             configuration.fingerprint(run.identity) != configuration.fingerprint(identity)
         ):
@@ -168,6 +173,19 @@ class JobMaker:
                 "its seeds withheld); move it away"
             )
         return run.files
+
+    def _under_another_name(self, identity: dict[str, object]) -> StoredRun | None:
+        """Return a finished run of another name, as in the folder of a sweep, from the further stores."""
+        if self._by_fingerprint is None:
+            self._by_fingerprint = {}
+            for store in self._stores[1:]:
+                for _, path in runs_below(store):
+                    run = StoredRun(path, tolerant=True)
+                    if run.finished and not run.damage and run.values.get("seed") is not None:
+                        key = configuration.fingerprint(run.identity)
+                        self._by_fingerprint.setdefault(key, path)
+        found = self._by_fingerprint.get(configuration.fingerprint(identity))
+        return None if found is None else StoredRun(found)
 
 
 class _Seedless:

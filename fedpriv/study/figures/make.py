@@ -297,8 +297,10 @@ def _finish(
         FigureIncomplete: A curve lacks a run, or has a run that diverged.
     """
     # Imported late, as pandas and matplotlib are not needed before the runs are done.
+    from fedpriv.study.figures.cost import paragraph
     from fedpriv.study.figures.series import read_runs
     from fedpriv.study.figures.write import write_figure, written_words
+    from fedpriv.tools.report.privacy_paragraph import PARAGRAPH
     from fedpriv.tools.report.write import write_figure_report
 
     runs = read_runs(jobs)
@@ -313,6 +315,7 @@ def _finish(
         write_figure(figure, runs, missing, folder, command)
         if figure.file is not None:
             write_text(folder / DEFINITION, figure.file.read_text(encoding="utf-8"))
+            write_text(folder / PARAGRAPH, paragraph(figure, runs))
         write_figure_report(folder, dict.fromkeys(job.folder.path.parent for job in jobs))
         console().print(written_words(folder))
     failed = {label: reason for label, reason in (reasons | diverged).items() if reason}

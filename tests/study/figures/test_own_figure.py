@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import zipfile
 from pathlib import Path
 
 import pandas as pd
@@ -207,3 +208,57 @@ def test_a_file_that_is_missing_is_refused(command):
     said = command("figure", "no.yaml", *QUIET)
     assert said.status == 2
     assert "no.yaml" in said.sentence
+
+
+def test_the_joint_epsilon_stands_below_the_tables(made_own):
+    text = (made_own / "outputs" / "figures" / "own" / "comparison.md").read_text()
+    assert "Joint ε of all 4 private runs together on digits" in text
+    assert "2 runs without privacy" in text
+
+
+def test_the_paragraph_for_a_paper_is_printed(here, command):
+    said = command("report", "outputs/figures/own", "--latex")
+    assert said.status == 0, said.err
+    assert said.out.startswith("% from the privacy statements of 6 runs")
+    for word in (
+        r"\paragraph{Privacy.}",
+        "one client",
+        r"$\delta$ = 1e-05",
+        "GDP",
+        "All 4 private",
+    ):
+        assert word in said.out
+
+
+def test_a_packed_figure_is_drawn_again_from_the_archive(here, command, monkeypatch):
+    said = command("figure", "pack", "own.yaml", "--out", "own.zip")
+    assert said.status == 0, said.err
+    first = (here / "own.zip").read_bytes()
+    assert command("figure", "pack", "own.yaml", "--out", "own.zip").status == 0
+    assert (here / "own.zip").read_bytes() == first
+    with zipfile.ZipFile(here / "own.zip") as archive:
+        archive.extractall(here / "review")
+        names = set(archive.namelist())
+    assert {"README.md", "figure.yaml", "theirs.csv", "figure.png", "versions.txt"} <= names
+    assert sum(name.startswith("statements/") for name in names) == 6
+    monkeypatch.chdir(here / "review")
+    said = command("figure", "figure.yaml", "--draw", "--reuse", "runs.zip", *QUIET)
+    assert said.status == 0, said.err
+    drawn = (here / "review" / "outputs" / "figures" / "figure" / "figure.csv").read_text()
+    assert drawn == (here / "review" / "figure.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["pack"], "needs one figure"),
+        (["pack", "own.yaml"], "has no figure yet"),
+        (["pack", "own.yaml", "rounds=3"], "rounds=3"),
+        (["own.yaml", "--out", "x.zip"], "--out"),
+    ],
+)
+def test_what_cannot_be_packed_is_refused(arguments, word, tmp_path, command):
+    write_own(tmp_path)
+    said = command("figure", *arguments)
+    assert said.status == 2
+    assert word in said.sentence

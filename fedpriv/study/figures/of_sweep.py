@@ -1,0 +1,103 @@
+"""The figure of a sweep: ``fedpriv train -m`` leaves its ``figure.yaml`` in the folder of the sweep."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.core.override_parser.types import Override
+
+from fedpriv.common.checks import is_number
+from fedpriv.common.files import write_text
+from fedpriv.store.saved import YamlLoader
+
+FILE = "figure.yaml"
+_NOT_OF_A_FIGURE = ("publish", "resume", "dry_run", "seed", "noise_seed")
+_PLAIN = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-/")
+
+
+def write_sweep_figure(folder: Path, overrides: Sequence[Override]) -> None:
+    """Write the definition of the figure that a sweep makes, if a figure's file can say it.
+
+    Args:
+        folder: The folder of the sweep. A file that is there already is kept: the user may have changed it.
+        overrides: The overrides of the sweep.
+    """
+    path = folder / FILE
+    definition = figure_of_sweep(overrides, folder.name)
+    if definition is None or path.exists():
+        return
+    text = yaml.safe_dump(definition, sort_keys=False, default_flow_style=None, width=1000)
+    head = f"# The figure of this sweep. Draw it, or run what you add here: fedpriv figure {path}\n"
+    write_text(path, head + text)
+
+
+def figure_of_sweep(overrides: Sequence[Override], name: str) -> dict[str, Any] | None:
+    """Return the definition of the figure of a sweep; None where a figure's file cannot say it.
+
+    The key of the x axis is epsilon if it is swept, else the first key that is swept over numbers. Without
+    such a key the curves are drawn over rounds.
+    """
+    base: list[str] = []
+    swept: dict[str, list[object]] = {}
+    seeds: list[object] = []
+    for override in overrides:
+        key, text = override.key_or_group, override.input_line or ""
+        if key.startswith(("runtime.", "hydra")):
+            continue
+        values = _values(override)
+        if key == "seed":
+            seeds = values or []
+        if values is None or (key in _NOT_OF_A_FIGURE and key != "seed") or "@" in text:
+            return None
+        if key == "seed":
+            continue
+        if len(values) > 1:
+            if override.input_line is None or override.input_line[0] in "+~":
+                return None
+            swept[key] = values
+        else:
+            base.append(
+                f"{text.partition('=')[0]}={_typed(values[0])}"
+                if override.is_sweep_override()
+                else text
+            )
+    numeric = [key for key, values in swept.items() if all(map(is_number, values))]
+    x = "epsilon" if "epsilon" in numeric else next(iter(numeric), None)
+    definition: dict[str, Any] = {
+        "name": name,
+        "base": shlex.join(base),
+        "x": "round" if x is None else {x: swept.pop(x)},
+        "curves": swept,
+        "seeds": seeds or [0],
+        "metric": "accuracy",
+        "reuse": ".",
+    }
+    return {key: value for key, value in definition.items() if value}
+
+
+def _values(override: Override) -> list[object] | None:
+    """Return the values that an override takes; None where a figure's file cannot say them."""
+    if override.is_delete() or override.package is not None:
+        return None
+    if not override.is_sweep_override():
+        words = [str(override.input_line).partition("=")[2]]
+    elif override.is_discrete_sweep():
+        words = list(override.sweep_string_iterator())
+    else:
+        return None
+    if override.is_sweep_override() and not all(set(word) <= _PLAIN for word in words):
+        return None
+    try:
+        return [yaml.load(word, YamlLoader) for word in words]
+    except yaml.YAMLError:
+        return None
+
+
+def _typed(value: object) -> str:
+    return (
+        "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    )

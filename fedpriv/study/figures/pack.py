@@ -1,0 +1,132 @@
+"""``fedpriv figure pack``: a figure with all that made it in one archive, for the review of an artefact."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.files import write_atomically
+from fedpriv.common.words import counted
+from fedpriv.store.packed import LEDGER, pack_runs
+from fedpriv.store.run_folders import runs_of_figure
+from fedpriv.store.saved import saved_rows
+from fedpriv.store.stored_run import StoredRun
+from fedpriv.study.figures.figure_file import Baseline, read_figure_file
+from fedpriv.study.figures.overrides import names_file
+
+_TIME = (1980, 1, 1, 0, 0, 0)  # a fixed date: the same figure gives the same bytes
+_FILES = (
+    "figure.yaml", "figure.csv", "ends.csv", "runs.csv", "figure.png", "figure.pdf", "figure.svg",
+    "comparison.md", "report.html", "privacy.tex",
+)  # fmt: skip
+
+
+def pack_figure(name: str, outputs: Path, out: Path | None) -> Path:
+    """Write a figure, its definition, data, runs, statements and versions to an archive.
+
+    Args:
+        name: The figure: its file, or its name.
+        outputs: The output folder, ``runtime.output_dir``.
+        out: The archive; None: ``<figure>.zip`` in the working folder.
+
+    Returns:
+        The archive.
+
+    Raises:
+        ConfigError: The figure has not been made, or a file is damaged.
+        WriteError: The archive cannot be written.
+    """
+    own = read_figure_file(Path(name)) if names_file(name) else None
+    title = name if own is None else own.folder
+    folder = outputs / "figures" / title
+    if not (folder / "figure.csv").is_file():
+        raise ConfigError(f"{folder} has no figure yet; fedpriv figure {name} makes it")
+    archive = out or Path(f"{title.replace('/', '_')}.zip")
+    finished = [path for path in runs_of_figure(folder) if StoredRun(path).finished]
+    missing = len(saved_rows(folder / "runs.csv")) - 1 - len(finished)
+    contents: list[tuple[str, bytes]] = []
+    for file in (folder / entry for entry in _FILES):
+        if file.is_file():
+            contents.append((file.name, file.read_bytes()))
+    if own is not None:
+        contents[:0] = _tables(own.baselines, own.path.parent)
+    with tempfile.TemporaryDirectory() as temporary:
+        runs = Path(temporary) / "runs.zip"
+        pack_runs(finished, runs, (LEDGER,))
+        contents.append(("runs.zip", runs.read_bytes()))
+    for path in finished:
+        statement = path / "privacy.txt"
+        if statement.is_file():
+            contents.append((f"statements/{path.name}.txt", statement.read_bytes()))
+    contents.append(("versions.txt", "\n".join(_versions(finished)).encode() + b"\n"))
+    readme = _readme(name, own is not None, len(finished), missing)
+    write_atomically(
+        archive, lambda file: file.write(_zipped([("README.md", readme.encode()), *contents])), "wb"
+    )
+    return archive
+
+
+def _tables(baselines: Sequence[Baseline], folder: Path) -> list[tuple[str, bytes]]:
+    """Return the CSVs of baselines under the paths that the figure's file names."""
+    return [
+        (b.csv, (folder / b.csv).read_bytes())
+        for b in baselines
+        if b.csv is not None and not Path(b.csv).is_absolute() and ".." not in Path(b.csv).parts
+    ]
+
+
+def _versions(runs: Sequence[Path]) -> Iterator[str]:
+    """Yield a line for each package of the runs, with every version that a run had."""
+    versions: dict[str, dict[str, None]] = {}
+    for path in runs:
+        stored = StoredRun(path)
+        facts = {**stored.versions, "python": stored.environment.get("python")}
+        commit = stored.environment.get("commit")
+        for name, version in {**facts, "fedpriv commit": commit}.items():
+            if version is not None:
+                versions.setdefault(name, {})[str(version)] = None
+    for name, found in sorted(versions.items()):
+        yield f"{name} {' or '.join(found)}"
+
+
+def _readme(name: str, own: bool, runs: int, missing: int) -> str:
+    """Return the text that tells a reviewer what is in the archive and how to repeat it."""
+    again = "figure.yaml" if own else name
+    lines = [
+        f"# {name}",
+        "",
+        f"Made by fedpriv from {counted(runs, 'finished run')}.",
+        *([f"{counted(missing, 'run')} of the figure are missing, see comparison.md."] * bool(missing)),
+        "",
+        "| file | content |",
+        "| --- | --- |",
+        *(["| figure.yaml | definition of the figure |"] if own else []),
+        "| figure.png, figure.pdf, figure.csv | the picture, and every point drawn |",
+        "| ends.csv, runs.csv | the end of every run; the state of every run |",
+        "| comparison.md, report.html | tables, differences, joint ε, provenance |",
+        "| runs.zip, statements/ | configuration, results, ledger and privacy statement of every run |",
+        "| versions.txt | versions of the packages |",
+        "",
+        "Draw it again from the runs, which takes seconds:",
+        "",
+        "```",
+        "pip install fedpriv",
+        f"fedpriv figure {again} --draw --reuse runs.zip",
+        "```",
+        "",
+        "Without `--draw --reuse runs.zip` the runs are made anew.",
+        "",
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _zipped(contents: Sequence[tuple[str, bytes]]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in dict(contents).items():
+            archive.writestr(zipfile.ZipInfo(name, _TIME), content, zipfile.ZIP_DEFLATED, 9)
+    return buffer.getvalue()
