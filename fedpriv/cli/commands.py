@@ -37,6 +37,7 @@ from fedpriv.common.flags import (
     Whole,
     flag,
     switch,
+    table_flag,
     together,
 )
 from fedpriv.common.groups import LISTED, options, train_help
@@ -267,6 +268,7 @@ class _OptionsOfGroup(Names):
 @click.argument("group", required=False, type=Names(LISTED))
 @click.argument("option", required=False, type=_OptionsOfGroup(()))
 @flag("--config-dir", "DIR", "a folder with YAMLs of your own", PathParam(folder=True))
+@table_flag
 def list_(group: str | None, option: str | None, config_dir: str | None) -> int:
     """List groups, their options and ready-made experiments, one line each.
 
@@ -334,6 +336,7 @@ examples:
 @flag("--seed", "S", "of every draw of the test, default 0", default="0")
 @flag("--rounds", "N", "of each run; default 8, or 4 where a round takes long", Whole())
 @switch("--synthetic", "made-up records in the place of the data set's")
+@table_flag
 def verify(**flags: object) -> int:
     """Test that the mechanism of a configuration does what its ledger says.
 
@@ -354,6 +357,7 @@ _MODELS = ("cnn", "mlp", "logistic")  # as in fedpriv.tools.bench, which imports
 @flag("--threads", "N", "default: torch's choice", Whole())
 @flag("--json", "FILE", "also write the figures here", NewFile(mark=_BENCH_JSON))
 @switch("--accounting", "instead: accounting for thousands of noise multipliers")
+@table_flag
 def bench(
     repeats: int, model: Sequence[str], threads: int | None, json: Path | None, accounting: bool
 ) -> int:

@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from fedpriv.common.errors import ConfigError, did_you_mean
 from fedpriv.common.files import refuse_foreign
+from fedpriv.common.words import TABLE_FORMAT
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
@@ -36,6 +37,21 @@ def flag(
 def switch(name: str, words: str) -> Callable[[_Function], _Function]:
     """Return a decorator that adds a flag without a value to a command."""
     return click.option(name, is_flag=True, help=words)
+
+
+def table_flag(function: _Function) -> _Function:
+    """Add the flag --table, which chooses the form of the tables that a command prints."""
+    return click.option(
+        "--table", metavar="FORM", type=OneOf(("text", "markdown", "latex", "csv")), default="text",
+        expose_value=False, callback=_choose_form,
+        help="tables as text, markdown, latex (booktabs) or csv; other lines go to standard error.",
+    )(function)  # fmt: skip
+
+
+def _choose_form(context: click.Context, param: click.Parameter, form: str) -> str:
+    token = TABLE_FORMAT.set(form)
+    context.call_on_close(lambda: TABLE_FORMAT.reset(token))
+    return form
 
 
 def together(

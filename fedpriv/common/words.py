@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from contextvars import ContextVar
 
+TABLE_FORMAT: ContextVar[str] = ContextVar("table_format", default="text")
+"""Form of the tables that a command prints: text, markdown, latex or csv (its flag --table)."""
 _MOST_LABELS = 20
 # controls of terminals, marks that turn the direction of text, halves of surrogates
 _CONTROL = re.compile(

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import pandas as pd
 
 from fedpriv.common.files import write_csv
@@ -84,14 +85,23 @@ def share_noise(runs: pd.DataFrame) -> bool:
     return bool(private.duplicated(units).any())
 
 
-def _interval(differences: Sequence[float], column: str) -> dict[str, Any]:
-    """Return mean and confidence interval of n differences.
+def student_half_width(values: np.ndarray) -> np.ndarray:
+    """Return half the width of Student's interval of level 0.95 for means.
 
-    The interval is m ± t s / √n with mean m, standard deviation s, and t the quantile of Student's
-    distribution with n - 1 degrees of freedom.
+    The half width is t s / √n with the standard deviation s, and t the quantile of Student's distribution
+    with n - 1 degrees of freedom.
+
+    Args:
+        values: Values of n >= 2 seeds [n, ...].
     """
     from scipy.special import stdtrit
 
+    quantile = float(stdtrit(len(values) - 1, (1 + LEVEL) / 2))
+    return quantile * values.std(0, ddof=1) / math.sqrt(len(values))
+
+
+def _interval(differences: Sequence[float], column: str) -> dict[str, Any]:
+    """Return mean and confidence interval of n differences."""
     values, low, high, note = pd.Series(differences, dtype=float), math.nan, math.nan, ""
     if len(values) < FEWEST:
         note = TOO_FEW
@@ -100,8 +110,7 @@ def _interval(differences: Sequence[float], column: str) -> dict[str, Any]:
     elif not values.map(math.isfinite).all():
         note = "a difference is not finite"
     else:
-        quantile = float(stdtrit(len(values) - 1, (1 + LEVEL) / 2))
-        half = quantile * float(values.std()) / math.sqrt(len(values))
+        half = float(student_half_width(values.to_numpy()))
         low, high = float(values.mean()) - half, float(values.mean()) + half
         if column.endswith("accuracy") and max(-low, high) > 1:
             note = BEYOND

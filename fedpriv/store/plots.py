@@ -1,17 +1,18 @@
-"""Drawing: descriptions of panels, and the functions that make pictures of them.
+"""Pictures of panels.
 
-No other module draws with matplotlib. A caller describes panels as plain values (:class:`Panel`,
-:class:`HeatMap`, :class:`StackedBars`) and passes them to one of three functions. :func:`draw_panels` makes a
-picture of print size with one legend below it, as for a paper. :func:`draw_plot` quickly makes a picture for
-the screen, with panels above one another. :func:`draw_beside` puts the panels side by side.
+Only this module and :mod:`fedpriv.store.drawing` use matplotlib. A caller describes panels as plain values
+(:class:`Panel`, :class:`HeatMap`, :class:`StackedBars`) and passes them to one of three functions.
+:func:`draw_panels` makes a picture of print size, as for a paper; its caption is text beside the picture.
+:func:`draw_plot` quickly makes a picture for the screen, with panels above one another. :func:`draw_beside`
+puts the panels side by side.
 """
 
 from __future__ import annotations
 
-import io
+import itertools
+import math
 import textwrap
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,230 +20,354 @@ import matplotlib
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import RendererBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.font_manager import FontProperties
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.legend import Legend
+from matplotlib.text import Text
 
-from fedpriv.common.files import write_atomically
 from fedpriv.store.colours import COLOURS
+from fedpriv.store.drawing import (
+    draw_bars,
+    draw_map,
+    draw_panel,
+    from_zero,
+    save_picture,
+    tick_measured,
+)
+from fedpriv.store.panels import (
+    CYCLE,
+    MARKERS,
+    PANEL_WIDTH,
+    WIDTHS,
+    HeatMap,
+    Line,
+    Look,
+    Panel,
+    StackedBars,
+)
 
-# A matplotlibrc in the working directory must not change the pictures.
-matplotlib.rcdefaults()
-
-CYCLE = tuple(COLOURS.values())
-STYLE: dict[Any, int] = {
-    "font.size": 8,
-    "axes.titlesize": 9,
-    "legend.fontsize": 7,
-    "pdf.fonttype": 42,
-}
-PANEL_WIDTH, PANEL_HEIGHT = 3.4, 2.5  # inches: a column of a two-column paper
-INCHES_PER_LETTER, INCHES_PER_LINE = 0.05, 0.14  # in a legend
-HANDLE = 0.5  # inches in front of a label in a legend
-LEGEND_LINES = 4  # lines that fit below the panels; for more lines the picture grows
-TITLE_SIZE, CAPTION_SIZE = 9.0, 6.5  # points
-CELL = (0.36, 0.26)  # width and height in inches of a heat map's cell
+__all__ = [
+    "CYCLE", "MARKERS", "WIDTHS", "HeatMap", "Line", "Look", "Panel", "StackedBars", "draw_beside",
+    "draw_panels", "draw_plot", "from_zero", "save_picture", "spread_apart",
+]  # fmt: skip
+TITLE_SIZE = 9.0  # points, on the screen
 DPI, SCREEN_DPI = 200, 150
 SCREEN_WIDTH = 5.2  # inches
-
-
-Numbers = Sequence[float] | np.ndarray
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of a panel, with a band from ``low`` to ``high`` if both are given.
-
-    Attributes:
-        label: Label in the legend.
-        colour: Colour as matplotlib reads it.
-        x: Horizontal positions [n].
-        y: Vertical positions [n].
-        low: Lower ends of the band [n].
-        high: Upper ends of the band [n].
-        dotted: True for a dotted line.
-        dashed: True for a dashed line.
-        thin: True for a thinner line.
-        marker: matplotlib's name of a symbol at each point.
-        joined: False for symbols without a line between them.
-        style: matplotlib's name of a line style; it replaces ``dotted`` and ``dashed``.
-        width: Width in points; None: that of a printed figure.
-        marker_size: Size of the symbols in points; None: that of a printed figure.
-        band_label: Label of the band in the legend; a labelled band is darker.
-    """
-
-    label: str
-    colour: str
-    x: Numbers
-    y: Numbers
-    low: Numbers | None = None
-    high: Numbers | None = None
-    dotted: bool = False
-    dashed: bool = False
-    thin: bool = False
-    marker: str | None = None
-    joined: bool = True
-    style: str | tuple[int, tuple[float, ...]] = ""
-    width: float | None = None
-    marker_size: float | None = None
-    band_label: str = ""
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One coordinate system of a picture, with lines.
-
-    Attributes:
-        title: Title above the axes.
-        x_label: Label of the x axis.
-        y_label: Label of the y axis.
-        lines: The lines, in the order of the legend.
-        x_limits: Ends of the x axis; an end that is None follows from the data.
-        y_limits: Ends of the y axis; an end that is None follows from the data.
-        x_from_zero: True if an x axis without limits begins at zero.
-        y_from_zero: True if a y axis without limits begins at zero.
-        x_log: True for a logarithmic x axis with plain numbers.
-        y_log: True for a logarithmic y axis.
-        x_powers: True for a logarithmic x axis with powers of ten.
-        y_ticks: Names of the rows at y = 0, 1, 2, …
-        legend: ``inside`` or ``beside`` the axes; empty: the panel has no legend of its own.
-        legend_title: Heading of the panel's own legend.
-    """
-
-    title: str
-    x_label: str
-    y_label: str
-    lines: tuple[Line, ...]
-    x_limits: tuple[float | None, float | None] | None = None
-    y_limits: tuple[float | None, float | None] | None = None
-    x_from_zero: bool = True
-    y_from_zero: bool = False
-    x_log: bool = False
-    y_log: bool = False
-    x_powers: bool = False
-    y_ticks: tuple[str, ...] = ()
-    legend: str = ""
-    legend_title: str | None = None
-
-    @property
-    def size(self) -> tuple[float, float]:
-        """Width and height in inches, with room for the names of rows."""
-        if not self.y_ticks:
-            return PANEL_WIDTH, PANEL_HEIGHT
-        label_width = INCHES_PER_LETTER * max(map(len, self.y_ticks))
-        return PANEL_WIDTH + label_width, max(PANEL_HEIGHT, 0.9 + CELL[1] * len(self.y_ticks))
-
-
-@dataclass(frozen=True)
-class HeatMap:
-    """A table shown as colours, with each number in its cell.
-
-    Attributes:
-        title: Title above the axes.
-        x_label: Label of the x axis.
-        y_label: Label of the y axis.
-        label: Label of the colour bar.
-        rows: Labels of the rows [r].
-        columns: Labels of the columns [c].
-        values: The numbers [r, c]; NaN leaves a cell empty.
-        decimals: Number of decimals in a cell.
-        best: ``low`` or ``high``: the cell of each row that is framed.
-    """
-
-    title: str
-    x_label: str
-    y_label: str
-    label: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    values: np.ndarray
-    decimals: int = 2
-    best: str = "low"
-
-    @property
-    def size(self) -> tuple[float, float]:
-        """Width and height in inches, so that each number fits into its cell."""
-        label_width = 1.1 + INCHES_PER_LETTER * max(map(len, self.rows))
-        width = label_width + CELL[0] * len(self.columns)
-        return max(PANEL_WIDTH, width), max(PANEL_HEIGHT, 0.9 + CELL[1] * len(self.rows))
-
-
-@dataclass(frozen=True)
-class StackedBars:
-    """A horizontal bar for each row of counts, made of coloured parts.
-
-    Attributes:
-        x_label: Label of the x axis.
-        y_label: Label of the y axis.
-        counts: Lengths of the parts [rows, parts].
-        apart: True for bars with gaps and numbers; False for many bars, which then form bands.
-        legend_title: Heading of the legend, in which the parts are numbered.
-        legend: Place of the legend.
-    """
-
-    x_label: str
-    y_label: str
-    counts: np.ndarray
-    apart: bool
-    legend_title: str
-    legend = "beside"
+_END_WIDTH, _BESIDE_WIDTH = 1.15, 2.4  # inches of labels at the ends of curves, and beside a panel
+_LEADER = 0.16  # inches from the axes to a label at the end of a curve
+_STAMP: dict[str, Any] = {
+    "color": COLOURS["red"], "weight": "bold",
+    "bbox": {"boxstyle": "square,pad=0.25", "facecolor": "#FDEDE3", "edgecolor": COLOURS["red"]},
+}  # fmt: skip
 
 
 def draw_panels(
     files: Sequence[Path],
     rows: Sequence[Sequence[Panel | HeatMap]],
-    title: str,
-    caption: str,
+    title: str = "",
+    note: str = "",
     stamp: str = "",
     creator: str = "",
+    look: Look | None = None,
 ) -> None:
-    """Draw a grid of panels with one common legend below them.
+    """Draw a grid of panels of print size.
+
+    Curves are labelled at their ends, to the right of the last panel of each row, where there is room. Else
+    one legend names the lines of all panels, in reading order: below the panels, or beside a single panel if
+    it would be too high below it. Title and stamp stand above the panels, where they cover nothing.
 
     Args:
         files: Files to write; the ending of each decides on its format.
         rows: Panels by row; a row may be shorter than the others.
         title: Title of the picture.
-        caption: Text between panels and legend.
-        stamp: Text across the picture that a reader must not overlook.
+        note: Short text below the panels that a picture without its caption needs.
+        stamp: Text above the panels that a reader must not overlook.
         creator: Command that may later write over the files; see :func:`save_picture`.
+        look: Width and font size; None: as in the reference figures.
 
     Raises:
         WriteError: A file cannot be written.
     """
+    look = look or Look()
+    with matplotlib.rc_context(_style(look.font_size)):
+        figure = _grid(rows, title, note, stamp, look)
+        for path in files:
+            save_picture(figure, path, DPI, creator)
+
+
+def _style(font_size: float) -> dict[Any, Any]:
+    return {
+        "font.size": font_size, "axes.titlesize": font_size + 0.5, "figure.titlesize": font_size + 1,
+        "legend.fontsize": font_size - 1, "pdf.fonttype": 42, "svg.hashsalt": "fedpriv",
+    }  # fmt: skip
+
+
+def _grid(
+    rows: Sequence[Sequence[Panel | HeatMap]], title: str, note: str, stamp: str, look: Look
+) -> Figure:
+    """Return the picture of :func:`draw_panels`, with bands above and below the panels for texts."""
     columns = max(len(row) for row in rows)
     widths = [
         max(row[column].size[0] for row in rows if column < len(row)) for column in range(columns)
     ]
     heights = [max(panel.size[1] for panel in row) for row in rows]
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(sum(widths), sum(heights) + 0.9), layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.subplots(
-            len(rows), columns, squeeze=False, width_ratios=widths, height_ratios=heights
+    width, height = sum(widths), sum(heights)
+    if look.width is not None:
+        shrunk = min(1.0, max(0.75, look.width / width))
+        width, height = look.width, shrunk * height
+    figure = Figure(figsize=(width, height), layout="constrained")
+    canvas = FigureCanvasAgg(figure)
+    axes = figure.subplots(
+        len(rows), columns, squeeze=False, width_ratios=widths, height_ratios=heights
+    )
+    for row, row_axes in zip(rows, axes, strict=True):
+        for panel, axis in zip(row, row_axes, strict=False):
+            if isinstance(panel, HeatMap):
+                draw_map(axis, panel)
+            else:
+                draw_panel(axis, panel)
+        for axis in row_axes[len(row) :]:
+            axis.set_axis_off()
+    last_axes = [row_axes[len(row) - 1] for row, row_axes in zip(rows, axes, strict=True)]
+    space = _Space(figure, canvas.get_renderer(), height, look.font_size)
+    space.below(note)
+    ends = [_ends_of(row) for row in rows]
+    if not all(ends) or not space.label_ends(last_axes, ends, look.width is None):
+        wide = look.width is None or look.width > 1.5 * PANEL_WIDTH
+        space.add_legend(axes.flat, len(rows) == columns == 1 and wide, look.width is None)
+    space.above(title, stamp)
+    for panel, axis in zip(itertools.chain(*rows), _used(rows, axes), strict=True):
+        if isinstance(panel, Panel):
+            tick_measured(figure, axis, panel, canvas.get_renderer())
+    return figure
+
+
+def _used(rows: Sequence[Sequence[object]], axes: np.ndarray) -> Iterator[Axes]:
+    for row, row_axes in zip(rows, axes, strict=True):
+        yield from row_axes[: len(row)]
+
+
+def _ends_of(row: Sequence[Panel | HeatMap]) -> dict[str, Line]:
+    """Return label → line of a row's last panel, or nothing if its ends cannot name all lines of the row."""
+    panels = [panel for panel in row if isinstance(panel, Panel)]
+    if len(panels) < len(row):
+        return {}
+    lines = [[line for line in panel.lines if line.label[:1] != "_"] for panel in panels]
+    last = {line.label: line for line in lines[-1]}
+    plain = all(line.joined and not line.band_label for each in lines for line in each)
+    labels = {line.label for each in lines for line in each}
+    if not plain or len(last) < len(lines[-1]) or labels != set(last) or panels[-1].y_ticks:
+        return {}
+    return last
+
+
+class _Space:
+    """The bands around the panels of a picture, which grow with the texts that are put there.
+
+    Args:
+        figure: The picture, with a constrained layout.
+        renderer: Measures texts.
+        height: Height of the panels in inches.
+        font_size: Size of the axes' labels in points.
+    """
+
+    def __init__(self, figure: Figure, renderer: RendererBase, height: float, font_size: float):
+        self.figure, self.renderer = figure, renderer
+        self.height, self.font_size = height, font_size
+        self.top, self.bottom, self.right = 0.0, 0.0, 0.0  # inches
+        self._placed: list[tuple[Artist, str, float]] = []
+
+    def above(self, title: str, stamp: str) -> None:
+        """Put title and stamp above the panels, the stamp in a box of its own."""
+        texts: tuple[tuple[str, float, dict[str, Any]], ...]
+        texts = ((title, self.font_size + 1, {}), (stamp, self.font_size, _STAMP))
+        for text, size, more in texts:
+            if text:
+                wrapped = self._wrapped(text, self.figure.get_figwidth() - 0.3, size)
+                drawn = self.figure.text(
+                    0.5, 1, wrapped, fontsize=size, ha="center", va="top", parse_math=False, **more
+                )
+                self._placed.append((drawn, "top", self.top + 0.06))
+                self.top += drawn.get_window_extent(self.renderer).height / self.figure.dpi + 0.14
+        self._fit()
+
+    def below(self, note: str) -> None:
+        """Put a note below the panels."""
+        if note:
+            size = self.font_size - 1
+            wrapped = self._wrapped(note, self.figure.get_figwidth() - 0.2, size)
+            drawn = self.figure.text(0.5, 0, wrapped, fontsize=size, ha="center", va="bottom")
+            self._placed.append((drawn, "bottom", 0.04))
+            self.bottom += drawn.get_window_extent(self.renderer).height / self.figure.dpi + 0.08
+            self._fit()
+
+    def _wrapped(self, text: str, inches: float, size: float) -> str:
+        """Return a text broken into lines that are at most so wide; line breaks are kept."""
+        lines = []
+        for paragraph in text.split("\n"):
+            letters = max(20, len(paragraph))
+            while letters > 20 and self._width(paragraph, size) * letters / len(paragraph) > inches:
+                letters -= 1
+            lines += textwrap.wrap(paragraph, letters) or [""]
+        return "\n".join(lines)
+
+    def _width(self, text: str, size: float) -> float:
+        """Return the width of a text in inches, that of its longest line."""
+        font = FontProperties(size=size)
+        widths = (
+            self.renderer.get_text_width_height_descent(line or " ", font, False)[0]
+            for line in text.split("\n")
         )
-        for row, row_axes in zip(rows, axes, strict=True):
-            for panel, axis in zip(row, row_axes, strict=False):
-                if isinstance(panel, HeatMap):
-                    _draw_map(axis, panel)
-                else:
-                    _draw_panel(axis, panel)
-            for axis in row_axes[len(row) :]:
-                axis.set_axis_off()
-        width = figure.get_figwidth()
-        if caption:
-            caption = _wrapped(caption, width, CAPTION_SIZE)
-        _legend_below(figure, axes.flat, caption, width)
-        if title:
-            figure.suptitle(_wrapped(title, width, TITLE_SIZE), fontsize=TITLE_SIZE)
-        if stamp:
-            figure.text(
-                0.5, 0.5, stamp, fontsize=min(18.0, 90 * width / max(map(len, stamp.split("\n")))),
-                color=COLOURS["red"], alpha=0.4, rotation=12,
-                ha="center", va="center", weight="bold",
-            )  # fmt: skip
-        for path in files:
-            save_picture(figure, path, DPI, creator)
+        return max(widths) / self.figure.dpi
+
+    def _fit(self) -> None:
+        """Give the panels their height, and place the texts in the bands around them."""
+        width, total = self.figure.get_figwidth(), self.top + self.height + self.bottom
+        self.figure.set_figheight(total)
+        engine = cast("ConstrainedLayoutEngine", self.figure.get_layout_engine())
+        engine.set(rect=(0, self.bottom / total, 1 - self.right / width, self.height / total))
+        for artist, edge, inches in self._placed:
+            y = 1 - inches / total if edge == "top" else inches / total
+            if isinstance(artist, Text):
+                artist.set_position((0.5, y))
+            elif isinstance(artist, Legend):
+                beside = 1.0, (self.bottom + inches) / total
+                artist.set_bbox_to_anchor(beside if edge == "beside" else (0.5, y))
+
+    def label_ends(
+        self, axes: Sequence[Axes], lines: Sequence[Mapping[str, Line]], grow: bool
+    ) -> bool:
+        """Label the lines at their ends, to the right of their axes.
+
+        Args:
+            axes: The last axes of each row.
+            lines: Label → line of each of the axes.
+            grow: True for a picture that grows by the width of the labels, else the panels shrink.
+
+        Returns:
+            False where there is no room. Then the picture is as before.
+        """
+        size = self.font_size - 1
+        width = self.figure.get_figwidth()
+        texts = [
+            {label: self._wrapped(label, _END_WIDTH, size) for label in each} for each in lines
+        ]
+        widest = max(self._width(text, size) for each in texts for text in each.values())
+        if widest > _END_WIDTH * 1.3 or widest > 0.36 * width:
+            return False
+        line_height = 1.15 * size / 72
+        self.right = widest + _LEADER + 0.05
+        self.figure.set_figwidth(width + self.right if grow else width)
+        self._fit()
+        self.figure.draw_without_rendering()
+        places = []
+        for axis, each, shown in zip(axes, lines, texts, strict=True):
+            box = axis.get_window_extent(self.renderer)
+            heights = [line_height * (1 + text.count("\n")) * self.figure.dpi / box.height
+                       for text in shown.values()]  # fmt: skip
+            ends = [end for line in each.values() if (end := _end(axis, line)) is not None]
+            all_end_right = len(ends) == len(each) and min(x for x, _ in ends) >= 0.8
+            if sum(heights) > 1.05 or not all_end_right:
+                self.right = 0.0
+                self.figure.set_figwidth(width)
+                self._fit()
+                return False
+            inches = box.width / self.figure.dpi
+            places.append((spread_apart([y for _, y in ends], heights), ends, inches))
+        for axis, each, shown, (centres, ends, inches) in zip(
+            axes, lines, texts, places, strict=True
+        ):
+            for line, text, (x, y), centre in zip(
+                each.values(), shown.values(), ends, centres, strict=True
+            ):
+                colour = _dark(line.colour)
+                (leader,) = axis.plot(
+                    [x, 1 + _LEADER / inches * 0.9], [y, centre], color=colour, linewidth=0.5,
+                    transform=axis.transAxes, clip_on=False, label="_leader", zorder=1,
+                )  # fmt: skip
+                label = axis.text(
+                    1 + _LEADER / inches, centre, text, transform=axis.transAxes, fontsize=size,
+                    color=colour, va="center", linespacing=1.0, parse_math=False,
+                )  # fmt: skip
+                leader.set_in_layout(False)  # else the layout would shrink the panels for them
+                label.set_in_layout(False)
+        return True
+
+    def add_legend(self, axes: Iterable[Axes], alone: bool, grow: bool) -> None:
+        """Name each line once: below the panels, or beside a panel that is alone and lower than its legend.
+
+        Args:
+            axes: All coordinate systems of the picture.
+            alone: True for a picture of one panel that is wide enough for a legend beside it.
+            grow: True for a picture that grows by the width of a legend beside the panel.
+        """
+        handles: dict[str, Artist] = {}
+        for axis in axes:
+            for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+                handles.setdefault(label, handle)
+        if not handles:
+            return
+        size, width = self.font_size - 1, self.figure.get_figwidth()
+        handle_width = 3.6 * size / 72
+        labels = [self._wrapped(label, width - handle_width - 0.1, size) for label in handles]
+        entry = handle_width + max(self._width(label, size) for label in labels)
+        most = max(1, min(len(labels), int(width / entry)))
+        columns = math.ceil(len(labels) / math.ceil(len(labels) / most))
+        count = sum(1 + label.count("\n") for label in labels) / columns
+        below = 1.35 * size / 72 * count
+        artists = list(handles.values())
+        if alone and below > 0.4 * self.height:
+            labels = [self._wrapped(label, _BESIDE_WIDTH, size) for label in handles]
+            self.right = handle_width + max(self._width(label, size) for label in labels) + 0.1
+            self.figure.set_figwidth(width + self.right if grow else width)
+            count = sum(1 + label.count("\n") for label in labels)
+            self.height = max(self.height, 1.35 * size / 72 * count + 0.1)
+            legend = self._legend(artists, labels, 1)
+            legend.set(loc="center right")
+            self._placed.append((legend, "beside", self.height / 2))
+            self._fit()
+            return
+        # matplotlib fills a legend column by column; a reader reads it row by row.
+        order = [i for column in range(columns) for i in range(column, len(labels), columns)]
+        legend = self._legend([artists[i] for i in order], [labels[i] for i in order], columns)
+        legend.set(loc="lower center", bbox_to_anchor=(0.5, 0))
+        self._placed.append((legend, "bottom", self.bottom + 0.02))
+        self._fit()
+        self.bottom += legend.get_window_extent(self.renderer).height / self.figure.dpi + 0.04
+        self._fit()
+
+    def _legend(self, handles: Sequence[Artist], labels: Sequence[str], columns: int) -> Legend:
+        legend = self.figure.legend(
+            handles, labels, ncols=columns, frameon=False, columnspacing=1.2, labelspacing=0.35,
+            handlelength=2.4, borderpad=0.1, borderaxespad=0,
+        )  # fmt: skip
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+        legend.set_in_layout(False)
+        return legend
+
+
+def _end(axis: Axes, line: Line) -> tuple[float, float] | None:
+    """Return the last finite point of a line in coordinates of the axes; None without a point inside."""
+    x, y = np.asarray(line.x, dtype=float), np.asarray(line.y, dtype=float)
+    points = axis.transAxes.inverted().transform(axis.transData.transform(np.column_stack([x, y])))
+    inside = points[(np.isfinite(points)).all(axis=1) & (points[:, 0] <= 1.001)]
+    if not len(inside):
+        return None
+    last_x, last_y = inside[-1]
+    return float(last_x), float(np.clip(last_y, 0, 1))
+
+
+def _dark(colour: str) -> tuple[float, float, float]:
+    """Return a colour dark enough for text on white."""
+    red, green, blue = to_rgb(colour)
+    brightness = 0.299 * red + 0.587 * green + 0.114 * blue
+    factor = min(1.0, 0.5 / brightness) if brightness else 1.0
+    return red * factor, green * factor, blue * factor
 
 
 def draw_plot(path: Path, panels: Sequence[Panel | StackedBars], title: str, subtitle: str) -> None:
@@ -266,9 +391,9 @@ def draw_plot(path: Path, panels: Sequence[Panel | StackedBars], title: str, sub
     axes = figure.subplots(len(panels), 1, sharex=len(panels) > 1, squeeze=False)[:, 0]
     for axis, panel in zip(axes, panels, strict=True):
         if isinstance(panel, StackedBars):
-            _draw_bars(axis, panel)
+            draw_bars(axis, panel)
         else:
-            _draw_panel(axis, panel)
+            draw_panel(axis, panel)
     figure.suptitle(title, x=0.14, y=1 - 0.06 / height, ha="left", va="top", fontsize=10)
     figure.text(
         0.14, 1 - 0.28 / height, subtitle if len(subtitle) <= 80 else f"{subtitle[:77]}...",
@@ -296,54 +421,8 @@ def draw_beside(path: Path, panels: Sequence[Panel], note: str, creator: str) ->
         wrapped = _wrapped(note, width, TITLE_SIZE)
         figure.suptitle(wrapped, fontsize=TITLE_SIZE, color=COLOURS["red"])
     for axis, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        _draw_panel(axis, panel)
+        draw_panel(axis, panel)
     save_picture(figure, path, SCREEN_DPI, creator)
-
-
-def save_picture(figure: Figure, path: Path, dpi: int, creator: str = "") -> None:
-    """Write a picture atomically.
-
-    Args:
-        figure: The picture.
-        path: File to write; its ending decides on the format.
-        dpi: Dots per inch.
-        creator: Command that is noted in the file, so that this command alone may write over it.
-
-    Raises:
-        WriteError: The file cannot be written.
-    """
-    # Without a date the same numbers give the same bytes.
-    metadata: dict[str, str | None] = {"CreationDate": None} if path.suffix == ".pdf" else {}
-    if creator:
-        metadata["Software" if path.suffix == ".png" else "Creator"] = creator
-    content = io.BytesIO()  # writing directly, matplotlib would leave half a file on a full disk
-    figure.savefig(content, dpi=dpi, metadata=metadata, format=path.suffix[1:])
-    write_atomically(path, lambda file: file.write(content.getbuffer()), "wb")
-
-
-def _legend_below(figure: Figure, axes: Iterable[Axes], caption: str, width: float) -> None:
-    """Draw the caption and one legend of all panels below them.
-
-    Each label appears once. Long labels are wrapped, and the picture grows with the number of lines.
-    """
-    handles: dict[str, Artist] = {}
-    for axis in axes:
-        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    if not handles:
-        figure.supxlabel(caption, fontsize=CAPTION_SIZE)
-        return
-    entry_width = HANDLE + INCHES_PER_LETTER * max(map(len, handles))
-    columns = max(1, min(len(handles), int(width / entry_width)))
-    letters_per_line = int((width - HANDLE) / INCHES_PER_LETTER)
-    labels = ["\n".join(textwrap.wrap(label, letters_per_line)) for label in handles]
-    lines = sum(1 + label.count("\n") for label in labels) / columns
-    extra_height = INCHES_PER_LINE * max(0.0, lines - LEGEND_LINES)
-    figure.set_figheight(figure.get_figheight() + extra_height)
-    figure.legend(
-        list(handles.values()), labels, title=caption, loc="outside lower center",
-        ncols=columns, frameon=False, fontsize=7, title_fontsize=CAPTION_SIZE,
-    )  # fmt: skip
 
 
 def _wrapped(text: str, inches: float, size: float) -> str:
@@ -351,123 +430,40 @@ def _wrapped(text: str, inches: float, size: float) -> str:
     return "\n".join(textwrap.wrap(text, max(20, int(inches * 72 / (0.52 * size)))))
 
 
-def _draw_panel(axis: Axes, panel: Panel) -> None:
-    for line in panel.lines:
-        lone_point = "o" if np.size(line.x) == 1 else None
-        axis.plot(
-            line.x, line.y, label=line.label, color=line.colour, linestyle=_line_style(line),
-            linewidth=line.width or (0.9 if line.thin else 1.4), marker=line.marker or lone_point,
-            markersize=line.marker_size or (3 if line.joined else 5),
-        )  # fmt: skip
-        if line.low is not None and line.high is not None:
-            _draw_interval(axis, line, line.low, line.high)
-    axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
-    if panel.x_limits:
-        axis.set_xlim(*panel.x_limits)
-    elif panel.lines and panel.x_from_zero and not panel.x_log:
-        x = np.concatenate([np.asarray(line.x, dtype=float) for line in panel.lines])
-        axis.set_xlim(from_zero(x) or axis.get_xlim())
-    if panel.x_powers:
-        axis.set_xscale("log")
-    elif panel.x_log:
-        _log_x(axis, panel.x_limits)
-    if panel.y_log:
-        axis.set_yscale("log")
-    if panel.y_ticks:
-        axis.set_yticks(range(len(panel.y_ticks)), panel.y_ticks)
-        axis.set_ylim(-0.6, len(panel.y_ticks) - 0.4)
-    elif panel.y_limits:
-        axis.set_ylim(*panel.y_limits)
-    elif panel.y_from_zero and panel.lines and not panel.y_log:
-        axis.set_ylim(0, 1.05 * max(np.nanmax(line.y) for line in panel.lines) or 1)
-    if not panel.lines:
-        axis.text(0.5, 0.5, "no finished run", transform=axis.transAxes, ha="center", color="grey")
-    _finish(axis, panel.legend, panel.legend_title)
+def spread_apart(centres: Sequence[float], heights: Sequence[float]) -> list[float]:
+    """Return places for labels near ``centres`` at which no two labels overlap, in the same order.
 
+    Args:
+        centres: Wished centres of the labels, from 0 to 1 [n].
+        heights: Heights of the labels [n].
 
-def _draw_interval(axis: Axes, line: Line, low: Numbers, high: Numbers) -> None:
-    """Draw the interval of a line as a band, and that of single symbols as bars."""
-    if not line.joined:
-        axis.vlines(line.x, low, high, color=line.colour, linewidth=0.9)
-        return
-    axis.fill_between(
-        line.x, low, high, color=line.colour, linewidth=0,
-        alpha=0.25 if line.band_label else 0.18, label=line.band_label or None,
-    )  # fmt: skip
+    Returns:
+        The centres of the labels [n]. Groups of labels that would overlap stand centred on the mean of their
+        wished centres. They stay between 0 and 1 if their heights allow.
 
+    Example:
+        >>> spread_apart([0.5, 0.5], [0.1, 0.1])
+        [0.45, 0.55]
+    """
+    order = sorted(range(len(centres)), key=lambda i: centres[i])
+    groups: list[list[int]] = []
 
-def _line_style(line: Line) -> object:
-    if line.style or not line.joined:
-        return line.style or "none"
-    return (0, (1, 1.2)) if line.dotted else "--" if line.dashed else "-"
+    def bottom(group: list[int]) -> float:
+        total = sum(heights[i] for i in group)
+        middle = sum(centres[i] for i in group) / len(group)
+        return max(0.0, min(1.0 - total, middle - total / 2)) if total < 1 else (1 - total) / 2
 
-
-def _log_x(axis: Axes, limits: tuple[float | None, float | None] | None) -> None:
-    """Make the x axis logarithmic with plain numbers: powers of ten, and 2 and 5 between them if they fit."""
-    low, high = limits or (None, None)
-    wide = low is not None and high is not None and high / low > 300
-    axis.set_xscale("log")
-    axis.xaxis.set_major_locator(LogLocator(subs=(1,) if wide else (1, 2, 5)))
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axis.xaxis.set_minor_formatter(NullFormatter())
-
-
-def _draw_map(axis: Axes, panel: HeatMap) -> None:
-    values = np.ma.masked_invalid(np.asarray(panel.values, dtype=float))
-    image = axis.imshow(values, cmap="cividis", aspect="auto")
-    axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
-    axis.set_xticks(range(len(panel.columns)), panel.columns)
-    axis.set_yticks(range(len(panel.rows)), panel.rows)
-    axis.tick_params(length=0)
-    axis.spines[:].set_visible(False)
-    if not values.count():
-        axis.text(0.5, 0.5, "no finished run", transform=axis.transAxes, ha="center", color="grey")
-        return
-    axis.figure.colorbar(image, ax=axis, label=panel.label, fraction=0.05, pad=0.02)
-    for row, numbers in enumerate(values):
-        if not numbers.count():
-            continue
-        best = numbers.argmin() if panel.best == "low" else numbers.argmax()
-        for column in np.flatnonzero(~np.ma.getmaskarray(numbers)).tolist():
-            axis.text(
-                column, row, f"{numbers[column]:.{panel.decimals}f}", ha="center", va="center",
-                fontsize=6, weight="bold" if column == best else "normal",
-                color="black" if cast("float", image.norm(numbers[column])) > 0.55 else "white",
-            )  # fmt: skip
-        frame = Rectangle((best - 0.46, row - 0.44), 0.92, 0.88, fill=False, linewidth=1.6)
-        frame.set_edgecolor(COLOURS["red"])
-        axis.add_patch(frame)
-
-
-def _draw_bars(axis: Axes, panel: StackedBars) -> None:
-    rows, left = np.arange(len(panel.counts)), np.zeros(len(panel.counts))
-    for part, counts in enumerate(panel.counts.T):
-        axis.barh(
-            rows, counts, left=left, color=CYCLE[part % len(CYCLE)], label=str(part), edgecolor="white",
-            height=0.8 if panel.apart else 1.0, linewidth=0.4 if panel.apart else 0,
-        )  # fmt: skip
-        left += counts
-    axis.set(xlabel=panel.x_label, ylabel=panel.y_label, ylim=(len(rows) - 0.5, -0.5))
-    if panel.apart:
-        axis.set_yticks(rows)
-    _finish(axis, panel.legend, panel.legend_title)
-
-
-def _finish(axis: Axes, legend: str, legend_title: str | None) -> None:
-    """Draw a light grid and the panel's own legend, and hide the upper and the right spine."""
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.grid(alpha=0.25, linewidth=0.6)
-    axis.set_axisbelow(True)
-    if legend == "inside":
-        axis.legend(title=legend_title, frameon=False)
-    elif legend == "beside":
-        axis.legend(
-            title=legend_title, frameon=False, fontsize=7, title_fontsize=7, loc="center left",
-            bbox_to_anchor=(1.0, 0.5),
-        )  # fmt: skip
-
-
-def from_zero(values: np.ndarray) -> tuple[float, float] | None:
-    """Return axis limits from zero to a little above the largest value; None if no value is above zero."""
-    largest = np.max(values, initial=0.0, where=~np.isnan(values))
-    return (0.0, 1.02 * largest) if np.isfinite(largest) and largest > 0 else None
+    for index in order:
+        groups.append([index])
+        while len(groups) > 1:
+            top = bottom(groups[-2]) + sum(heights[i] for i in groups[-2])
+            if top <= bottom(groups[-1]) + 1e-9:
+                break
+            groups[-2:] = [groups[-2] + groups[-1]]
+    places = [0.0] * len(centres)
+    for group in groups:
+        at = bottom(group)
+        for index in group:
+            places[index] = at + heights[index] / 2
+            at += heights[index]
+    return places

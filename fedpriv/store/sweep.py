@@ -10,24 +10,27 @@ from pathlib import Path
 import pandas as pd
 
 from fedpriv.common.config import fingerprint
-from fedpriv.common.errors import FedprivError, show
-from fedpriv.common.files import write_csv
+from fedpriv.common.errors import ConfigError, FedprivError, show
+from fedpriv.common.files import write_csv, write_text
 from fedpriv.common.groups import GROUPS, option_of_target
 from fedpriv.common.notices import notice
 from fedpriv.common.words import round_up, span
 from fedpriv.store.display import console
 from fedpriv.store.joint_privacy import choice_warning, joint_privacy
 from fedpriv.store.pairs import (
+    FEWEST,
+    LEVEL,
     PAIRED,
     TOGETHER,
     paired_differences,
     share_noise,
+    student_half_width,
     table_of,
     write_differences,
 )
 from fedpriv.store.run_folders import DAMAGED
 from fedpriv.store.stored_run import StoredRun
-from fedpriv.store.table import Table
+from fedpriv.store.table import Column, Table
 
 _AS_ASKED = "asked "
 VALUES = ("rounds", "stop_reason", "epsilon", "epsilon_sound", "test_accuracy")
@@ -184,50 +187,110 @@ def _number(value: object) -> float | None:
 
 
 def show_sweep(folder: Path) -> None:
-    """Print the table of a sweep, and write its runs to ``sweep.csv`` in the folder of the sweep.
+    """Print the table of a sweep, and write its files in the folder of the sweep.
 
-    Interrupted and damaged runs are named, but count in no mean. Paired runs have a second table with their
-    differences, which is also written to ``paired_differences.csv``.
+    ``sweep.csv`` has a row for each run, ``sweep.md`` and ``sweep.tex`` are the printed table. Interrupted
+    and damaged runs are named, but count in no mean. Paired runs have a second table with their differences,
+    which is also written to ``paired_differences.csv``.
     """
     runs = read_runs(folder)
     if runs.empty:
         return
     write_csv(folder / "sweep.csv", runs.drop(columns=_SETTING, errors="ignore"))
-    out = console()
+    runs = _counting(runs)
+    if runs.empty:
+        return
+    table, varied = sweep_table(runs)
+    for ending, form in ((".md", "markdown"), (".tex", "latex")):
+        write_text(folder / f"sweep{ending}", table.formatted(form) + "\n")
+    _show(runs, table, varied, folder)
+    state_joint_privacy(folder, varied)
+    console().print(f"sweep folder: {folder}")
+
+
+def show_means(folder: Path, best: str | None = None) -> None:
+    """Print the table of means over seeds of the runs directly below a folder.
+
+    Args:
+        folder: Folder of a sweep, or any folder with run folders.
+        best: Name of the result whose best cell is bold; None for no bold cell.
+
+    Raises:
+        ConfigError: There is no finished run, or no run has the result.
+    """
+    runs = read_runs(folder)
+    runs = runs if runs.empty else _counting(runs)
+    if runs.empty:
+        raise ConfigError("--means", folder, "a folder with finished runs directly in it")
+    if best is not None and (best not in runs or runs[best].isna().all()):
+        raise ConfigError("--best", best, "a result that the runs have")
+    _show(runs, *sweep_table(runs, best), folder=None)
+
+
+def _counting(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs that count in means, and print the names of the others."""
     for state in ("interrupted", DAMAGED):
         left_out = runs["stop_reason"] == state
         if left_out.any():
-            out.print(f"not in the table, {state}: {', '.join(runs.loc[left_out, 'run'])}")
+            console().print(f"not in the table, {state}: {', '.join(runs.loc[left_out, 'run'])}")
             runs = runs[~left_out]
-    if runs.empty:
-        return
+    return runs
+
+
+def sweep_table(runs: pd.DataFrame, best: str | None = None) -> tuple[Table, list[str]]:
+    """Return the table of means over seeds, and the settings that differ between its rows.
+
+    Args:
+        runs: Rows of :func:`read_runs` that count.
+        best: Name of the result whose best cell is bold; None for no bold cell.
+    """
     settings = [c for c in runs.columns if c not in ("run", "seed", _SETTING, *VALUES, BACKDOOR)]
     # As numbers 2 and 2.0 are the same setting.
     plain = {c: runs[c].map(lambda v: v if _number(v) is None else _number(v)) for c in settings}
     varied = [c for c in settings if plain[c].nunique(dropna=False) > 1]
     shares = [c for c in ("test_accuracy", BACKDOOR) if c in runs]
-    results = ("seeds", "rounds", "epsilon", "sound", *(c.replace("_", " ") for c in shares))
-    table = Table("Sweep", (*varied, *results))
+    results = [
+        Column("seeds"), Column("n", right=True), Column("rounds", right=True),
+        Column("epsilon", "epsilon spent", right=True),
+        Column("epsilon_sound", "epsilon sound", right=True),
+        *(Column(c, c.replace("_", " "), right=True) for c in shares),
+    ]  # fmt: skip
+    heading = {c: c.replace(_AS_ASKED, "") + " asked" for c in varied if c.startswith(_AS_ASKED)}
+    names = [Column(c, heading.get(c)) for c in varied]
+    table = Table(f"Sweep: means over seeds, ± {LEVEL:.0%} intervals", [*names, *results])
     by = [runs[_SETTING], *(plain[c] for c in varied)]
+    values = []
     for _, rows in runs.groupby(by, dropna=False, sort=False):
         table.add(
             *(_cell(rows[column].iloc[0]) for column in varied),
             " ".join(str(seed) for seed in sorted(rows["seed"], key=str)),
+            len(rows),
             _range(rows["rounds"], "{:.0f}".format),
             _range(rows["epsilon"], round_up),
             _range(rows["epsilon_sound"], round_up),
             *(_percent(rows[column]) for column in shares),
         )
+        if best is not None:
+            values.append(float(pd.to_numeric(rows[best], errors="coerce").mean()))
+    if best is not None:
+        table.embolden(best, values, highest=best == "test_accuracy")
+    return table, varied
+
+
+def _show(runs: pd.DataFrame, table: Table, varied: list[str], folder: Path | None) -> None:
+    """Print the table, and the differences of paired runs, which are also written to ``folder``."""
+    out = console()
     out.print(table)
-    if PAIRED in runs:
-        differences = paired_differences(runs, varied, shares)
-        if len(differences):
+    if PAIRED not in runs:
+        return
+    shares = [c for c in ("test_accuracy", BACKDOOR) if c in runs]
+    differences = paired_differences(runs, varied, shares)
+    if len(differences):
+        if folder is not None:
             write_differences(differences, folder / "paired_differences.csv")
-            out.print(table_of(differences))
-            if share_noise(runs):
-                out.print(TOGETHER)
-    state_joint_privacy(folder, varied)
-    out.print(f"sweep folder: {folder}")
+        out.print(table_of(differences))
+        if share_noise(runs):
+            out.print(TOGETHER)
 
 
 def state_joint_privacy(folder: Path, varied: Sequence[str]) -> None:
@@ -258,8 +321,13 @@ def _cell(value: object) -> str:
 
 
 def _percent(values: pd.Series) -> str:
-    shares = 100 * values.astype(float)
-    spread = f" ± {shares.std():.2f}" if len(shares) > 1 else ""
+    """Return mean and interval of shares in percent; two seeds have no interval, but a range."""
+    shares = 100 * values.to_numpy(dtype=float)
+    spread = ""
+    if len(shares) >= FEWEST:
+        spread = f" ± {float(student_half_width(shares)):.2f}"
+    elif len(shares) > 1:
+        spread = f" ({shares.min():.2f} to {shares.max():.2f})"
     return f"{shares.mean():.2f}{spread} %"
 
 

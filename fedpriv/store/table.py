@@ -7,8 +7,9 @@ has its own in :mod:`fedpriv.tools.report.markup`.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,7 @@ class Table:
         self.rows: list[tuple[object, ...]] = []
         self._styles: list[str] = []
         self._ends: set[int] = set()  # rows below which a line is drawn
+        self._bold: set[tuple[int, int]] = set()  # (row, column)
 
     def add(self, *cells: object, style: str = "") -> None:
         """Add a row.
@@ -97,6 +99,26 @@ class Table:
     def end_section(self) -> None:
         """Draw a line below the last row."""
         self._ends.add(len(self.rows) - 1)
+
+    def embolden(self, column: str, values: Sequence[float], highest: bool) -> None:
+        """Set the best cells of a column in bold.
+
+        Args:
+            column: Name of the column.
+            values: Number of each row [rows]; NaN is never the best.
+            highest: True if the highest number is the best, False for the lowest.
+
+        Raises:
+            ValueError: There is no such column.
+        """
+        index = [c.name for c in self.columns].index(column)
+        known = [value for value in values if not math.isnan(value)]
+        best = (max if highest else min)(known, default=math.nan)
+        self._bold |= {(row, index) for row, value in enumerate(values) if value == best}
+
+    def formatted(self, form: str) -> str:
+        """Return the table as ``markdown``, ``latex`` or ``csv``."""
+        return {"markdown": self.markdown, "latex": self.latex, "csv": self.csv}[form]()
 
     def _texts(self) -> list[list[str]]:
         return [[c.text(v) for c, v in zip(self.columns, row, strict=True)] for row in self.rows]
@@ -121,7 +143,10 @@ class Table:
                 overflow="fold" if column.wrap else "ellipsis",
             )  # fmt: skip
         for index, (texts, style) in enumerate(zip(self._texts(), self._styles, strict=True)):
-            cells = (Text(printable(text)) for text in texts)
+            cells = (
+                Text(printable(text), style="bold" if (index, column) in self._bold else "")
+                for column, text in enumerate(texts)
+            )
             table.add_row(*cells, style=style or None, end_section=index in self._ends)
         return table
 
@@ -134,9 +159,13 @@ class Table:
         """Return the table in GitHub's Markdown, without the title."""
         rows = [[markdown_text(column.title if self.header else "") for column in self.columns]]
         rows.append(["---:" if column.right else "---" for column in self.columns])
-        for texts in self._texts():
-            cells = zip(self.columns, texts, strict=True)
-            rows.append([markdown_text(text, column.code) for column, text in cells])
+        for index, texts in enumerate(self._texts()):
+            cells = [
+                markdown_text(text, c.code) for c, text in zip(self.columns, texts, strict=True)
+            ]
+            rows.append(
+                [f"**{t}**" if (index, i) in self._bold else t for i, t in enumerate(cells)]
+            )
         return "\n".join("".join(f"| {cell} " if cell else "| " for cell in r) + "|" for r in rows)
 
     def latex(self) -> str:
@@ -149,8 +178,13 @@ class Table:
                 r"  \midrule",
             ]
         for index, texts in enumerate(self._texts()):
-            cells = zip(self.columns, texts, strict=True)
-            lines.append(_latex_row(latex_text(text, column.code) for column, text in cells))
+            cells = [latex_text(text, c.code) for c, text in zip(self.columns, texts, strict=True)]
+            lines.append(
+                _latex_row(
+                    rf"\textbf{{{t}}}" if (index, i) in self._bold else t
+                    for i, t in enumerate(cells)
+                )
+            )
             if index in self._ends and index < len(self.rows) - 1:
                 lines.append(r"  \midrule")
         return "\n".join([*lines, r"  \bottomrule", r"\end{tabular}"])

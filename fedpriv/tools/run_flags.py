@@ -9,16 +9,27 @@ from typing import Any
 import click
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.flags import Command, Names, NewFile, PathParam, flag, switch
+from fedpriv.common.flags import (
+    Command,
+    Names,
+    NewFile,
+    OneOf,
+    PathParam,
+    flag,
+    switch,
+    table_flag,
+)
 from fedpriv.tools.run_choice import SHOWN
 
 _EXAMPLES = """\b
 examples:
   fedpriv runs
   fedpriv runs outputs/multirun --filter dataset=digits --filter 'test_accuracy>0.9' --sort -test_accuracy
+  fedpriv runs outputs/multirun/<sweep> --means --best test_accuracy --table latex
   fedpriv runs --columns run,seed,epsilon_sound,clipper.clip_norm --csv runs.csv
   fedpriv runs diff outputs/runs/A outputs/runs/B
 """
+_RESULTS = ("test_accuracy", "backdoor_accuracy", "epsilon_sound")
 _FILTER = "KEY=VALUE, !=, >, >=, <, <= (quote the last four); may be given again"
 
 
@@ -42,31 +53,40 @@ class _TableFile(NewFile):
     help="as CSV, printed or into a file (.csv).",
 )  # fmt: skip
 @switch("--json", "print JSON instead of a table")
-def runs(
-    folders: Sequence[str],
-    filters: Sequence[str],
-    sort: str | None,
-    reverse: bool,
-    columns: str | None,
-    csv: Path | None,
-    json: bool,
-) -> int:
+@switch("--means", "of one folder: means over seeds, a row for each setting, as after a sweep")
+@flag("--best", "COLUMN", "with --means: the best cell of the column in bold", OneOf(_RESULTS))
+@table_flag
+def runs(folders: Sequence[str], means: bool, best: str | None, **chosen: Any) -> int:
     """Show the runs below folders (default: outputs), one row each.
 
     A row has the results, the three epsilons, and the keys of the configuration that differ. A key is one of
     summary.json (test_accuracy), one of config.yaml (clipper.clip_norm; config.epsilon where summary.json
-    has that name too), a group (clipper), run or state.
+    has that name too), a group (clipper), run or state. --means shows means over seeds instead.
 
     fedpriv runs diff A B shows the keys in which two runs differ, and how both ended.
     """
+    given = [name for name, value in chosen.items() if value]
     if folders[:1] == ("diff",):
-        if len(folders) != 3 or filters or sort or reverse or columns or csv or json:
+        if len(folders) != 3 or given or means or best:
             raise ConfigError("fedpriv runs diff takes two run folders and no flags")
         from fedpriv.tools.run_diff import show_difference
 
         show_difference(*folders[1:])
         return 0
+    if means:
+        if given or len(folders) != 1:
+            allowed = f"with one folder and --best alone, not with {', '.join(given) or 'several'}"
+            raise ConfigError("--means", "more", allowed)
+        from fedpriv.store.sweep import show_means
+
+        show_means(Path(folders[0]), best)
+        return 0
+    if best is not None:
+        raise ConfigError("--best", best, "given together with --means")
     from fedpriv.tools.run_table import show_runs
 
-    show_runs(folders or ("outputs",), filters, sort, reverse, columns, csv, json)
+    show_runs(
+        folders or ("outputs",), chosen["filters"], chosen["sort"], chosen["reverse"],
+        chosen["columns"], chosen["csv"], chosen["json"],
+    )  # fmt: skip
     return 0

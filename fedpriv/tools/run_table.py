@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _MOST_KEYS = 6  # differing keys that the console shows
 _HEADINGS = {
-    "dataset": "data set", "test_accuracy": "accuracy (%)", "epsilon": "ε enforced",
-    "epsilon_published": "ε published", "epsilon_sound": "ε sound",
+    "dataset": "data set", "test_accuracy": "accuracy (%)", "config.epsilon": "ε asked",
+    "epsilon": "ε enforced", "epsilon_published": "ε published", "epsilon_sound": "ε sound",
 }  # fmt: skip
 _EPSILONS = ("epsilon", "epsilon_published", "epsilon_sound")
 _SHARES = ("test_accuracy", "best_test_accuracy", "backdoor_accuracy")

@@ -5,12 +5,14 @@ The flags of ``fedpriv figure`` become overrides of ``fedpriv train -m +figure=<
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import click
+from click.core import ParameterSource
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import refuse_foreign
@@ -18,6 +20,7 @@ from fedpriv.common.flags import (
     Command,
     Names,
     NewFile,
+    OneOf,
     PathParam,
     Whole,
     flag,
@@ -37,6 +40,7 @@ examples:
   fedpriv figure pack accuracy.yaml                 for the review of an artefact
 """
 _FIGURES = Names(lambda: (name for name, _ in options_of("figure")))
+_BANDS = ("t", "sd", "range", "bootstrap", "none")
 _TABLE = rb"\Alabel,x,mean,low,high,n\r?\n"  # the header of what plot writes
 _LIST = "every figure (or those below a name, such as wei) in a line; of one figure its runs"
 
@@ -96,12 +100,30 @@ def _pack(names: Sequence[str], overrides: Sequence[str], out: Path | None) -> i
     return 0
 
 
+class _FontSize(click.ParamType):
+    """Parameter for the size of letters in points."""
+
+    name = "points"
+
+    def convert(self, value: str | float, param: Any, ctx: Any) -> float:
+        try:
+            size = float(value)
+        except ValueError:
+            size = 0.0
+        if not 4 <= size <= 24:
+            raise ConfigError(written(param), value or "nothing", "a number of points from 4 to 24")
+        return size
+
+
 class _Picture(NewFile):
     """Parameter for a new picture, beside which a CSV of the same name is written."""
 
     def convert(self, value: str | Path, param: Any, ctx: Any) -> Path:
         path = super().convert(value, param, ctx)
         refuse_foreign(f"{written(param)}: its table", path.with_suffix(".csv"), _TABLE)
+        refuse_foreign(
+            f"{written(param)}: its caption", path.with_suffix(".txt"), rb"\Afedpriv plot "
+        )
         return path
 
 
@@ -111,32 +133,79 @@ class _Picture(NewFile):
 @click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", type=PathParam())
 @flag("--x", "COLUMN", "default: round")
 @flag("--y", "COLUMN", "default: test_accuracy", default="test_accuracy")
-@flag("--points", "KEY", "instead: the ends of the runs against a key, such as epsilon")
+@flag(
+    "--points",
+    "KEY",
+    "instead: the ends of the runs against a setting, such as epsilon (asked for), or a result: spent, "
+    "epsilon_sound",
+)
+@flag(
+    "--along", "KEY", "with --points of a result: the setting of a curve's points; default: epsilon"
+)
 @switch("--each", "a line for every run")
+@flag(
+    "--band",
+    "KIND",
+    "t (95 % interval of the mean), sd, range, bootstrap (5 seeds or more), none; default: t",
+    OneOf(_BANDS),
+    default="t",
+)
+@flag("--title", "TEXT", "above the picture")
+@flag("--x-label", "TEXT", "of the x axis")
+@flag("--y-label", "TEXT", "of the y axis")
+@flag("--label", "OLD:NEW", "another name of a line; may be repeated", multiple=True)
+@flag("--order", "ORDER", "of the lines: by setting, or from the highest end", OneOf(("setting", "end")),
+      default="setting")  # fmt: skip
+@flag("--log", "AXES", "logarithmic axes: x, y or xy", OneOf(("x", "y", "xy")))
+@flag(
+    "--width", "COLUMNS", "one or two columns of a paper (3.4 or 7 inches)", OneOf(("one", "two"))
+)
+@flag("--font-size", "POINTS", "of the labels of axes; default: 8", _FontSize(), default=8.0)
 @flag(
     "--out",
     "FILE",
-    "a .png, .pdf or .svg; default: plot.png",
+    "a .png, .pdf or .svg; may be repeated; default: plot.png",
     _Picture(".png", ".pdf", ".svg", mark=rb"fedpriv plot"),
-    default="plot.png",
+    multiple=True,
+    default=("plot.png",),
 )
-def plot(**flags: object) -> int:
+@click.pass_context
+def plot(context: click.Context, **flags: object) -> int:
     """Overlay runs in one picture, any column of metrics.csv against any other.
 
     FOLDER is a run folder, or a folder that holds run folders. Runs that differ only in their seeds become
-    one line, their mean, with a band from the lowest to the highest. --points draws the ends of the runs of a
-    sweep against a key of config.yaml: mean and standard deviation over seeds, a curve for each combination
-    of the other keys. The command writes the picture and, beside it, the drawn values as CSV.
+    one line, their mean, with Student's 95 % interval as band. --points draws the ends of the runs of a sweep
+    against a setting or a result: a curve for each combination of the other settings, and × where all runs
+    failed. The command writes the picture and, beside it, the drawn values (.csv), and the command with the
+    caption (.txt).
     """
+    options = SimpleNamespace(**{**flags, "x": flags["x"] or "round"})
+    options.command = _given(context)
     if flags["points"] is not None:
         if flags["x"] is not None or flags["each"]:
             raise ConfigError("fedpriv plot takes --points without --x and --each")
         from fedpriv.study.figures.final_points import run as draw_final_points
 
-        return draw_final_points(SimpleNamespace(**flags))
+        return draw_final_points(options)
+    if flags["along"] is not None:
+        raise ConfigError("fedpriv plot takes --along with --points only")
     from fedpriv.study.figures.overlay import run
 
-    return run(SimpleNamespace(**{**flags, "x": flags["x"] or "round"}))
+    return run(options)
+
+
+def _given(context: click.Context) -> str:
+    """Return the command as the user gave it, with the flags that differ from their defaults."""
+    words = ["fedpriv", "plot"]
+    for param in context.command.params:
+        value = context.params.get(param.name or "")
+        if isinstance(param, click.Argument):
+            words += map(str, value or ())
+        elif context.get_parameter_source(param.name or "") == ParameterSource.COMMANDLINE:
+            values = value if isinstance(value, tuple) else (value,)
+            for each in values:
+                words += [param.opts[0]] if each is True else [param.opts[0], str(each)]
+    return shlex.join(words)
 
 
 def run(options: SimpleNamespace, overrides: Sequence[str]) -> int:

@@ -129,7 +129,7 @@ def _origin(figure: Figure) -> str:
 
 def _scale(figure: Figure) -> str:
     if figure.scale == "quick":
-        return f"**quick**{figure.altered_words}: the numbers mean nothing"
+        return f"**quick**{figure.altered_words}: {figure.quick_words}"
     return f"**changed** ({' '.join(figure.changed)})" if figure.changed else "paper"
 
 

@@ -113,7 +113,17 @@ def read_computed(node: DictConfig, name: str, arguments: Sequence[str] = ()) ->
     Raises:
         ConfigError: A value is not allowed. The error names the key.
     """
-    values = plain_section(node)
+    return computed_figure(plain_section(node), name, arguments)
+
+
+def computed_figure(
+    values: Mapping[str, Any], name: str, arguments: Sequence[str] = ()
+) -> ComputedFigure:
+    """Return the computed figure that a section ``figure`` of plain values defines.
+
+    Raises:
+        ConfigError: A value is not allowed. The error names the key.
+    """
     changed = tuple(a for a in arguments if a.lstrip("+~").startswith("figure.compute"))
     changed_keys = {a.partition("=")[0].rpartition(".")[2] for a in changed}
     try:
@@ -173,16 +183,25 @@ def make_computed(config: DictConfig, name: str, arguments: Sequence[str], comma
     drawing = figure.draw()
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "figure.csv", drawn_table(drawing), float_format="%.6g")
-    files = [folder / "figure.png", folder / "figure.pdf"]
     caption = drawing.caption
     if figure.quick:
-        caption += " Quick scale: the numbers mean nothing."
+        caption += " Quick scale: fewer or smaller computations than in the figure."
     if figure.changed:
         caption += f" Changed: {' '.join(figure.changed)}."
-    draw_panels(files, drawing.rows, f"{figure.work} · {figure.title}", caption)
+    draw_computed(figure, drawing, folder)
     write_text(folder / "comparison.md", "\n".join(_text(figure, drawing, caption, command)))
     write_figure_report(folder)
     console().print(written_words(folder))
+
+
+def draw_computed(figure: ComputedFigure, drawing: Drawing, folder: Path) -> None:
+    """Draw figure.png and figure.pdf into the folder of a computed figure."""
+    draw_panels(
+        [folder / "figure.png", folder / "figure.pdf"],
+        drawing.rows,
+        f"{figure.work} · {figure.title}",
+        stamp="QUICK" if figure.quick else "",
+    )
 
 
 def drawn_table(drawing: Drawing) -> pd.DataFrame:

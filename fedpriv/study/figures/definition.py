@@ -68,7 +68,11 @@ class Curve:
 
 @dataclass(frozen=True)
 class CurveGroup:
-    """Curves that share overrides and seeds, such as the curves on one data set."""
+    """Curves that share overrides and seeds, such as the curves on one data set.
+
+    In the YAML a group's ``quick`` is its title at the quick scale, which has other data, or false if the
+    quick scale leaves the group out.
+    """
 
     name: str
     title: str
@@ -94,8 +98,8 @@ class Axes:
             for each point, the mean over seeds as colour and number.
         lines: ``curves``: a line for the mean over seeds; ``clients``: a line for each client of the
             first seed.
-        band: Band around a mean: ``range``, from the lowest to the highest seed; ``sd``, one sample
-            standard deviation to either side.
+        band: Band around a mean: ``t``, Student's 95 % interval for the mean; ``range``, from the lowest to
+            the highest seed; ``sd``, one sample standard deviation to either side.
         best: Cell of each row of a map that is marked: ``low`` or ``high``.
         x_label: Label of the x axis; None: the label of the column.
         y_label: Label of the y axis; None: the label of the column.
@@ -110,7 +114,7 @@ class Axes:
     y: str
     kind: str = "lines"
     lines: str = "curves"
-    band: str = "range"
+    band: str = "t"
     best: str = "low"
     x_label: str | None = None
     y_label: str | None = None
@@ -145,7 +149,8 @@ class Ordering:
 class Mark:
     """A published number that is about none of the figure's curves, in the units shown.
 
-    A mark does not depend on the runs. It is drawn at the quick scale and with changed runs as well.
+    A mark does not depend on the runs. It is drawn with changed runs as well, and at the quick scale where
+    its group has the same data there.
 
     Attributes:
         group: Group whose panel shows the mark.
@@ -192,6 +197,7 @@ class Figure:
         marks: Numbers published elsewhere.
         changed: The user's overrides that make other runs than the defined ones.
         file: The user's own file that describes the figure; None for a figure of a published work.
+        quick_shape: Sentence about what the quick scale shows of the figure's shape; empty: nothing.
     """
 
     name: str
@@ -210,6 +216,7 @@ class Figure:
     points: Points | None = None
     marks: tuple[Mark, ...] = ()
     changed: tuple[str, ...] = ()
+    quick_shape: str = ""
     file: Path | None = None
 
     @property
@@ -239,6 +246,11 @@ class Figure:
     def altered_words(self) -> str:
         """Changed overrides such as `` (rounds=5)``; empty where only seeds or points are fewer."""
         return f" ({' '.join(self.altered)})" if self.altered else ""
+
+    @property
+    def quick_words(self) -> str:
+        """What can be read off a quick figure."""
+        return self.quick_shape.strip() or "it shows that everything works, not the figure's shape"
 
     @property
     def run_count(self) -> int:

@@ -1,118 +1,162 @@
-"""``fedpriv plot --points KEY``: values at the ends of runs, against a key of their configuration."""
+"""``fedpriv plot --points KEY``: values at the ends of runs, against a setting or another result.
+
+KEY is a key of the configuration, such as ``epsilon`` (the budget asked for), or a result, such as
+``epsilon_sound`` or ``spent`` (ε as the configured accountant counts it). Points over a result stand at its
+mean over seeds, and those of one curve differ in one setting, by default in ``epsilon``.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 
 from fedpriv.common.errors import ConfigError, did_you_mean, show
-from fedpriv.common.files import write_csv
 from fedpriv.common.words import counted
 from fedpriv.store.columns import COLUMNS
 from fedpriv.store.display import console
-from fedpriv.store.plots import draw_panels
 from fedpriv.store.stored_run import StoredRun
-from fedpriv.study.figures.overlay import (
-    find_runs,
-    first_lines,
-    override_settings,
-    panel_of,
-    scale,
-)
+from fedpriv.study.figures.overlay import find_runs, override_settings, scale
+from fedpriv.study.figures.plot_files import axis_label, write_plot
 from fedpriv.study.figures.series import spread
 from fedpriv.tools.report.labels import settings_labels
 from fedpriv.tools.run_choice import as_number
 
-_LABELS = {"epsilon": "ε, privacy budget"}
+_LABELS = {"epsilon": "ε asked for (privacy budget)", "spent": "ε spent (enforced, worst client)"}
+_RESULTS = {"spent": "epsilon"}  # names of results that are also names of settings
 
 
 def run(options: SimpleNamespace) -> int:
     """Draw the ends of the runs, and return the exit status.
 
     Args:
-        options: Flags of the command: ``folders``, ``points``, ``y`` and ``out``.
+        options: Flags of the command.
 
     Raises:
         ConfigError: A folder has no runs, or a key does not exist.
     """
-    key, y, out = options.points, options.y, options.out
+    key, y = options.points, options.y
     runs = [run for folder in options.folders for run in find_runs(folder)]
-    runs = _with_both(runs, key, y)
-    lines = _lines(runs, key, y)
-    drawn = pd.concat(lines.values(), keys=lines.keys(), names=["label", None])
-    write_csv(out.with_suffix(".csv"), drawn.reset_index(0))
+    _refuse_unknown(runs, key, y)
+    of_result = all(key not in run.values for run in runs)
+    along = _along(runs, options.along) if of_result else key
+    finished = [run for run in runs if _has_both(run, key, y)]
+    if not finished:
+        raise ConfigError(f"no finished run has numbers for both {key} and {y}")
+    if len(finished) < len(runs):
+        names = [run.path.name for run in runs if run not in finished]
+        console().print(f"left out, not finished or without a number: {', '.join(names)}")
+    lines = _lines(runs, finished, (key, along, y), options.band)
     last = key.rpartition(".")[2]
     x_label = _LABELS.get(key) or (COLUMNS[last].label if last in COLUMNS else key)
-    panel = panel_of(lines, x_label, y, x_from_zero=False, marker="o")
-    single = all(line["n"].max() == 1 for line in lines.values())
-    caption = "Ends of runs."
-    if not single:
-        caption = "Ends of runs: mean over seeds; bands: ± one standard deviation."
-    caption = " ".join([caption, *first_lines(lines)])
-    draw_panels([out], [[panel]], "", caption, creator="fedpriv plot")
-    console().print(
-        f"{counted(len(runs), 'run')}, {counted(len(lines), 'curve')}: {out} and {out.with_suffix('.csv')}"
-    )
+    counts = f"{counted(len(finished), 'run')}, {counted(len(lines), 'curve')}"
+    each = f" Each point is a value of {along}." if of_result else ""
+    caption = f"Ends of runs: {axis_label(y)} against {x_label}.{each}"
+    write_plot(options, lines, x_label, counts, caption, points=True)
     return 0
 
 
-def _with_both(runs: Sequence[StoredRun], key: str, y: str) -> list[StoredRun]:
-    """Return the finished runs that have a number for both keys, and print the names of the others.
+def _refuse_unknown(runs: Sequence[StoredRun], key: str, y: str) -> None:
+    """Refuse keys that no run has, and a setting whose values are not numbers.
 
     Raises:
-        ConfigError: A key does not exist or has other values than numbers, or no run has both numbers.
+        ConfigError: A key does not exist or has other values than numbers.
     """
     keys = dict.fromkeys(name for run in runs for name in run.values)
     results = dict.fromkeys(name for run in runs for name in run.summary)
-    for flag, name, known, file in (
-        ("--points", key, keys, "config.yaml"),
-        ("--y", y, results, "summary.json"),
+    known_x = {**keys, **dict.fromkeys(_RESULTS), **results}
+    for flag, name, known, files in (
+        ("--points", key, known_x, "a key of config.yaml or summary.json, or spent"),
+        ("--y", y, results, "a key of summary.json"),
     ):
         if name not in known:
-            hint = did_you_mean(name, known)
-            raise ConfigError(flag, name or "nothing", f"a key of {file}", hint)
+            raise ConfigError(flag, name or "nothing", files, did_you_mean(name, known))
     for run in runs:
         value = run.values.get(key)
         if value is not None and (isinstance(value, str) or as_number(value) is None):
             raise ConfigError("--points", key, f"a key whose values are numbers, not {show(value)}")
-    drawable = [
-        run for run in runs if run.finished and np.isfinite([_x(run, key), _end(run, y)]).all()
-    ]
-    if not drawable:
-        raise ConfigError(f"no finished run has numbers for both {key} and {y}")
-    if len(drawable) < len(runs):
-        names = [run.path.name for run in runs if run not in drawable]
-        console().print(f"left out, not finished or without a number: {', '.join(names)}")
-    return drawable
+
+
+def _along(runs: Sequence[StoredRun], given: str | None) -> str:
+    """Return the setting in which the points of a curve over a result differ.
+
+    Raises:
+        ConfigError: The setting does not differ between the runs, or several could be meant.
+    """
+    values: dict[str, set[float]] = {}
+    for settings in _settings(runs, ""):
+        for name, text in settings.items():
+            number = as_number(text)
+            if number is not None and name not in ("seed", "noise_seed"):
+                values.setdefault(name.lstrip("+"), set()).add(number)
+    differing = [name for name, numbers in values.items() if len(numbers) > 1]
+    if given is not None:
+        if given in differing:
+            return given
+        allowed = f"a setting in which the runs differ: {', '.join(differing) or 'there is none'}"
+        raise ConfigError("--along", given, allowed, did_you_mean(given, differing))
+    if "epsilon" in differing:
+        return "epsilon"
+    if len(differing) != 1:
+        allowed = f"given, for the points of a curve: one of {', '.join(differing) or 'no setting'}"
+        raise ConfigError("--along", "nothing", allowed)
+    return differing[0]
+
+
+def _has_both(run: StoredRun, key: str, y: str) -> bool:
+    return run.finished and bool(np.isfinite([_x(run, key), _number(run.summary.get(y))]).all())
 
 
 def _x(run: StoredRun, key: str) -> float:
-    number = as_number(run.values.get(key))
+    """Return a setting of a run, or a result; NaN where it is no number."""
+    values: Mapping[str, object] = run.values if key in run.values else run.summary
+    return _number(values.get(_RESULTS.get(key, key) if values is run.summary else key))
+
+
+def _number(value: object) -> float:
+    number = as_number(value)
     return math.nan if number is None else float(number)
 
 
-def _end(run: StoredRun, y: str) -> float:
-    number = as_number(run.summary.get(y))
-    return math.nan if number is None else float(number)
+def _lines(
+    runs: Sequence[StoredRun],
+    finished: Sequence[StoredRun],
+    names: tuple[str, str, str],
+    kind: str,
+) -> dict[str, pd.DataFrame]:
+    """Return label → x, mean, low, high and n of each curve.
 
+    A failed cell, of which no run is finished, has n = 0 and no mean.
 
-def _lines(runs: Sequence[StoredRun], key: str, y: str) -> dict[str, pd.DataFrame]:
-    """Return label → x, mean, low, high and n of each curve, with the standard deviation as band."""
-    labels = settings_labels(_settings(runs, key))
-    curves: dict[str, dict[float, list[float]]] = {}
+    Args:
+        runs: All runs.
+        finished: The runs that have both numbers.
+        names: Keys of x, of the setting in which the points of a curve differ, and of y.
+        kind: Kind of band; see :data:`~fedpriv.study.figures.series.BANDS`.
+    """
+    key, along, y = names
+    labels = settings_labels(_settings(runs, along))
+    cells: dict[str, dict[float, list[StoredRun]]] = {}
     for run, label in zip(runs, labels, strict=True):
-        curves.setdefault(label or "all", {}).setdefault(_x(run, key), []).append(_end(run, y))
+        if not math.isnan(_x(run, along)):
+            cells.setdefault(label or "all", {}).setdefault(_x(run, along), []).append(run)
     lines = {}
-    for label, points in curves.items():
-        rows = [
-            spread(np.array([x]), scale(y) * np.array(points[x])[:, np.newaxis], "sd")
-            for x in sorted(points)
-        ]
-        lines[label] = pd.concat(rows, ignore_index=True)
+    for label, points in cells.items():
+        rows = []
+        for setting in sorted(points):
+            done = [run for run in points[setting] if run in finished]
+            if done:
+                x = np.mean([_x(run, key) for run in done], keepdims=True)
+                ends = np.array([[_number(run.summary.get(y))] for run in done])
+                rows.append(spread(x, scale(y) * ends, kind))
+            elif key == along:
+                rows.append(pd.DataFrame({"x": [setting], "mean": math.nan, "n": 0}))
+        if any(len(row) and row["n"].max() for row in rows):
+            columns = ["x", "mean", "low", "high", "n"]
+            lines[label] = pd.concat(rows, ignore_index=True).reindex(columns=columns)
     return lines
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,18 +11,16 @@ import numpy as np
 import pandas as pd
 
 from fedpriv.common.errors import ConfigError, did_you_mean, show
-from fedpriv.common.files import write_csv
 from fedpriv.common.words import counted, in_short
 from fedpriv.store.columns import COLUMNS
 from fedpriv.store.display import console
 from fedpriv.store.numbers import Columns
-from fedpriv.store.plots import CYCLE, Line, Panel, draw_panels
 from fedpriv.store.stored_run import StoredRun
+from fedpriv.study.figures.plot_files import axis_label, write_plot
 from fedpriv.study.figures.series import band
 from fedpriv.tools.report.labels import settings_labels
 
 _NOT_IN_LABELS = ("resume", "dry_run")
-MOST_LINES = 100  # of a picture: nobody can tell more apart, and the legend would exceed a page
 _NOT_FINISHED = "not finished, drawn as far as they are: "
 
 
@@ -38,39 +36,26 @@ def run(options: SimpleNamespace) -> int:
     """Draw the runs, and return the exit status.
 
     Args:
-        options: Flags of the command: ``folders``, ``x``, ``y``, ``each`` and ``out``.
+        options: Flags of the command.
 
     Raises:
         ConfigError: A folder has no runs, or a column does not exist.
     """
-    out = options.out
     stored_runs = [stored for folder in options.folders for stored in find_runs(folder)]
     runs = [_Run(stored, _points(stored.metrics, options.x, options.y)) for stored in stored_runs]
     if not any(stored.metrics.rows for stored in stored_runs):
         raise ConfigError(f"{stored_runs[0].path} has no round yet")
     runs = _with_columns(runs, options.x, options.y)
-    lines = _lines(runs, options.each)
-    drawn = pd.concat(lines.values(), keys=lines.keys(), names=["label", None])
-    write_csv(out.with_suffix(".csv"), drawn.reset_index(0))
+    lines = _lines(runs, options.each, options.band)
     unfinished = [run.stored.path.name for run in runs if not run.stored.finished]
-    from_zero = not options.x.startswith("epsilon")
-    panel = panel_of(lines, _axis_label(options.x), options.y, from_zero)
-    draw_panels([out], [[panel]], "", _caption(lines, unfinished), creator="fedpriv plot")
-    console().print(
-        f"{counted(len(runs), 'run')}, {counted(len(lines), 'line')}: {out} and {out.with_suffix('.csv')}"
-    )
-    for sentence in first_lines(lines):
-        console().print(f"{sentence} {out.with_suffix('.csv')} has all.")
+    warnings = [f"{_NOT_FINISHED.capitalize()}{in_short(unfinished)}."] if unfinished else []
+    write_plot(
+        options, lines, axis_label(options.x), f"{counted(len(runs), 'run')}, {counted(len(lines), 'line')}",
+        f"{axis_label(options.y).capitalize()} of finished runs.", warnings=warnings,
+    )  # fmt: skip
     if unfinished:
         console().print(f"{_NOT_FINISHED}{', '.join(unfinished)}")
     return 0
-
-
-def first_lines(lines: Mapping[str, object]) -> list[str]:
-    """Return a sentence for a picture that does not show all lines, else nothing."""
-    if len(lines) <= MOST_LINES:
-        return []
-    return [f"Drawn are the first {MOST_LINES} of {len(lines)} lines."]
 
 
 def find_runs(given: str) -> list[StoredRun]:
@@ -123,7 +108,7 @@ def _with_columns(runs: Sequence[_Run], x: str, y: str) -> list[_Run]:
     return drawable
 
 
-def _lines(runs: Sequence[_Run], each: bool) -> dict[str, pd.DataFrame]:
+def _lines(runs: Sequence[_Run], each: bool, kind: str) -> dict[str, pd.DataFrame]:
     """Return label → x, mean, low, high and n of each line."""
     groups: dict[str, list[_Run]] = {}
     for run, label in zip(runs, _labels(runs, each), strict=True):
@@ -132,7 +117,7 @@ def _lines(runs: Sequence[_Run], each: bool) -> dict[str, pd.DataFrame]:
     for label, members in groups.items():
         points = {run.stored.path.name: run.points for run in members}
         if all((p["x"].diff().iloc[1:] > 0).all() for p in points.values()):
-            lines[label] = band(list(points.values()))
+            lines[label] = band(list(points.values()), kind)
         else:  # where x goes back and forth, there is no mean over seeds
             several = len(points) > 1
             for name, p in points.items():
@@ -152,10 +137,6 @@ def scale(column: str) -> float:
     return COLUMNS[column].scale if column in COLUMNS else 1.0
 
 
-def _axis_label(column: str) -> str:
-    return COLUMNS[column].label if column in COLUMNS else column
-
-
 def _labels(runs: Sequence[_Run], each: bool) -> list[str]:
     """Return a label for each run: the settings that set it apart, as overrides if these are known."""
     overrides = [override_settings(run.stored) for run in runs]
@@ -169,47 +150,3 @@ def _labels(runs: Sequence[_Run], each: bool) -> list[str]:
         label = differences or ("all" if len(runs) > 1 and not each else name)
         labels.append(f"{label} ({name})" if each and differences else label)
     return labels
-
-
-def panel_of(
-    lines: Mapping[str, pd.DataFrame],
-    x_label: str,
-    y: str,
-    x_from_zero: bool,
-    marker: str | None = None,
-) -> Panel:
-    """Return a panel with a line for each label, with a band where the line is a mean over seeds.
-
-    Args:
-        lines: Label → x, mean, low, high and n.
-        x_label: Label of the x axis.
-        y: Column on the y axis.
-        x_from_zero: True where the x axis begins at 0.
-        marker: Shape of the points, or None for lines without points.
-    """
-    drawn = tuple(
-        Line(
-            label=label,
-            colour=CYCLE[i % len(CYCLE)],
-            x=line["x"],
-            y=line["mean"],
-            low=line["low"] if line["n"].max() > 1 else None,
-            high=line["high"] if line["n"].max() > 1 else None,
-            dotted=i >= len(CYCLE),
-            marker=marker,
-        )
-        for i, (label, line) in enumerate(list(lines.items())[:MOST_LINES])
-    )
-    from_zero = y in COLUMNS and COLUMNS[y].from_zero
-    label = _axis_label(y)
-    return Panel("", x_label, label, drawn, x_from_zero=x_from_zero, y_from_zero=from_zero)
-
-
-def _caption(lines: Mapping[str, pd.DataFrame], unfinished: Sequence[str]) -> str:
-    sentences = []
-    if any(line["n"].max() > 1 for line in lines.values()):
-        sentences.append("Lines: mean over seeds; bands: lowest to highest seed.")
-    sentences += first_lines(lines)
-    if unfinished:
-        sentences.append(f"{_NOT_FINISHED.capitalize()}{in_short(unfinished)}.")
-    return " ".join(sentences)

@@ -6,7 +6,7 @@ Every check names the key below ``figure`` that it is about.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -75,7 +75,7 @@ def plain_section(node: object) -> dict[str, Any]:
 _Part = TypeVar("_Part")
 KEYS = (
     "work", "title", "groups", "curves", "show", "points", "axes", "stated", "orderings", "marks",
-    "deviations", "quick", "notes", "scale", "seeds", "reuse", "draw_only", "compute",
+    "deviations", "quick", "quick_shape", "notes", "scale", "seeds", "reuse", "draw_only", "compute",
 )  # fmt: skip
 
 
@@ -115,7 +115,7 @@ def _figure(values: dict[str, Any], name: str) -> Figure:
             read(f"{key}.{i}", _mapping(f"{key}.{i}", entry), *context) for i, entry in entries
         )
 
-    return Figure(
+    figure = Figure(
         name=name,
         work=checks.text("work", values.get("work")),
         title=checks.text("title", values.get("title")),
@@ -131,6 +131,29 @@ def _figure(values: dict[str, Any], name: str) -> Figure:
         draw_only=checks.boolean("draw_only", values.get("draw_only", False)),
         points=points,
         marks=each("marks", _mark, shown, axes),
+        quick_shape=str(values.get("quick_shape") or ""),
+    )
+    return _at_quick_scale(figure, groups) if scale == "quick" else figure
+
+
+def _at_quick_scale(figure: Figure, groups: Mapping[str, Any]) -> Figure:
+    """Return the figure with the groups that the quick scale shows, under the titles that they have there.
+
+    A group with ``quick: false`` is left out, unless no other group would be left. A group with a title for
+    the quick scale has other data there, so that no mark is drawn in its panel.
+    """
+    at_quick = {g.name: groups[g.name].get("quick") for g in figure.groups}
+    for name, value in at_quick.items():
+        if value is not None and value is not False:
+            checks.text(f"groups.{name}.quick", value)
+    kept = [g for g in figure.groups if at_quick[g.name] is not False] or list(figure.groups)
+    names = {g.name for g in kept}
+    return replace(
+        figure,
+        groups=tuple(replace(g, title=at_quick[g.name] or g.title) for g in kept),
+        stated=tuple(s for s in figure.stated if s.group in names),
+        orderings=tuple(o for o in figure.orderings if o.group in names),
+        marks=tuple(m for m in figure.marks if m.group in names and not at_quick[m.group]),
     )
 
 
@@ -194,7 +217,7 @@ def _group(
     if name not in groups:
         raise ArgumentError(f"show.{name}", name, f"one of the groups {listed(groups)}")
     value = _mapping(key, groups[name])
-    refuse_unknown(key, value, ("title", "overrides", "seeds"))
+    refuse_unknown(key, value, ("title", "overrides", "seeds", "quick"))
     given = value.get("seeds") if seeds is None else seeds
     seeds_key = f"{key}.seeds" if seeds is None else "seeds"
     numbers = [
@@ -256,7 +279,7 @@ def _axes(name: str, value: Any, groups: Mapping[str, Any], points: Points | Non
         y=checks.one_of(f"{key}.y", value.get("y"), columns),
         kind=choice("kind", "lines", *(("map",) if over_points else ())),
         lines=lines,
-        band=choice("band", "range", "sd"),
+        band=choice("band", "t", "range", "sd"),
         best=choice("best", "low", "high"),
         x_label=_optional_text(f"{key}.x_label", value.get("x_label")),
         y_label=_optional_text(f"{key}.y_label", value.get("y_label")),

@@ -11,12 +11,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedpriv.common.errors import ConfigError
 from fedpriv.store.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS
+from fedpriv.store.pairs import FEWEST, LEVEL, student_half_width
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.definition import Axes, Points
 from fedpriv.study.figures.jobs import DONE, Job
 
 POINTS = 200  # most points of a line: a column of print cannot show more
+FEWEST_RESAMPLED = 5
+"""Smallest number of seeds for a bootstrap. With fewer its intervals are far too short."""
+BANDS = {
+    "t": f"{LEVEL:.0%} intervals for the mean (Student's t; of 2 seeds lowest to highest)",
+    "range": "lowest to highest seed",
+    "sd": "± one sample standard deviation over seeds",
+    "bootstrap": f"{LEVEL:.0%} bootstrap intervals for the mean (percentiles of 2,000 resamples)",
+    "none": "none",
+}
+"""Kinds of bands, and their meaning in a caption."""
 
 
 @dataclass(frozen=True)
@@ -116,16 +128,41 @@ def spread(x: np.ndarray, y: np.ndarray, kind: str) -> pd.DataFrame:
     Args:
         x: Positions [p].
         y: Values [seeds, p].
-        kind: Band as in :func:`band`.
+        kind: A kind of :data:`BANDS`. With too few seeds for an interval it is lowest to highest.
     """
     mean, low, high = y.mean(0), y.min(0), y.max(0)
-    if kind == "sd" and len(y) > 1:
+    if kind == "none":
+        low = high = mean
+    elif kind == "sd" and len(y) > 1:
         sd = y.std(0, ddof=1)
         low, high = mean - sd, mean + sd
+    elif kind == "t" and len(y) >= FEWEST:
+        half_width = student_half_width(y)
+        low, high = mean - half_width, mean + half_width
+    elif kind == "bootstrap" and len(y) > 1:
+        low, high = _resampled(y)
     return pd.DataFrame({"x": x, "mean": mean, "low": low, "high": high, "n": len(y)})
 
 
-def band(lines: Sequence[pd.DataFrame], kind: str = "range") -> pd.DataFrame:
+def _resampled(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends of percentile bootstrap intervals for the means of values [seeds, p].
+
+    Raises:
+        ConfigError: There are too few seeds.
+    """
+    if len(y) < FEWEST_RESAMPLED:
+        allowed = f"t, range or sd below {FEWEST_RESAMPLED} seeds; a curve has {len(y)}"
+        raise ConfigError("--band", "bootstrap", allowed)
+    from scipy.stats import bootstrap  # imported late: it takes a second
+
+    result = bootstrap(
+        (y,), np.mean, n_resamples=2000, vectorized=True, axis=0, confidence_level=LEVEL,
+        method="percentile", random_state=0,
+    )  # fmt: skip
+    return result.confidence_interval.low, result.confidence_interval.high
+
+
+def band(lines: Sequence[pd.DataFrame], kind: str = "t") -> pd.DataFrame:
     """Return x, mean, low, high and n over several lines.
 
     Lines with the same x are averaged at each x. Lines with different x, as with a σ that adapts, are
@@ -133,8 +170,7 @@ def band(lines: Sequence[pd.DataFrame], kind: str = "range") -> pd.DataFrame:
 
     Args:
         lines: Columns x and y of each line; x increases unless there is one line only.
-        kind: ``range`` for a band from the lowest to the highest line, ``sd`` for one sample standard
-            deviation to either side of the mean.
+        kind: A kind of :data:`BANDS`.
     """
     if not lines:
         return pd.DataFrame(columns=["x", "mean", "low", "high", "n"], dtype=float)

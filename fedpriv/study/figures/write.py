@@ -13,14 +13,14 @@ import pandas as pd
 from fedpriv.common.files import write_csv, write_text
 from fedpriv.store.colours import COLOURS
 from fedpriv.store.columns import CLIENT_COLUMNS, COLUMNS, Quantity
-from fedpriv.store.plots import CYCLE, HeatMap, Line, Panel, draw_panels
+from fedpriv.store.plots import CYCLE, MARKERS, HeatMap, Line, Panel, draw_panels
 from fedpriv.study.figures.comparison import compare, ends_table
 from fedpriv.study.figures.definition import POINT, Axes, Curve, CurveGroup, Figure
 from fedpriv.study.figures.marks import including, mark_lines, mark_rows, marks_on
-from fedpriv.study.figures.series import FigureRun, over_points, over_seeds, per_client
+from fedpriv.study.figures.series import BANDS, FigureRun, over_points, over_seeds, per_client
 
 _SIDE_BY_SIDE = 3
-_MARKERS = "os^Dv*Xph<"
+_DOTTED = "Dotted: no sound guarantee, ε as the paper counts it."
 
 
 def write_figure(
@@ -44,18 +44,50 @@ def write_figure(
     table = figure_table(figure, runs)
     write_csv(folder / "figure.csv", table, float_format="%.6g")
     caption = caption_of(figure, runs, missing)
-    stamp = [f"QUICK{figure.altered_words}"] if figure.scale == "quick" else []
-    if missing:
-        stamp.append(f"INCOMPLETE, missing runs: {len(missing)}")
-    draw_panels(
-        [folder / "figure.png", folder / "figure.pdf"],
-        _panels(figure, table, runs),
-        figure.heading,
-        caption,
-        stamp="\n".join(stamp),
-    )
+    draw_table(figure, table, unsound_curves(runs), folder, len(missing))
     write_csv(folder / "ends.csv", ends_table(figure, runs))
     write_text(folder / "comparison.md", compare(figure, runs, missing, caption, command))
+
+
+def draw_table(
+    figure: Figure,
+    table: pd.DataFrame,
+    unsound: Collection[tuple[str, str]],
+    folder: Path,
+    missing: int = 0,
+) -> None:
+    """Draw figure.png and figure.pdf from the points of figure.csv.
+
+    Args:
+        figure: The figure.
+        table: The drawn points, as :func:`figure_table` returns them or figure.csv has them.
+        unsound: (group, curve) of the curves with a run whose sound ε is infinite, which are dotted.
+        folder: Folder of the figure.
+        missing: Number of runs that are not finished.
+    """
+    stamp = [f"QUICK{figure.altered_words}"] if figure.scale == "quick" else []
+    if missing:
+        stamp.append(f"INCOMPLETE, missing runs: {missing}")
+    panels = _panels(figure, table, unsound)
+    dotted = any(
+        line.dotted
+        for row in panels
+        for panel in row
+        if isinstance(panel, Panel)
+        for line in panel.lines
+    )
+    draw_panels(
+        [folder / "figure.png", folder / "figure.pdf"],
+        panels,
+        figure.heading,
+        note=_DOTTED if dotted else "",
+        stamp="\n".join(stamp),
+    )
+
+
+def unsound_curves(runs: Sequence[FigureRun]) -> set[tuple[str, str]]:
+    """Return (group, curve) of the curves with a run that claims privacy and has an infinite sound ε."""
+    return {(r.job.group.name, r.job.curve.name) for r in runs if r.without_guarantee}
 
 
 def written_words(folder: Path) -> str:
@@ -101,7 +133,7 @@ def runs_of(runs: Sequence[FigureRun], group: CurveGroup, curve: Curve) -> list[
 
 
 def _panels(
-    figure: Figure, table: pd.DataFrame, runs: Sequence[FigureRun]
+    figure: Figure, table: pd.DataFrame, unsound: Collection[tuple[str, str]]
 ) -> list[list[Panel | HeatMap]]:
     """Return the panels, a row for each group and a column for each axes.
 
@@ -109,7 +141,7 @@ def _panels(
     """
     rows = [
         [
-            (_map if axes.kind == "map" else _panel)(figure, group, axes, table, runs)
+            (_map if axes.kind == "map" else _panel)(figure, group, axes, table, unsound)
             for axes in figure.axes
         ]
         for group in figure.groups
@@ -122,13 +154,19 @@ def _panels(
 
 
 def _panel(
-    figure: Figure, group: CurveGroup, axes: Axes, table: pd.DataFrame, runs: Sequence[FigureRun]
+    figure: Figure,
+    group: CurveGroup,
+    axes: Axes,
+    table: pd.DataFrame,
+    unsound: Collection[tuple[str, str]],
 ) -> Panel:
     """Return a panel of lines: the curves of the group, or a line for each client, and the marks."""
     columns = COLUMNS if axes.lines == "curves" else CLIENT_COLUMNS
     rows = table[(table["group"] == group.name) & (table["axes"] == axes.name)]
     lines = (
-        _client_lines(rows) if axes.lines == "clients" else _curve_lines(figure, group, rows, runs)
+        _client_lines(rows)
+        if axes.lines == "clients"
+        else _curve_lines(figure, group, rows, unsound)
     )
     marks = marks_on(figure, group, axes)
     # The limits of the definition suit the defined runs alone.
@@ -158,7 +196,11 @@ def _y_label(axes: Axes, columns: Mapping[str, Quantity]) -> str:
 
 
 def _map(
-    figure: Figure, group: CurveGroup, axes: Axes, table: pd.DataFrame, runs: Sequence[FigureRun]
+    figure: Figure,
+    group: CurveGroup,
+    axes: Axes,
+    table: pd.DataFrame,
+    unsound: Collection[tuple[str, str]],
 ) -> HeatMap:
     """Return a map with a row for each curve, a column for each point, and means over seeds in the cells."""
     assert figure.points is not None  # only figures with points have maps
@@ -181,14 +223,20 @@ def _map(
 
 
 def _curve_lines(
-    figure: Figure, group: CurveGroup, rows: pd.DataFrame, runs: Sequence[FigureRun]
+    figure: Figure,
+    group: CurveGroup,
+    rows: pd.DataFrame,
+    unsound: Collection[tuple[str, str]],
 ) -> Iterator[Line]:
     """Yield the line of each curve, dotted without a sound guarantee and dashed without points."""
-    for curve, marker in zip(group.curves, itertools.cycle(_MARKERS), strict=False):
+    shapes: dict[str, str] = {}  # a curve has the same marker in every group
+    for curve in (curve for other in figure.groups for curve in other.curves):
+        shapes.setdefault(curve.label, MARKERS[len(shapes) % len(MARKERS)])
+    for curve in group.curves:
         line = rows[rows["curve"] == curve.name]
         if len(line):
             band = line["n"].max() > 1
-            at_points = figure.points is not None and curve.points
+            level = figure.points is not None and not curve.points
             yield Line(
                 label=curve.label,
                 colour=COLOURS[curve.colour],
@@ -196,18 +244,22 @@ def _curve_lines(
                 y=line["mean"],
                 low=line["low"] if band else None,
                 high=line["high"] if band else None,
-                dotted=any(run.without_guarantee for run in runs_of(runs, group, curve)),
-                dashed=figure.points is not None and not curve.points,
+                dotted=(group.name, curve.name) in unsound,
+                dashed=level,
                 thin=len(group.curves) > 5,
-                marker=marker if at_points else None,
+                marker=None if level else shapes[curve.label],
+                sparse=figure.points is None,
             )
 
 
 def _client_lines(rows: pd.DataFrame) -> Iterator[Line]:
     if not len(rows):
         return
-    for (client, line), colour in zip(rows.groupby("client"), CYCLE, strict=False):
-        yield Line(label=str(int(client)), colour=colour, x=line["x"], y=line["mean"], thin=True)
+    for (client, line), colour, marker in zip(
+        rows.groupby("client"), CYCLE, itertools.cycle(MARKERS), strict=False
+    ):
+        label = f"client {int(client)}"
+        yield Line(label, colour, line["x"], line["mean"], thin=True, marker=marker, sparse=True)
 
 
 def caption_of(figure: Figure, runs: Sequence[FigureRun], missing: Collection[str]) -> str:
@@ -244,7 +296,7 @@ def _about_lines(figure: Figure, runs: Sequence[FigureRun]) -> Iterator[str]:
     bands = "".join(f"; {text}" for text in _about_bands(figure)) if most > 1 else ""
     yield f"{begin} ({'; '.join(seeds)}){bands}."
     if any(run.without_guarantee for run in runs) and "lines" in kinds:
-        yield "Dotted: no sound guarantee, ε as the paper counts it."
+        yield _DOTTED
     if figure.points is not None:
         yield from _about_points(figure)
     for best in sorted({axes.best for axes in figure.axes if axes.kind == "map"}):
@@ -261,10 +313,7 @@ def _about_points(figure: Figure) -> Iterator[str]:
     if omitted := [curve.label for curve in curves if not figure.points_of(curve)]:
         yield f"Left out, run at none of these points: {', '.join(omitted)}."
     if figure.marks:
-        yield "Without a line in the legend: numbers from elsewhere, see comparison.md."
-
-
-_BANDS = {"range": "lowest to highest seed", "sd": "± one sample standard deviation over seeds"}
+        yield "Symbols without a line: numbers from elsewhere, see comparison.md."
 
 
 def _about_bands(figure: Figure) -> Iterator[str]:
@@ -273,7 +322,7 @@ def _about_bands(figure: Figure) -> Iterator[str]:
     for kind in dict.fromkeys(kinds.values()):
         names = [name for name, other in kinds.items() if other == kind]
         of = f" ({', '.join(names)})" if len(names) < len(kinds) else ""
-        yield f"bands{of}: {_BANDS[kind]}"
+        yield f"bands{of}: {BANDS[kind]}"
 
 
 def _counts(figure: Figure, group: CurveGroup, runs: Sequence[FigureRun]) -> Iterator[int]:

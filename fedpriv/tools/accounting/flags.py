@@ -6,7 +6,17 @@ from types import SimpleNamespace
 
 import click
 
-from fedpriv.common.flags import Command, Names, NewFile, OneOf, PathParam, flag, switch, together
+from fedpriv.common.flags import (
+    Command,
+    Names,
+    NewFile,
+    OneOf,
+    PathParam,
+    flag,
+    switch,
+    table_flag,
+    together,
+)
 from fedpriv.privacy.core.names import (
     ACCOUNTANTS,
     BUDGET_VIEWS,
@@ -73,6 +83,7 @@ _settings = together(
 @flag("--accountant", "NAME[,...]", _ALL, Names(ACCOUNTANTS))
 @_settings
 @flag("--plot", "FILE", _DRAWN, NewFile(".png", ".pdf", ".svg", mark=rb"fedpriv account"))
+@table_flag
 def account(**flags: object) -> int:
     """Print the privacy cost (epsilon) of releases by every accountant that can account for them.
 
@@ -99,6 +110,7 @@ def account(**flags: object) -> int:
     Names(ACCOUNTANTS),
 )
 @_settings
+@table_flag
 def calibrate(**flags: object) -> int:
     """Solve for whichever of --noise-multiplier, --sample-rate, --steps and --epsilon is left out.
 

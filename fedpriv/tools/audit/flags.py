@@ -16,6 +16,7 @@ from fedpriv.common.flags import (
     Whole,
     flag,
     switch,
+    table_flag,
     together,
 )
 from fedpriv.data.names import CANARIES, NONMEMBERS
@@ -52,6 +53,7 @@ def _count(name: str, words: str, default: int) -> Any:
 _of_every_audit = together(
     flag("--seed", "S", "seed of every draw; default 0", default="0"),
     flag("--csv", "FILE", "a row for each run", NewFile(".csv", mark=_TABLE)),
+    table_flag,
     flag("--allow", "MODULE", _ALLOWED, multiple=True),
     flag("--device", "DEVICE", "auto (default), cpu, cuda", default="auto"),
 )

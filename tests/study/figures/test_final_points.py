@@ -16,7 +16,7 @@ def ends(grid, noise: int) -> pd.Series:
     return pd.Series([100 * json.loads(path.read_text())["test_accuracy"] for path in runs])
 
 
-def test_the_ends_are_mean_and_standard_deviation_over_seeds(grid, command, tmp_path):
+def test_the_ends_are_means_with_the_range_of_two_seeds(grid, command, tmp_path):
     said = command("plot", str(grid), "--points", KEY)
     assert (said.status, said.err) == (0, "")
     assert "4 runs, 1 curve" in said.out
@@ -27,7 +27,7 @@ def test_the_ends_are_mean_and_standard_deviation_over_seeds(grid, command, tmp_
     for row, noise in zip(table.itertuples(), (8, 16), strict=True):
         both = ends(grid, noise)
         assert row.mean == pytest.approx(both.mean())
-        assert row.high - row.mean == pytest.approx(both.std())
+        assert [row.low, row.high] == pytest.approx([both.min(), both.max()])
 
 
 def test_runs_that_differ_in_further_keys_are_separate_curves(grid, command, tmp_path):
@@ -56,6 +56,28 @@ def test_any_result_can_be_drawn(grid, command, tmp_path):
     assert mean[0] > mean[1] > 0
 
 
+def test_the_x_axis_may_be_what_was_spent(grid, command, tmp_path):
+    assert command("plot", str(grid), "--points", "epsilon_sound").status == 0
+    table = pd.read_csv(tmp_path / "plot.csv")
+    spent = [
+        json.loads((grid / f"noise{noise}-seed0" / "summary.json").read_text())["epsilon_sound"]
+        for noise in (8, 16)
+    ]
+    assert table["x"].tolist() == pytest.approx(spent, rel=0.05)
+    assert set(table["label"]) == {"all"}
+    assert "Each point is a value of" in (tmp_path / "plot.txt").read_text()
+
+
+def test_a_setting_whose_runs_all_failed_is_drawn_as_a_cross(grid, command, tmp_path):
+    shutil.copytree(grid, tmp_path / "runs")
+    for seed in (0, 1):
+        (tmp_path / "runs" / f"noise8-seed{seed}" / "summary.json").unlink()
+    assert command("plot", "runs", "--points", KEY, "--out", "plot.svg").status == 0
+    table = pd.read_csv(tmp_path / "plot.csv")
+    assert table.loc[table["n"] == 0, "x"].tolist() == [8]
+    assert "a run failed or is not finished" in (tmp_path / "plot.svg").read_text()
+
+
 def test_what_has_not_ended_is_left_out_and_named(grid, command, tmp_path):
     shutil.copytree(grid, tmp_path / "runs")
     (tmp_path / "runs" / "noise8-seed1" / "summary.json").unlink()
@@ -68,7 +90,8 @@ def test_what_has_not_ended_is_left_out_and_named(grid, command, tmp_path):
     ("flags", "sentence"),
     [
         (["--points", "noise_schedule.noise_multiplyer"],
-         "--points must be a key of config.yaml, got noise_schedule.noise_multiplyer; did you mean "
+         "--points must be a key of config.yaml or summary.json, or spent, got "
+         "noise_schedule.noise_multiplyer; did you mean "
          "noise_schedule.noise_multiplier?"),
         (["--points", "budget_view"],
          "--points must be a key whose values are numbers, not sound, got budget_view"),

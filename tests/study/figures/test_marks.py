@@ -11,7 +11,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.study.figures.comparison import compare
 from fedpriv.study.figures.marks import including, mark_lines
 from fedpriv.study.figures.series import FigureRun
-from fedpriv.study.figures.write import _panels, caption_of, figure_table
+from fedpriv.study.figures.write import _panels, caption_of, figure_table, unsound_curves
 
 LINEAR = "scattering, linear (Somebody 2021)"
 NOISY = "label noise (Nobody 2020)"
@@ -57,7 +57,9 @@ def panels(read, tiny, runs_of):
     def run():
         figure = read(tiny)
         runs = runs_of(figure)
-        ((accuracy, rounds, a_map),) = _panels(figure, figure_table(figure, runs), runs)
+        ((accuracy, rounds, a_map),) = _panels(
+            figure, figure_table(figure, runs), unsound_curves(runs)
+        )
         return accuracy, rounds, a_map
 
     return run
@@ -157,7 +159,7 @@ def test_the_comparison_lists_them_as_published(read, tiny, runs_of):
     assert "| | from | ε | quantity | value |" in own
     assert f"| Digits | {LINEAR} | 2.93 | test accuracy (%) | 98.7 |" in own
     assert f"| Digits | {LINEAR} | 0.5 | test accuracy (%) | 90.25 |" in own
-    assert "Without a line in the legend: numbers from elsewhere, see comparison.md." in text
+    assert "Symbols without a line: numbers from elsewhere, see comparison.md." in text
 
 
 def test_a_figure_without_marks_says_nothing_of_them(read, tiny, runs_of):

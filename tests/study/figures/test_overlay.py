@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from sealing import seal
 
-from fedpriv.study.figures import overlay
+from fedpriv.study.figures import plot_files
 
 NUMBERS = ["x", "mean", "low", "high", "n"]
 
@@ -232,7 +232,9 @@ def test_an_unknown_kind_of_picture_is_refused(out, grid, command, tmp_path):
 @pytest.mark.parametrize("suffix", ["pdf", "svg"])
 def test_other_kinds_of_picture_are_written(suffix, grid, command, tmp_path):
     assert command("plot", str(grid), "--out", f"mine.{suffix}").status == 0
-    assert {path.name for path in tmp_path.iterdir()} == {f"mine.{suffix}", "mine.csv"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"mine.{suffix}", "mine.csv", "mine.txt",
+    }  # fmt: skip
 
 
 def test_a_picture_in_a_folder_that_is_not_there_is_refused(grid, command):
@@ -250,7 +252,7 @@ def test_of_very_many_lines_the_first_are_drawn_and_the_table_has_all(
     grid, command, tmp_path, monkeypatch
 ):
     """What a run needs thousands of times is read without OmegaConf and pandas."""
-    monkeypatch.setattr(overlay, "MOST_LINES", 3)
+    monkeypatch.setattr(plot_files, "MOST_LINES", 3)
     monkeypatch.setattr("omegaconf.OmegaConf.create", None)
     monkeypatch.setattr("pandas.read_csv", None)
     said = command("plot", str(grid), "--each", "--out", "plot.svg")
@@ -259,3 +261,54 @@ def test_of_very_many_lines_the_first_are_drawn_and_the_table_has_all(
     assert "Drawn are the first 3 of 4 lines." in (tmp_path / "plot.svg").read_text()
     monkeypatch.undo()
     assert drawn(tmp_path)["label"].nunique() == 4
+
+
+def test_lines_and_axes_can_be_named_and_the_command_stands_beside(grid, command, tmp_path):
+    given = ("--title", "Noise", "--y-label", "accuracy in %", "--label", "noise_multiplier=8:σ = 8",
+             "--log", "x", "--width", "one", "--font-size", "9",
+             "--out", "a.svg", "--out", "a.pdf")  # fmt: skip
+    said = command("plot", str(grid), *given)
+    assert (said.status, said.err) == (0, "")
+    assert list(dict.fromkeys(drawn(tmp_path, "a.csv")["label"])) == [
+        "σ = 8",
+        "noise_multiplier=16",
+    ]
+    picture = (tmp_path / "a.svg").read_text()
+    for text in ("Noise", "accuracy in %", "σ = 8"):
+        assert f"<!-- {text} -->" in picture
+    caption = (tmp_path / "a.txt").read_text()
+    assert caption.startswith(f"fedpriv plot {grid} ")
+    assert "--label 'noise_multiplier=8:σ = 8' --log x --width one" in caption
+    assert "Student's t" in caption
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--band", "bootstrap"], "--band must be t, range or sd below 5 seeds; a curve has 2"),
+        (["--band", "se"], "--band must be one of t, sd, range, bootstrap, none, got se"),
+        (["--label", "noise=8:a"], "--label must be OLD:NEW, OLD being one of noise_multiplier=8; "),
+        (["--label", "noise_multiplier=8:noise_multiplier=16"], "a different label for each line"),
+        (["--font-size", "100"], "--font-size must be a number of points from 4 to 24, got 100"),
+        (["--width", "three"], "--width must be one of one, two, got three"),
+        (["--log", "z"], "--log must be one of x, y, xy, got z"),
+        (["--along", "epsilon"], "takes --along with --points only"),
+    ],
+)  # fmt: skip
+def test_a_wrong_look_is_refused_before_anything_is_written(flags, named, grid, command, tmp_path):
+    assert named in refused(command("plot", str(grid), *flags))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_text_of_another_origin_is_not_written_over(grid, command, tmp_path):
+    (tmp_path / "plot.txt").write_text("notes")
+    assert "its caption" in refused(command("plot", str(grid)))
+
+
+def test_lines_are_ordered_by_the_numbers_in_their_labels():
+    lines = {
+        label: pd.DataFrame({"mean": [end]})
+        for label, end in (("σ=10", 1), ("σ=2", 3), ("σ=2.5", 2))
+    }
+    assert list(plot_files.ordered(lines, "setting")) == ["σ=2", "σ=2.5", "σ=10"]
+    assert list(plot_files.ordered(lines, "end")) == ["σ=2", "σ=2.5", "σ=10"]

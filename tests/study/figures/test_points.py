@@ -12,7 +12,7 @@ from fedpriv.common.config import compose, identity
 from fedpriv.common.errors import ConfigError
 from fedpriv.study.figures.definition import Axes, Points
 from fedpriv.study.figures.series import FigureRun, over_points
-from fedpriv.study.figures.write import _panels, caption_of, figure_table
+from fedpriv.study.figures.write import _panels, caption_of, figure_table, unsound_curves
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_a_curve_without_a_quick_point_is_left_out_and_that_is_said(read, tiny, 
     metrics = pd.DataFrame({"test_accuracy": [0.5], "test_loss": [1.0]})
     runs = [FigureRun(job, {"rounds": 1}, metrics) for job in jobs]
     assert "Left out, run at none of these points: T = 2." in caption_of(figure, runs, [])
-    ((loss, _, a_map),) = _panels(figure, figure_table(figure, runs), runs)
+    ((loss, _, a_map),) = _panels(figure, figure_table(figure, runs), unsound_curves(runs))
     assert [line.label for line in loss.lines] == ["T = 1", "reference"]
     assert a_map.rows == ("T = 1", "reference")
     assert np.isfinite(a_map.values).all()
@@ -170,7 +170,7 @@ def test_a_figure_without_points_asks_no_curve_where_it_is_run(read, tiny):
         (("points", "lable"), "x", "unknown key figure.points.lable; did you mean label?"),
         (("axes", "loss", "x"), "round", "figure.axes.loss.x must be one of point"),
         (("axes", "loss", "x_scale"), "ln", "figure.axes.loss.x_scale must be one of linear, log"),
-        (("axes", "loss", "band"), "se", "figure.axes.loss.band must be one of range, sd"),
+        (("axes", "loss", "band"), "se", "figure.axes.loss.band must be one of t, range, sd"),
         (("axes", "loss", "kind"), "heat", "figure.axes.loss.kind must be one of lines, map"),
         (("axes", "loss", "lines"), "clients", "figure.axes.loss.lines must be one of curves"),
         (("axes", "map", "best"), "least", "figure.axes.map.best must be one of low, high"),
@@ -278,7 +278,7 @@ def test_the_caption_says_what_bands_points_and_frames_are(figure, run_at):
     runs = [run_at("t1", 0.5, seed) for seed in (0, 1)]
     said = caption_of(figure, runs, [])
     assert "bands (loss): ± one sample standard deviation over seeds" in said
-    assert "bands (rounds): lowest to highest seed" in said
+    assert "bands (rounds): 95% intervals for the mean (Student's t; of 2 seeds lowest" in said
     assert "Each point is the end of runs with that η." in said
     assert "Horizontal: runs that do not depend on η." in said
     assert "Framed: the highest of each row." in said

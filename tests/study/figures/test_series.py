@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedpriv.common.errors import ConfigError
 from fedpriv.study.figures.definition import Axes
 from fedpriv.study.figures.series import POINTS, FigureRun, band, over_seeds, read_runs
 
@@ -55,13 +56,13 @@ def test_one_line_stays_what_it_is(one):
 @given(a_line(), st.integers(2, 5))
 def test_equal_lines_have_no_band(one, count):
     found = band([one] * count)
-    assert found["low"].tolist() == one["y"].tolist()
-    assert found["high"].tolist() == one["y"].tolist()
+    assert found["low"].tolist() == pytest.approx(one["y"].tolist())
+    assert found["high"].tolist() == pytest.approx(one["y"].tolist())
 
 
 @given(st.lists(a_line(), min_size=2, max_size=4))
 def test_the_band_never_leaves_the_range_of_the_data(lines):
-    found = band(lines)
+    found = band(lines, "range")
     everything = pd.concat(lines)["y"]
     slack = 1e-9 * (1 + everything.abs().max())
     assert found["low"].min() >= everything.min() - slack
@@ -167,3 +168,19 @@ def test_only_finished_runs_are_read_and_only_their_evaluated_rounds(
     runs = read_runs(jobs)
     assert len(runs) == 4
     assert all(run.metrics["round"].tolist() == [2, 4] for run in runs)
+
+
+def test_bands_are_students_intervals_from_three_seeds_on():
+    one, two, three = (line([1], [y]) for y in (1, 2, 6))
+    found = band([one, two, three])
+    assert found["high"].tolist() == pytest.approx([3 + 4.302653 * 7**0.5 / 3**0.5])
+    assert (found["mean"] - found["low"]).tolist() == pytest.approx((found["high"] - 3).tolist())
+    assert band([one, three])[["low", "high"]].to_numpy().tolist() == [[1, 6]]
+
+
+def test_a_bootstrap_needs_five_seeds():
+    lines = [line([1], [y]) for y in (1, 2, 3, 4, 5)]
+    found = band(lines, "bootstrap")
+    assert 1 < found["low"].iloc[0] < 3 < found["high"].iloc[0] < 5
+    with pytest.raises(ConfigError, match="below 5 seeds; a curve has 4"):
+        band(lines[:4], "bootstrap")

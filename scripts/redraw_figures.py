@@ -1,0 +1,76 @@
+"""Draw the pictures of the reference folder again from their committed figure.csv, without any run.
+
+    python scripts/redraw_figures.py [NAME]...
+
+NAME is a figure or a work, such as wei/fig6 or wei; without a name all figures are drawn. Figures that a
+function computes are computed again, unless their numbers would change; their panels are not in figure.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from publish_figures import with_few_colours
+
+from fedpriv.study.figures.computed import computed_figure, draw_computed, drawn_table
+from fedpriv.study.figures.loading import load_section
+from fedpriv.study.figures.reading import read_figure
+from fedpriv.study.figures.write import draw_table
+
+REFERENCE = Path(__file__).parents[1] / "outputs" / "reference"
+
+
+def redraw(name: str) -> None:
+    """Draw the picture of one figure again.
+
+    Raises:
+        SystemExit: A computed figure has other numbers than figure.csv.
+    """
+    folder, section = REFERENCE / name, load_section(name)
+    table = pd.read_csv(folder / "figure.csv")
+    if section.get("compute") is not None:
+        figure = computed_figure(section, name)
+        drawing = figure.draw()
+        now = drawn_table(drawing)
+        if len(now) != len(table) or not np.allclose(
+            now[["x", "y"]], table[["x", "y"]], rtol=1e-4, equal_nan=True
+        ):
+            raise SystemExit(f"{name}: its function gives other numbers than figure.csv")
+        draw_computed(figure, drawing, folder)
+    else:
+        draw_table(read_figure(section, name), table, unsound_in(folder), folder)
+    with_few_colours(folder / "figure.png")
+
+
+def unsound_in(folder: Path) -> set[tuple[str, str]]:
+    """Return (group, curve) of the curves whose sound ε is infinite according to ends.csv."""
+    path = folder / "ends.csv"
+    ends = pd.read_csv(path) if path.exists() else pd.DataFrame()
+    if "epsilon_sound" in ends:  # a figure with points: a row for each run
+        infinite = ends[np.isinf(ends["epsilon_sound"])]
+    elif "quantity" in ends:
+        infinite = ends[(ends["quantity"] == "epsilon_sound") & np.isinf(ends["mean"])]
+    else:
+        return set()
+    return set(zip(infinite["group"], infinite["curve"], strict=True))
+
+
+def main() -> None:
+    """Redraw the figures named on the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", help="figures or works")
+    names = parser.parse_args().names
+    for path in sorted(REFERENCE.glob("*/*/figure.csv")):
+        name = str(path.parent.relative_to(REFERENCE))
+        if not names or name in names or name.partition("/")[0] in names:
+            redraw(name)
+            print(name, flush=True)
+
+
+if __name__ == "__main__":
+    main()
