@@ -255,9 +255,7 @@ def sweep_table(runs: pd.DataFrame, best: str | None = None) -> tuple[Table, lis
         Column("epsilon_sound", "epsilon sound", right=True),
         *(Column(c, c.replace("_", " "), right=True) for c in shares),
     ]  # fmt: skip
-    heading = {c: c.replace(_AS_ASKED, "") + " asked" for c in varied if c.startswith(_AS_ASKED)}
-    names = [Column(c, heading.get(c)) for c in varied]
-    table = Table(f"Sweep: means over seeds, ± {LEVEL:.0%} intervals", [*names, *results])
+    table = Table(f"Sweep: means over seeds, ± {LEVEL:.0%} intervals", [*varied, *results])
     by = [runs[_SETTING], *(plain[c] for c in varied)]
     values = []
     for _, rows in runs.groupby(by, dropna=False, sort=False):

@@ -16,7 +16,7 @@ from fedpriv.privacy.matrix.participation import MinSeparation
 from fedpriv.privacy.matrix.strategy import error
 from fedpriv.privacy.matrix.workload import Workload
 from fedpriv.store.colours import COLOURS
-from fedpriv.store.plots import Line, Panel
+from fedpriv.store.plots import MARKERS, Line, Panel
 from fedpriv.study.figures.computed import Drawing
 
 _COLOURS = ("grey", "orange", "blue", "purple", "green")
@@ -86,8 +86,8 @@ def _panel(
     objective: str, names: Sequence[str], errors: Mapping[tuple[str, str], Mapping[int, float]]
 ) -> Panel:
     lines = tuple(
-        Line(name, COLOURS[colour], list(line), list(line.values()), marker="o")
-        for name, colour in zip(names, _COLOURS, strict=False)
+        Line(name, COLOURS[colour], list(line), list(line.values()), marker=marker)
+        for name, colour, marker in zip(names, _COLOURS, MARKERS, strict=False)
         if (line := errors.get((name, objective)))
     )
     title = {"mean": "Root mean squared error", "max": "Largest error"}[objective]

@@ -110,9 +110,10 @@ def theorem2(
         for cohort in cohorts:
             problem = _learning(learning, cohort)
             lines, best = [], {}
-            for epsilon, colour, _ in _styled(f"epsilons.{form}", values, before):
+            for epsilon, colour, marker in _styled(f"epsilons.{form}", values, before):
                 bound = convergence_bound(rounds, epsilon, problem, form)
-                lines.append(Line(f"ε = {epsilon:g}", colour, rounds, bound))
+                label = f"ε = {epsilon:g}"
+                lines.append(Line(label, colour, rounds, bound, marker=marker, sparse=True))
                 best[epsilon] = best_rounds(epsilon, problem, form, len(rounds))
             least = [
                 convergence_bound([t], epsilon, problem, form)[0] for epsilon, t in best.items()
