@@ -212,13 +212,16 @@ def show_means(folder: Path, best: str | None = None) -> None:
     """Print the table of means over seeds of the runs directly below a folder.
 
     Args:
-        folder: Folder of a sweep, or any folder with run folders.
+        folder: Folder of a sweep, any folder with run folders, or a run folder.
         best: Name of the result whose best cell is bold; None for no bold cell.
 
     Raises:
         ConfigError: There is no finished run, or no run has the result.
     """
-    runs = read_runs(folder)
+    is_run = (folder / "summary.json").exists()
+    runs = read_runs(folder.parent if is_run else folder)
+    if is_run:
+        runs = runs[runs["run"] == folder.name]
     runs = runs if runs.empty else _counting(runs)
     if runs.empty:
         raise ConfigError("--means", folder, "a folder with finished runs directly in it")
