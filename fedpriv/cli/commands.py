@@ -56,6 +56,7 @@ examples:
   fedpriv train -m noise_schedule.noise_multiplier=3,4,6 seed=0,1,2
   fedpriv train resume=outputs/<run folder>
   fedpriv runs outputs --sort -test_accuracy
+  fedpriv figure accuracy.yaml                    a figure of your own: curves, seeds, baselines
   fedpriv figure adap_dpfl/fig4 --jobs 2
   fedpriv plot outputs/<run folder> outputs/<another> --y test_loss
   fedpriv report outputs/<run folder>

@@ -29,6 +29,7 @@ from fedpriv.store.pairs import (
     write_differences,
 )
 from fedpriv.store.run_folders import DAMAGED
+from fedpriv.store.searches import RECORD
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Column, Table
 
@@ -297,10 +298,14 @@ def _show(runs: pd.DataFrame, table: Table, varied: list[str], folder: Path | No
 def state_joint_privacy(folder: Path, varied: Sequence[str]) -> None:
     """Print the joint ε of all runs of a sweep, and a warning where a best value was chosen on test records.
 
+    A search states the cost of its trials itself.
+
     Args:
         folder: The folder of the sweep.
         varied: Columns of the settings in which the runs differ.
     """
+    if (folder / RECORD).exists():
+        return
     try:
         runs = [StoredRun(path) for path in folder.iterdir() if (path / "summary.json").exists()]
         joint = joint_privacy(runs)

@@ -131,8 +131,9 @@ def _curve(
     private: dict[tuple[str, ...], bool],
 ) -> Curve:
     """Return a curve, or the runs of a baseline, in one panel."""
-    own = (*panel.overrides, *choice.overrides)
-    shared = tuple(o for o in file.base if not keys_of([o]) & keys_of(own))
+    own = choice.overrides
+    shared = tuple(o for o in file.base if not keys_of([o]) & keys_of((*panel.overrides, *own)))
+    shared += tuple(o for o in panel.overrides if not keys_of([o]) & keys_of(own))
     overrides: tuple[str, ...] = (*shared, *own)
     algorithm = tuple(o for o in overrides if keys_of([o]) == {"algorithm"})
     if algorithm not in private:

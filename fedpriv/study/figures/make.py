@@ -169,8 +169,8 @@ def _for_each(jobs: Sequence[Job], check: Callable[[Job], None]) -> None:
     """Check each configuration once.
 
     Raises:
-        FedprivError: The one reason why no job can run, or a summary, after each reason with its jobs on
-            standard error.
+        FedprivError: The one reason, with its jobs unless it holds for all; or a summary, after each reason
+            with its jobs on standard error.
     """
     refused: dict[int, FedprivError] = {}
     for job in {id(job.config): job for job in jobs}.values():
@@ -187,6 +187,9 @@ def _for_each(jobs: Sequence[Job], check: Callable[[Job], None]) -> None:
     impossible = sum(map(len, reasons.values()))
     if len(reasons) == 1 and impossible == len(jobs):
         raise next(iter(refused.values()))
+    if len(reasons) == 1:
+        ((reason, labels),) = reasons.items()
+        raise ConfigError(f"{in_short(labels)}: {reason}")
     for reason, labels in reasons.items():
         complain(f"{in_short(labels)}: {reason}")
     raise ConfigError(

@@ -57,9 +57,10 @@ def mark_lines(figure: Figure, group: CurveGroup, axes: Axes, rows: pd.DataFrame
         figure: The figure.
         group: A group of the figure.
         axes: Axes of the figure.
-        rows: The rows of the group and axes in figure.csv.
+        rows: The content of figure.csv.
     """
     drawn = marks_on(figure, group, axes)
+    rows = rows[(rows["group"] == group.name) & (rows["axes"] == axes.name)]
     for index, label in enumerate(dict.fromkeys(mark.label for mark in figure.marks)):
         marks = [mark for mark in drawn if mark.label == label]
         cycle, shape = divmod(index, len(_SHAPES))

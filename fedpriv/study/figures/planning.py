@@ -97,7 +97,9 @@ def job_table(figure: Figure, jobs: Sequence[Job], forecast: JobForecast | None 
         shared = set.intersection(*(set(job.overrides) for job in jobs))
         words = [o for o in jobs[0].overrides if o in shared and not o.startswith("runtime.")]
         title = f"Runs of fedpriv train {' '.join(words)} ..."
-    columns = ("group", "curve", *point, "seeds: state", *forecasts, "fedpriv train ...")
+    grouped = figure.file is None or any(group.title for group in figure.groups)
+    names = ("group", "curve") if grouped else ("curve",)
+    columns = (*names, *point, "seeds: state", *forecasts, "fedpriv train ...")
     table = Table(title, columns)
     rows: dict[tuple[str, ...], list[Job]] = {}
     for job in jobs:
@@ -114,5 +116,5 @@ def job_table(figure: Figure, jobs: Sequence[Job], forecast: JobForecast | None 
             partly = f", {counts[PARTLY]} partly" if counts[PARTLY] else ""
             states = f"{counts[DONE]} of {len(same_curve)} done{partly}"
         cells = () if forecast is None else forecast_cells(forecast, same_curve)
-        table.add(*key, states, *cells, " ".join(shown))
+        table.add(*(key if grouped else key[1:]), states, *cells, " ".join(shown))
     return table

@@ -88,7 +88,8 @@ def test_a_label_looks_the_same_in_every_group(read, tiny):
     tiny["show"]["again"] = ["loud"]
     tiny["marks"].append(mark(label=NOISY, group="again"))
     figure = read(tiny)
-    first, again = (list(mark_lines(figure, g, figure.axes[0])) for g in figure.groups)
+    rows, axes = figure_table(figure, []), figure.axes[0]
+    first, again = (list(mark_lines(figure, group, axes, rows)) for group in figure.groups)
     assert [line.label for line in again] == [NOISY]
     assert (again[0].marker, again[0].colour) == (first[1].marker, first[1].colour)
 
@@ -96,7 +97,8 @@ def test_a_label_looks_the_same_in_every_group(read, tiny):
 def test_a_dozen_labels_are_told_apart_by_shape_and_colour(read, tiny):
     tiny["marks"] = [mark(label=f"work {i}") for i in range(12)]
     figure = read(tiny)
-    lines = list(mark_lines(figure, figure.groups[0], figure.axes[0]))
+    rows = figure_table(figure, [])
+    lines = list(mark_lines(figure, figure.groups[0], figure.axes[0], rows))
     assert len({(line.marker, line.colour) for line in lines}) == 12
 
 

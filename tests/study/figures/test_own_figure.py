@@ -262,3 +262,12 @@ def test_what_cannot_be_packed_is_refused(arguments, word, tmp_path, command):
     said = command("figure", *arguments)
     assert said.status == 2
     assert word in said.sentence
+
+
+def test_baselines_take_no_keys_of_noise_from_panels(figure_of):
+    panels = {"noise_schedule.epsilon_per_draw": [1, 2]}
+    base = "algorithm=ldp_fedsgd dataset=digits rounds=4 epsilon=null"
+    figure = figure_of(x="round", base=base, panels=panels, baselines=OWN["baselines"][:1])
+    private, baseline = figure.groups[0].curves
+    assert "noise_schedule.epsilon_per_draw=1" in private.overrides
+    assert "noise_schedule.epsilon_per_draw=1" not in baseline.overrides
