@@ -167,6 +167,8 @@ def _cost(run: StoredRun, accountant: RdpAccountant, neighbours: str) -> np.ndar
         ledger = run.ledger(SOUND)
     except ConfigError:
         return None
+    if run.files.ledger in run.damage:  # edited: its events cannot be trusted
+        return None
     events = {event for history in ledger.histories for event, _ in history}
     if any(accountant.supports(event, neighbours) for event in events):
         return None
