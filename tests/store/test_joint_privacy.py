@@ -107,6 +107,6 @@ def test_a_choice_on_test_records_is_warned_of(keys, metrics, warned):
 def test_an_edited_ledger_counts_as_the_run_states(runs, tmp_path):
     shutil.copytree(runs[0], tmp_path / "edited")
     ledger = tmp_path / "edited" / "ledger.csv"
-    ledger.write_text(ledger.read_text().replace("1", "2"))
+    ledger.write_text(ledger.read_text().replace("2", "3"))
     (joint,) = joint_privacy([StoredRun(runs[1]), StoredRun(tmp_path / "edited", tolerant=True)])
     assert "basic composition of 1 run as a whole" in joint.how
