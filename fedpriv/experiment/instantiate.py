@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -10,12 +11,15 @@ import hydra.utils
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
+from fedpriv.common.attributes import PACKAGE
 from fedpriv.common.base_classes import completed
 from fedpriv.common.config import unknown_key
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
 from fedpriv.experiment.contracts import MAY_EXTEND, refuse_incomplete
 from fedpriv.experiment.signatures import refuse_wrong_signatures
 from fedpriv.experiment.uncalled import refuse_uncalled
+from fedpriv.models.base import ModelFactory
+from fedpriv.models.own_module import factory_of
 
 _Made = TypeVar("_Made")
 
@@ -40,7 +44,9 @@ def instantiate(config: DictConfig, group: str) -> Any:
             f"see fedpriv list {top}",
         )
     keys = [str(key) for key in node if key != "_target_"]
-    made = within_group(group, lambda: hydra.utils.instantiate(node, _convert_="all"), keys)
+    made: Any = _own_module(node) if group == "model" else None
+    if made is None:
+        made = within_group(group, lambda: hydra.utils.instantiate(node, _convert_="all"), keys)
     refuse_incomplete(top, made)
     refuse_wrong_signatures(group, made)
     refuse_uncalled(group, made)
@@ -49,6 +55,24 @@ def instantiate(config: DictConfig, group: str) -> Any:
         refuse_uncalled("attack.trigger", made.trigger)
         completed(made.trigger, MAY_EXTEND["attack.trigger"])
     return completed(made, MAY_EXTEND[top]) if top in MAY_EXTEND else made
+
+
+def _own_module(node: DictConfig) -> ModelFactory | None:
+    """Return the factory of a torch module of the user's own; None for any other ``_target_``.
+
+    Raises:
+        ConfigError: The keys do not fit the constructor of the module.
+    """
+    module, _, name = node._target_.rpartition(".")
+    if node._target_.startswith(PACKAGE):
+        return None
+    try:
+        named = getattr(importlib.import_module(module), name)
+    except Exception:
+        return None  # Hydra says what is wrong, when it makes the object
+    settings = {key: value for key, value in node.items() if key != "_target_"}
+    made = hydra.utils.instantiate(OmegaConf.create(settings), _convert_="all")
+    return factory_of(named, made)
 
 
 def within_group(group: str, make: Callable[[], _Made], keys: Sequence[str] = ()) -> _Made:

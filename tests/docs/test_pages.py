@@ -32,6 +32,7 @@ TESTED_ELSEWHERE = (
     "trackers.md",
     "others.md",
     "leaderboard.md",
+    "own-table.md",
 )
 QUIET = ("runtime.progress=none", "runtime.plots=false")
 
@@ -157,7 +158,7 @@ def light(monkeypatch, wide_cells):
     monkeypatch.setattr("fedpriv.tools.verify.command.all_checks", lambda subject: [])
 
 
-ELSEWHERE = ("extend.md", "others.md", "others-audited.md")
+ELSEWHERE = ("extend.md", "others.md", "others-audited.md", "own-table.md")
 PYTHON = [p for p in PAGES if p.name not in ELSEWHERE and blocks(p, "python")]
 
 

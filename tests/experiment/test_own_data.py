@@ -107,6 +107,58 @@ def test_a_wrong_line_ends_the_run_in_one_sentence(command, tmp_path):
     assert said.sentence == "fedpriv: own.txt, line 3: column 2 is not a number (x)"
 
 
+# ---- a table with declared columns
+
+
+@pytest.fixture
+def people(tmp_path) -> tuple[str, ...]:
+    """Overrides of a table of 120 records of 24 users whose label is whether a number is above 50."""
+    path = tmp_path / "people.csv"
+    rows = (f"u{i // 5},{(i * 37) % 101},{int((i * 37) % 101 > 50)}\n" for i in range(120))
+    path.write_text("user,x,y\n" + "".join(rows))
+    return (
+        "dataset=csv", f"dataset.path={path}", "dataset.label=y", "dataset.ranges={x: [0, 100]}",
+    )  # fmt: skip
+
+
+def test_a_run_on_a_table_learns_and_states_what_was_assumed(train, people):
+    result = train(
+        "algorithm=dp_fl", *people, "partition.clients=2", "rounds=30", "epsilon=null",
+        "algorithm.learning_rate=0.5", "noise_schedule.noise_multiplier=0.5",
+    )  # fmt: skip
+    assert result.summary["test_accuracy"] > 0.8
+    statement = " ".join((result.folder / "privacy.txt").read_text().split())
+    assert "dataset.ranges" in statement
+    assert "dataset.labels declares the labels" in statement
+
+
+def test_a_client_is_a_user_of_the_table(train, people):
+    result = train(
+        "algorithm=cdp_fedavg", *people, "dataset.user=user", "partition=natural", "rounds=1",
+        "epsilon=null",
+    )  # fmt: skip
+    assert "client level" in " ".join((result.folder / "privacy.txt").read_text().split())
+
+
+def test_users_whose_records_are_spread_are_refused(people):
+    with pytest.raises(ConfigError, match=r"dataset\.user=user .*partition=natural"):
+        parts_of("algorithm=dp_fl", *people, "dataset.user=user")
+
+
+def test_a_natural_partition_of_a_table_needs_the_user(train, people):
+    with pytest.raises(ConfigError, match=r"dataset\.user"):
+        train("algorithm=dp_fl", *people, "partition=natural", "rounds=1")
+
+
+def test_a_wrong_table_ends_the_command_in_one_sentence(command, people):
+    said = command(
+        "train", "algorithm=dp_fl", *people, "dataset.ranges={x: [9, 1]}", "dry_run=true"
+    )
+    assert said.status == 2
+    assert said.sentence.startswith("fedpriv: dataset.ranges.x must be [low, high]")
+    assert said.sentence.endswith("got [9, 1]")
+
+
 @pytest.mark.skipif(
     not REAL_DATA or not (Path(REAL_DATA) / "adult" / "adult.data").is_file(),
     reason="needs the real Adult files: set FEDPRIV_DATA to the folder that holds adult/",

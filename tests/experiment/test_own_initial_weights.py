@@ -13,6 +13,13 @@ class Mine:
     def build(self, input_shape, classes):
         return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
 """,
+    "module": """
+from torch import nn
+
+class Mine(nn.Sequential):
+    def __init__(self, inputs, classes):
+        super().__init__(nn.Flatten(), nn.Linear(inputs, classes))
+""",
     "constructor": """
 import torch
 from torch import nn
