@@ -19,6 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from fedpriv.cli.completion import SCRIPTS, Overrides, candidates
+from fedpriv.cli.new import new
 from fedpriv.common import endings, startup
 from fedpriv.common.errors import (
     ConfigError,
@@ -252,6 +253,9 @@ def train(given: list[str], **_: Any) -> int:
 
 for _command in (runs, figure, plot, report, account, calibrate):
     fedpriv.add_command(_command)
+
+
+fedpriv.add_command(new)
 
 
 class _OptionsOfGroup(Names):
