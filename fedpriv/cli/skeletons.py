@@ -31,13 +31,12 @@ class Skeleton:
 _CLIPPER = '''"""The clipper NAME."""
 
 import torch
-
 from fedpriv.common import checks
 from fedpriv.privacy.clippers import Clipper
 
 
 class CLASS(Clipper):
-    """C_t = initial_clip_norm * decay^t. The clip norm is what the ledger charges as sensitivity."""
+    """C_t = initial_clip_norm * decay^t, which the ledger charges as sensitivity."""
 
     def __init__(self, initial_clip_norm, decay):
         self.initial = checks.number("initial_clip_norm", initial_clip_norm, above=0)
@@ -134,7 +133,6 @@ _DATASET = '''"""The data set NAME."""
 
 import numpy as np
 import torch
-
 from fedpriv.common import checks
 from fedpriv.data.base import Dataset
 from fedpriv.data.records import LoadedDataset, Records
@@ -143,8 +141,8 @@ from fedpriv.data.records import LoadedDataset, Records
 class CLASS(Dataset):
     """Made-up records of two classes; every fifth one is a test record.
 
-    Inputs must not depend on other records: a mean or a largest value would be a private statistic that no
-    epsilon covers. Scale by constants that are known without the records.
+    Scale inputs by constants that are known without the records: a mean or a largest value
+    would be a private statistic that no epsilon covers.
     """
 
     name = "NAME"
