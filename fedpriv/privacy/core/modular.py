@@ -50,6 +50,10 @@ def aggregate(
 ) -> Tensor:
     """Return the sum of the clients' vectors as the server decodes it.
 
+    Each client encodes its vector, adds its share of the noise and its mask, and the messages are added
+    modulo
+    2^b. A coordinate whose sum does not lie in [-2^(b-1), 2^(b-1)) wraps around and is decoded wrongly.
+
     Args:
         rows: One vector for each client [c, d].
         coding: The encoding.
@@ -75,7 +79,15 @@ def aggregate(
 
 
 def encoded(row: Tensor, coding: Coding, signs: Tensor, stream: Stream) -> np.ndarray:
-    """Return the vector scaled, rotated and rounded to whole numbers, int64 [D]."""
+    """Return the vector in steps of the grid, rotated and rounded at random to whole numbers, int64 [D].
+
+    Args:
+        row: One client's vector [d].
+        coding: The encoding. If it has a ``bound``, the vector is shortened to ``longest`` first and its
+            rounding is drawn again until the norm is within the bound; else neither is done.
+        signs: Public signs of the rotation [D].
+        stream: The client's secret stream, for the rounding.
+    """
     rotated = rotate(row.detach().cpu().double().div(coding.unit), signs).numpy()
     if coding.bound is not None:
         return conditionally_rounded(rotated, coding.longest, coding.bound, stream)
@@ -101,7 +113,10 @@ def conditionally_rounded(
 
 
 def decoded(total: np.ndarray, coding: Coding, signs: Tensor, size: int) -> Tensor:
-    """Return the first ``size`` numbers of a sum modulo 2^b [D] after decoding, float64."""
+    """Return the first ``size`` numbers of a sum modulo 2^b [D], rotated back and in their unit, float64.
+
+    The values of ``total`` are read as whole numbers from -2^(b-1) to 2^(b-1) - 1.
+    """
     half = np.int64(1) << np.int64(coding.bits - 1)
     centred = (total + half) % (2 * half) - half
     numbers = rotated_back(torch.from_numpy(centred.astype(np.float64)), signs)

@@ -59,7 +59,17 @@ class Claim:
         return GRADIENT in joint.names
 
     def event(self, joint: JointQuery) -> dp_event.DpEvent:
-        """Return the event that the claim charges for one sample."""
+        """Return the event that the claim charges for one sample.
+
+        Args:
+            joint: The sample and the queries answered on it. All of them are charged if the claim is
+                ``joint``,
+                else the gradient alone.
+
+        Returns:
+            The event by ``charge``; ``NonPrivateDpEvent`` where no query is charged or a charged one has no
+            noise.
+        """
         queries = [query for query in joint.queries if self.joint or query.name == GRADIENT]
         multiplier = joint_noise_multiplier(query.noise_multiplier for query in queries)
         if not queries or multiplier == 0:
@@ -89,6 +99,9 @@ def adap_dpfl(reading: str = "with_log") -> Claim:
     """Return the claim of Adap DP-FL, theorem 1.
 
         ε = min over α = 2 … 64 of Σ_t ε_α(q, σ_t) + log(1/δ)/(α-1)
+        A_α = Σ_{i=0}^α C(α,i) (1-q)^{α-i} q^i exp((i²-i)/(2σ_t²))
+
+    q is the sample rate of records and σ_t the noise multiplier of step t.
 
     Args:
         reading: ``with_log``: ε_α = log(A_α)/(α-1), the theorem of Mironov et al. 2019 that the proof cites.
@@ -146,9 +159,11 @@ class RdpWithoutLogarithm(RdpAccountant):
 def wei(sensitivity: float, client_rate: float | None = None) -> Claim:
     """Return the claim of Wei et al., eqs. (14), (15) and (19).
 
-    Uploads clipped to C are said to move by D, and T rounds to cost
+    One record is said to move an upload clipped to C by D. With noise of standard deviation s_t on each
+    weight
+    in round t and a share q of the clients in each of T rounds, the rounds are said to cost
 
-        ε = D (2 q T log(1/δ))^(1/2) / s        eq. (15)
+        ε = D (2 q T log(1/δ))^(1/2) / s        eq. (15), where s_t = s
         ε = (2 q Σ_t (D/s_t)² log(1/δ))^(1/2)   for the noise of eq. (19), which changes over rounds
 
     Args:
@@ -177,7 +192,9 @@ def wei(sensitivity: float, client_rate: float | None = None) -> Claim:
 class MomentsBound(GaussianAccountant):
     """Composition by eq. (15) of Wei et al., which gives too small an ε once ε is large.
 
-    ε = (2 Σ z^-2 log(1/δ))^(1/2)
+        ε = (2 Σ z^-2 log(1/δ))^(1/2)
+
+    Each z is a noise multiplier under the sensitivity and the sample rate that the claim states.
     """
 
     name = "wei_moments"
@@ -193,11 +210,13 @@ class MomentsBound(GaussianAccountant):
 def wei_budget(epsilon: float, delta: float, sensitivity: float, sample_rate: float) -> float:
     """Return ε² / (2 q D² log(1/δ)), the limit of Σ_t s_t^-2 over all rounds by eqs. (15) and (19).
 
+    s_t is the standard deviation of the noise of round t.
+
     Args:
         epsilon: ε > 0.
         delta: δ in (0, 1).
         sensitivity: D, in the unit of the s_t.
-        sample_rate: q = m/K.
+        sample_rate: q = m/K, for m of K clients in a round.
     """
     return epsilon**2 / (2.0 * sample_rate * sensitivity**2 * math.log(1.0 / delta))
 
@@ -277,7 +296,12 @@ def naseri_cdp(noise: str = "fixed_denominator") -> Claim:
 
 
 def naseri_ldp() -> Claim:
-    """Return the claim of Naseri et al. for LDP: DP-SGD at each client, over R_k E/p steps."""
+    """Return the claim of Naseri et al. for LDP: DP-SGD at each client.
+
+    A client takes E/p steps in a round (E local epochs at the sample rate p), and is charged for the rounds
+    that
+    it took part in.
+    """
     return Claim(
         source="Naseri, Hayes, De Cristofaro, LDP",
         statement="DP-SGD of each client on its own records, composed over all rounds it took part in",
@@ -292,5 +316,14 @@ def naseri_ldp() -> Claim:
 def naseri_ldp_multiplier(
     noise_std: float, sample_rate: float, records: int, clip_norm: float
 ) -> float:
-    """Return σ p D / C, the multiplier on the clipped sum of noise σ outside 1/(pD) (LDP, line 13)."""
+    """Return σ p D / C, the noise multiplier that the printed noise σ has on the clipped sum (LDP, line 13).
+
+    The work adds N(0, σ²) to the mean of the clipped gradients over p D records, so the sum has noise σ p D.
+
+    Args:
+        noise_std: σ, in units of the mean.
+        sample_rate: p.
+        records: D, number of the client's records.
+        clip_norm: C.
+    """
     return noise_std * sample_rate * records / clip_norm
