@@ -8,7 +8,7 @@ The ledgers of the trials are added up client by client. There are two cases:
   full: the early end followed from released values, and composition of events that are fixed in advance does
   not allow for such an end.
 - **adaptive**: σ, q or the number of rounds follow from what earlier trials released. Then a privacy filter
-  guards the budget (Feldman and Zrnic 2021, theorem 4.3). The Rényi order of the filter is fixed in advance,
+  guards the budget (Feldman and Zrnic 2021). The Rényi order of the filter is fixed in advance,
   a trial starts only if the sum with all that the trial may release stays within the budget, and the budget
   is the ε that may be claimed.
 """

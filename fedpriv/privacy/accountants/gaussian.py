@@ -280,7 +280,7 @@ _ROUNDING = 1e-12  # more than the rounding error of the difference of the two t
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return δ(ε) of a Gaussian with sensitivity ÷ noise = μ (Balle & Wang 2018, theorem 8).
 
-        δ(ε) = Φ(-ε/μ + μ/2) - e^ε Φ(-ε/μ - μ/2),    Φ the standard normal distribution function
+    δ(ε) = Φ(-ε/μ + μ/2) - e^ε Φ(-ε/μ - μ/2), where Φ is the standard normal distribution function.
     """
     upper = special.ndtr(-epsilon / mu + mu / 2.0)
     # The exponent is at most 0, also where its two terms are too large to cancel.

@@ -36,7 +36,14 @@ class Cohorts(ABC):
 
     @abstractmethod
     def choose(self, streams: SecretStreams, round_index: int, allowed: np.ndarray) -> np.ndarray:
-        """Return the positions of the chosen clients among those ``allowed`` [K] (bool), ascending."""
+        """Return the positions of the clients chosen for a round, ascending.
+
+        Args:
+            streams: Secret streams of the run. The choice is a function of the streams and the arguments
+                below.
+            round_index: t = 0, 1, …
+            allowed: Whether each client may take part in the round [K] (bool). Nobody else is chosen.
+        """
 
     @abstractmethod
     def expected(self, clients: float) -> float:
@@ -47,7 +54,17 @@ class Cohorts(ABC):
         """Describe the clients of a round; ``clients`` is None where their number is unknown."""
 
     def refuse_too_few(self, clients: int, rounds: int) -> None:
-        """Raise ArgumentError where K clients cannot keep to the participation for so many rounds."""
+        """Check that K clients can keep to the participation for so many rounds.
+
+        The default compares K with the separation b alone.
+
+        Args:
+            clients: K.
+            rounds: Number of rounds of the run.
+
+        Raises:
+            ArgumentError: They cannot. The message names the setting to change.
+        """
         separation = self.participation.separation
         if clients < separation:
             raise ArgumentError(
@@ -104,6 +121,8 @@ class ShuffledEpochs(Turns):
 
 class Rested(Cohorts):
     """A random choice of m clients that rested for b - 1 rounds and have rounds left.
+
+    Where at most m clients are allowed, all of them are chosen.
 
     Attributes:
         size: m.

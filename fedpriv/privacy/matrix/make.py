@@ -20,6 +20,8 @@ def make_strategy(
 ) -> Strategy:
     """Return the strategy of this name.
 
+    ``banded`` takes minutes to optimise, so it is read from the user's cache folder, or written there.
+
     Args:
         name: ``identity``, ``tree``, ``blt``, ``banded_toeplitz`` or ``banded``.
         workload: The map from noised sums to iterates.
