@@ -178,7 +178,7 @@ class UniformBudget(NoiseSchedule):
         return float(self.rounds)
 
     def noise_multiplier_over(self, rounds: int) -> float:
-        """Return σ if the budget were spread over ``rounds`` rounds."""
+        """Return σ if the budget were spread over ``rounds`` rounds. :meth:`calibrate` must have run."""
         assert self._whole is not None
         return math.sqrt(rounds / self._whole)
 

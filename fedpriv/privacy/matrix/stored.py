@@ -17,7 +17,8 @@ VERSION = 1
 def remembered(
     workload: Workload, bands: int, objective: str, find: Callable[[], Banded]
 ) -> Banded:
-    """Return the strategy that the user's cache folder holds, or the result of ``find``, which is stored there.
+    """Return the strategy in the user's cache folder, or else the result of ``find``, which is then stored
+    there.
 
     Sensitivity and noise follow from the numbers in the file, whatever they are. A file that was tampered
     with costs accuracy and no privacy.

@@ -107,8 +107,7 @@ class Strategy(ABC):
         """Return name and parameters for the ledger."""
 
     def draws(self, round_index: int) -> int:
-        """Return how many new vectors of independent noise the row of this round takes; 1 unless overridden.
-        """
+        """Return how many new vectors of independent noise the row of this round takes; by default 1."""
         return 1
 
     def sensitivity(self, participation: Participation) -> float:
