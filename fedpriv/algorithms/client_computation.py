@@ -220,7 +220,9 @@ class ClientComputation(ABC):
         return ChunkClip(self.context.clipper, state.limits, state.transform)
 
     def known_to_attackers(self, local_step: LocalStep) -> RoundWeights | None:
-        """Return what attackers know when the cohort computes; None (the default) where nobody attacks by then.
+        """Return what attackers know when the cohort computes.
+
+        The default is None: nobody attacks by then.
         """
         return None
 

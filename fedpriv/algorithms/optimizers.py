@@ -306,7 +306,7 @@ class AdamWithoutNoise(Adam):
 def refuse_if_too_large(
     clients: int, size: int, copies: int, device: torch.device, key: str, value: str, name: str
 ) -> None:
-    """Check that ``copies`` vectors of the model's size for each client fit into free memory.
+    """Check that ``copies`` float32 vectors of the model's size for each client fit into free memory.
 
     Args:
         clients: Number of clients.

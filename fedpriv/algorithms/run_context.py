@@ -270,7 +270,7 @@ class RunContext:
         """Return (inputs [records, …], targets [records, …]) that are random and read no data.
 
         These are uniform noise with uniform labels, unless the model has a method ``random_records``, as
-        models of text do.
+        models of text do. They follow from the run's seed: each call returns the same ones.
         """
         stream, data = torch_stream(self.seed, "initial_clip_norm"), self.data
         draw = getattr(self.model.module, "random_records", None)

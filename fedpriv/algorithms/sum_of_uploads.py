@@ -210,6 +210,12 @@ class SumOfUploads(Algorithm):
         return self.announced - self.tolerance.dropouts
 
     def check_clients(self, clients: int) -> None:
+        """Check that enough clients of the federation stay honest, and note their number for the plan.
+
+        Raises:
+            ArgumentError: A round has more clients than the federation, or no client of a round would be left
+                whose share protects for certain.
+        """
         super().check_clients(clients)
         self._clients = clients
         self.tolerance.honest(self.clients_per_round or clients)

@@ -20,7 +20,7 @@ def make_strategy(
 ) -> Strategy:
     """Return the strategy of this name.
 
-    ``banded`` takes a minute or more to optimise, so it is read from the user's cache folder, or written there.
+    ``banded`` takes a minute or more to optimise. It is kept in the user's cache folder.
 
     Args:
         name: ``identity``, ``tree``, ``blt``, ``banded_toeplitz`` or ``banded``.

@@ -17,8 +17,7 @@ VERSION = 1
 def remembered(
     workload: Workload, bands: int, objective: str, find: Callable[[], Banded]
 ) -> Banded:
-    """Return the strategy in the user's cache folder, or else the result of ``find``, which is then stored
-    there.
+    """Return the strategy that the user's cache holds, or else find it and write it there.
 
     Sensitivity and noise follow from the numbers in the file, whatever they are. A file that was tampered
     with costs accuracy and no privacy.
