@@ -79,8 +79,8 @@ class Trainer:
     been released before: the clients' answers reach the optimiser, the clipper and the server step only
     through :meth:`fedpriv.privacy.mechanisms.OpenRound.release`.
 
-    Making a trainer hands the aggregation rule, if there is one, to the server step, and prepares the clipper:
-    it gets the model's layers and makes its first clip norms.
+    Making a trainer hands the aggregation rule, if there is one, to the server step. It also prepares the
+    clipper, which gets the model's layers and makes its first clip norms.
 
     Args:
         context: Data, model, engine, clipper and secret streams of the run.
