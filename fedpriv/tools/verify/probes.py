@@ -246,6 +246,7 @@ class Probe(Quiet):
         def released(answers: Mapping[str, Bounded]) -> dict[str, Visible]:
             for repeat in self._repeats:
                 repeat(reopen, t, self._step, answers)
+            # Repetitions and exact values come first, because the release overwrites the answers.
             facts = {name: _facts(answer) for name, answer in answers.items()}
             visible = release(answers)
             outgoing = {
@@ -303,6 +304,7 @@ class Probe(Quiet):
     def _state(self, done: Round) -> dict[str, str]:
         """Return digests of everything that an observer sees after a round."""
         loop = self.loop
+        # Times differ between any two runs, and exact statistics are for the analyst alone.
         left_out = ("seconds", "cpu_seconds", "not_finite", "own")
         state: dict[str, Any] = {k: v for k, v in loop.state_dict().items() if k not in left_out}
         if (
@@ -340,6 +342,7 @@ def digests(tree: Any, path: str = "") -> dict[str, str]:
         for key, value in tree.items():
             result |= digests(value, f"{path}.{key}" if path else str(key))
         return result
+    # Long lists get one digest for all of their items.
     if isinstance(tree, (list, tuple)) and len(tree) <= 64:
         result = {path: str(len(tree))}
         for index, value in enumerate(tree):

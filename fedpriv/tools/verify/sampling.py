@@ -123,6 +123,7 @@ def checks(kind: str, lots: list[Lot], laws: dict[int, Law], seed: int) -> Itera
             note=f"a member is twice in one of the {kind}",
         )
         return
+    # Lots and cohorts get uniforms of their own for the transform to normals.
     uniforms = np.random.default_rng([seed, len(lots)])
     sampled = [lot for lot in lots if not laws[lot.who].whole]
     missing = sum(len(lot.members) < lot.count for lot in lots if laws[lot.who].whole)
