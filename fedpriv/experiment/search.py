@@ -45,7 +45,7 @@ def find_rounds(
     """Return the T with the best mean of the criterion over seeds.
 
     Each candidate is an ordinary run without search, in ``runs/`` below ``runtime.output_dir``, where it
-    stays. One that is there already is not run again. A run that diverged counts as the worst.
+    stays. One that is there already is not run again.
 
     Args:
         config: A configuration of an algorithm with a search.

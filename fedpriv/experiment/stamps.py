@@ -68,11 +68,14 @@ def stamp_of(config: DictConfig) -> Path | None:
 
 
 def write_stamp(path: Path, facts: dict[str, object]) -> None:
-    """Write the stamp of a configuration that has passed all checks. Raise WriteError on failure.
+    """Write the stamp of a configuration that has passed all checks.
 
     Args:
         path: Path of the stamp, by :func:`stamp_of`.
         facts: Further entries of the file, for readers.
+
+    Raises:
+        WriteError: The file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     when = datetime.now(UTC).isoformat(timespec="seconds")
