@@ -35,7 +35,7 @@ STYLE: dict[Any, int] = {
     "font.size": 8,
     "axes.titlesize": 9,
     "legend.fontsize": 7,
-    "pdf.fonttype": 42,
+    "pdf.fonttype": 42,  # TrueType: publishers refuse matplotlib's default, Type 3
 }
 PANEL_WIDTH, PANEL_HEIGHT = 3.4, 2.5  # inches: a column of a two-column paper
 INCHES_PER_LETTER, INCHES_PER_LINE = 0.05, 0.14  # in a legend

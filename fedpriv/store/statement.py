@@ -42,6 +42,7 @@ def privacy_words(facts: Mapping[str, Any]) -> str:
         return facts["words"] + "\n"
     sound = facts["views"]["sound"]
     unit = sound["unit"]
+    # From the one sentence that may be quoted to the details: many readers stop after the first.
     paragraphs = [
         headline(facts),
         f"{_protection(facts)} one {unit}{' of one client' if unit == 'record' else ''} "
@@ -83,6 +84,7 @@ def publishable(facts: Mapping[str, Any]) -> str | None:
         return exceeded_words(facts)
     if facts["epsilon_sound"] > NOMINAL:
         return f"its sound epsilon is {round_up(facts['epsilon_sound'])}, above {NOMINAL:g}"
+    # The numbers of records are not among the facts. The caveats tell what the run saw of them.
     if {CAVEATS["delta"], CAVEATS["delta_of_clients"]} & set(facts["caveats"]):
         return f"its delta, {facts['delta']:g}, is not smaller than one over the number it protects"
     return None
@@ -134,7 +136,11 @@ def exceeded_words(facts: Mapping[str, Any]) -> str:
 
 
 def headline(facts: Mapping[str, Any]) -> str:
-    """Return the guarantee that may be claimed, in one sentence."""
+    """Return the guarantee that may be claimed, in one sentence.
+
+    It is preceded by another one if the budget is exceeded, and followed by the published claim where the run
+    protects little or nothing.
+    """
     if facts.get("budget_exceeded"):
         return f"{_sentence(exceeded_words(facts))} {_headline(facts)}"
     return _headline(facts)

@@ -61,6 +61,7 @@ def read_runs(folder: Path) -> pd.DataFrame:
         if run.problem:
             rows.append({"run": run.name, **settings, "seed": None, "stop_reason": DAMAGED})
             continue
+        # Equal runs count once: one that is there twice would make the spread over seeds too small.
         identity = (run.identity, *(run.setting(key) for key in keys if key.startswith(_RUNTIME)))
         if run.values.get("seed") is not None and identity in seen:
             continue
@@ -191,6 +192,7 @@ def show_sweep(folder: Path) -> None:
     runs = read_runs(folder)
     if runs.empty:
         return
+    # With all runs, also those that the table leaves out.
     write_csv(folder / "sweep.csv", runs.drop(columns=_SETTING, errors="ignore"))
     out = console()
     for state in ("interrupted", DAMAGED):
@@ -207,6 +209,7 @@ def show_sweep(folder: Path) -> None:
     shares = [c for c in ("test_accuracy", BACKDOOR) if c in runs]
     results = ("seeds", "rounds", "epsilon", "sound", *(c.replace("_", " ") for c in shares))
     table = Table("Sweep", (*varied, *results))
+    # The fingerprint too: runs may differ in a key that no command line gave, such as one of a YAML.
     by = [runs[_SETTING], *(plain[c] for c in varied)]
     for _, rows in runs.groupby(by, dropna=False, sort=False):
         table.add(
