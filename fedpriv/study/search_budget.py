@@ -38,6 +38,9 @@ EPSILON = "hydra.sweeper.epsilon"
 class SearchLedger:
     """Releases of all trials, client by client, under one adjacency.
 
+    Args:
+        neighbours: Name of the adjacency relation.
+
     Attributes:
         neighbours: Name of the adjacency relation.
     """
@@ -161,7 +164,7 @@ class SearchBudget:
         return total.worst(self.delta)
 
     def spent(self, ledger: SearchLedger) -> float:
-        """Return ε of the client with the largest cost."""
+        """Return ε of the client with the largest cost; in an adaptive search, the value of its filter."""
         return max(self.epsilon_of(history) for history in ledger.histories())
 
     def would_exceed(self, ledger: SearchLedger, planned: Composition) -> bool:
@@ -207,7 +210,10 @@ class SearchBudget:
             )
 
     def trials_allowed(self, planned: Composition, at_most: int) -> int:
-        """Return how many trials that all release ``planned`` the budget allows, up to ``at_most``."""
+        """Return how many trials that all release ``planned`` the budget allows, up to ``at_most``.
+
+        The count begins with an empty ledger, so trials that were made already are among them.
+        """
 
         def after(trials: int) -> float:
             return self.epsilon_of({event: trials * count for event, count in planned.items()})

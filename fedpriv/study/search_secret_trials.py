@@ -58,13 +58,17 @@ _SIGNALS = [
 class SecretTrials:
     """A search by random stopping in its folder.
 
-    The constructor plans the trials at the ends of the searched keys.
+    The constructor plans the trials at the ends of the searched keys. It writes nothing.
 
     Args:
         settings: Budget, law of the number of trials and objective.
         arguments: Overrides of the command line, of which some are sweeps.
         folder: Folder of the search.
         compose: Returns the configuration for a list of overrides.
+
+    Attributes:
+        bound: ε of releasing the best of the trials.
+        best: Values and score of the best trial so far; None before a trial has a score.
 
     Raises:
         ConfigError: A trial could not run, no theorem covers the search, or the budget is too small.
@@ -166,6 +170,7 @@ class SecretTrials:
         """
         config = with_protocol(config)
         run = RunFolder(self._hidden / "running")
+        # The trial gets its randomness from the operating system, and shows nothing while it runs.
         config.publish = True
         config.runtime.run_dir, config.runtime.reuse = str(run.path), False
         config.runtime.progress, config.runtime.plots = "none", False
@@ -193,6 +198,8 @@ class SecretTrials:
             shutil.rmtree(run.path)
             return
         shutil.rmtree(self._hidden / BEST, ignore_errors=True)
+        # A process that is killed between these lines shows nothing: the search is then charged by
+        # composition.
         run.path.rename(self._hidden / BEST)
         self.best = {"values": values, "score": score}
 

@@ -17,7 +17,7 @@ _EXAMPLE = "algorithm.learning_rate='tag(log, interval(0.01, 1))'"
 
 
 def optuna() -> Any:
-    """Return the package optuna.
+    """Return the package optuna, which from then on logs warnings alone.
 
     Raises:
         ConfigError: The package is not installed.
@@ -57,7 +57,11 @@ class Space:
         return {key: _drawn(kind, uniform()) for key, kind in self.searched.items()}
 
     def corners(self) -> list[list[str]]:
-        """Return the overrides of trials at the ends of each key, all other keys at their first value."""
+        """Return the overrides of trials at the ends of each key, all other keys at their first value.
+
+        A choice has all its values as ends. Combinations of ends are left out, as their number grows
+        exponentially. The first trial has the first value of every key.
+        """
         ends = {key: _ends(distribution) for key, distribution in self.searched.items()}
         first = {key: values[0] for key, values in ends.items()}
         others = [{**first, key: value} for key, values in ends.items() for value in values[1:]]

@@ -102,6 +102,7 @@ def curve(
     Returns:
         The curve, or None where no point is finite.
     """
+    # A comparison with nan is false, so this leaves out nan, too.
     rows = np.flatnonzero((np.abs(x) < _LARGEST) & (np.abs(y) < _LARGEST))
     if not len(rows):
         return None
@@ -109,6 +110,7 @@ def curve(
         rows = rows[np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))]
     x, y = x[rows], y[rows]
     if band is not None:
+        # Where an end of the band is not finite, the band has no width.
         low, high = (np.where(np.abs(end[rows]) < _LARGEST, end[rows], y) for end in band)
         if (low < high).any():
             return ChartLine(key, label, x, y, style, low, high)
@@ -119,7 +121,14 @@ _Values = TypeVar("_Values", float, np.ndarray)
 
 
 class Scale:
-    """Linear map from the values ``low`` to ``high`` to the pixels ``begin`` to ``end`` of the picture."""
+    """Linear map from the values ``low`` to ``high`` to the pixels ``begin`` to ``end`` of the picture.
+
+    Args:
+        low: Value at ``begin``.
+        high: Value at ``end``; another one than ``low``.
+        begin: Pixel of ``low``. On the y axis it is larger than ``end``, as pixels are counted from the top.
+        end: Pixel of ``high``.
+    """
 
     def __init__(self, low: float, high: float, begin: float, end: float):
         self.low, self.high, self.begin, self.end = low, high, begin, end
@@ -130,12 +139,12 @@ class Scale:
 
 
 def draw(chart: Chart, name: str, legend: bool) -> tuple[Markup, dict[str, object]]:
-    """Draw a chart.
+    """Draw a chart with at least one curve.
 
     Args:
         chart: The chart.
         name: Id of the plot in the page.
-        legend: True where the chart has a legend of its own.
+        legend: True where the chart has a legend of its own, which is left out if there is one curve alone.
 
     Returns:
         The chart as a ``<figure>``, and its numbers for the page's script.
@@ -244,6 +253,7 @@ def _axes(chart: Chart, x: Scale, y: Scale) -> Iterable[Markup]:
 def _extent(values: np.ndarray, from_zero: bool, tight: bool = False) -> tuple[float, float]:
     """Return the values at which an axis begins and ends, with some space unless ``tight``."""
     low, high = float(values.min()), float(values.max())
+    # Spans below this would leave no digits for the ticks.
     if high - low < _SMALLEST:
         high = low
     if from_zero and low >= 0:
@@ -256,7 +266,13 @@ def _extent(values: np.ndarray, from_zero: bool, tight: bool = False) -> tuple[f
 
 
 def ticks(low: float, high: float, about: int = 6) -> list[float]:
-    """Return round numbers from ``low`` to ``high``, in steps of 1, 2 or 5 times a power of ten."""
+    """Return round numbers from ``low`` to ``high``, in steps of 1, 2 or 5 times a power of ten.
+
+    Args:
+        low: Beginning of the axis.
+        high: End of the axis.
+        about: Largest number of steps between them.
+    """
     rough = (high - low) / about
     if rough < sys.float_info.min:
         return [low]

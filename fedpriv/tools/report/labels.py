@@ -50,6 +50,7 @@ def labels(runs: Sequence[ReportedRun]) -> list[str]:
     """
     overrides = [_overrides(run) for run in runs]
     settings = [known for known in overrides if known is not None]
+    # Labels of both kinds beside each other would look as if the runs differed more than they do.
     if len(settings) < len(runs):
         differing = differences(runs).items()
         settings = [{key: v[i] for key, v in differing if v[i] != ""} for i in range(len(runs))]
@@ -103,6 +104,8 @@ def _cut(labels: Sequence[str]) -> list[str]:
     short: dict[str, str] = {}
     for label in dict.fromkeys(labels):
         cut = label if len(label) <= _MOST_LETTERS else label[: _MOST_LETTERS - 3] + "..."
+        # Two labels may differ only in what was cut off, and would then share a curve's look and its
+        # button.
         times = sum(other.startswith(cut) for other in short.values())
         short[label] = f"{cut} ({times + 1})" if cut in short.values() else cut
     return [short[label] for label in labels]

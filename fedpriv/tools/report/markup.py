@@ -60,7 +60,15 @@ def _escaped(value: object) -> str:
 
 
 def json_block(value: object, name: str) -> Markup:
-    """Return an element with JSON values for the page's script; no value can end the element."""
+    """Return an element with JSON values for the page's script; no value can end the element.
+
+    Args:
+        value: A value that JSON has: no nan and no infinity.
+        name: Id of the element.
+
+    Raises:
+        ValueError: A number is not finite.
+    """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(
         f'<script type="application/json" id="{name}">{text.translate(_IN_SCRIPTS)}</script>'

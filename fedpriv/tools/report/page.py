@@ -55,6 +55,9 @@ class Page:
         Args:
             charts: Charts to draw.
             legend: True where each chart has a legend of its own.
+
+        Returns:
+            The grid, which the caller adds to a section; empty without charts.
         """
         if not charts:
             return Markup("")
@@ -66,7 +69,11 @@ class Page:
         return tag("div", joined(pictures), class_="charts")
 
     def html(self) -> str:
-        """Return the whole file. A content security policy allows the page's own script and no network."""
+        """Return the whole file, with the numbers of all charts that :meth:`charts` drew.
+
+        A content security policy allows the page's own script, by its digest, and no network. So even a text
+        that was escaped wrongly could load nothing and run nothing.
+        """
         package = files("fedpriv.tools.report")
         style, script = (
             Markup(package.joinpath(name).read_text(encoding="utf-8").strip())
@@ -107,6 +114,7 @@ def add_run(page: Page, run: ReportedRun) -> None:
         sections.three_epsilons(run),
         sections.exact_values(run),
     )
+    # What can be claimed comes before the curves: a reader may stop there.
     over_rounds = epsilon_chart(run)
     drawn = page.charts([over_rounds] if over_rounds else [])
     page.add("Privacy", tag("div", drawn, tag("div", sections.statement(run)), class_="beside"))
@@ -128,6 +136,9 @@ def lead_of(run: ReportedRun) -> Markup:
 
 def add_runs(page: Page, runs: Sequence[ReportedRun], sweep: Sequence[str] | None) -> None:
     """Add the sections of several runs beside each other.
+
+    All runs have a row. The first :data:`~fedpriv.tools.report.curves.MOST_RUNS` have curves, and the first
+    :data:`MOST_DETAILS` are shown in full, folded.
 
     Args:
         page: Page that the sections are added to.

@@ -174,9 +174,11 @@ def ledger(run: ReportedRun, of_many: bool = False) -> Markup:
     names, *rows = run.ledger_rows
     # A damaged ledger may have rows that are too short.
     columns = {i: [row[i] if i < len(row) else "" for row in rows] for i in range(len(names))}
+    # Of a ledger with one row, all columns stay in the table.
     same = {i: cells[0] for i, cells in columns.items() if len(set(cells)) == 1 < len(cells)}
     used = [i for i, cells in columns.items() if any(cells) and i not in same]
     first, last = (5, 3) if of_many else _LEDGER_ROWS
+    # A gap of one row would take the place of that row.
     omitted = len(rows) - first - last
     # Six digits are shown; ledger.csv has all of them.
     shown = [
