@@ -31,6 +31,9 @@ _GAIN = 0.99  # an ε above this share of ε₀ is shown as "no gain"
 class ShuffleCost:
     """ε of n local reports, each ε₀-DP by itself, in the shuffle model.
 
+    The δ is that of the command. A Gaussian report is (ε₀, δ₀)-DP instead, with a δ₀ so small that n
+    reports take a tenth of δ.
+
     Attributes:
         report_epsilon: ε₀ of one report.
         reports: n.
