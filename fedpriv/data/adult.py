@@ -121,8 +121,8 @@ INPUTS = len(NUMERIC) + sum(len(column.words) for column in CATEGORICAL)
 class Adult(StoredFiles):
     """UCI Adult: 32,561 + 16,281 people with 105 inputs each, in two classes of income.
 
-    Class 1 is an income above 50K.     Many publications leave out records with a missing value; 30,162 +
-    15,060 records then remain.
+    Class 1 is an income above 50K. Many publications leave out records with a missing value; 30,162 + 15,060
+    records then remain.
     """
 
     name = "adult"
