@@ -373,8 +373,7 @@ class Budget:
         """Return the three ε of the worst client, by the name of their column.
 
         An ε is left out where it does not exist (``epsilon_published`` without a claim), or where it takes
-        long and
-        ``seldom`` is false.
+        long and ``seldom`` is false.
 
         Args:
             seldom: Whether to include an ε that takes long to compute (PLD). The caller asks for those at

@@ -188,8 +188,7 @@ class NoiseSchedule(Saved, ABC):
         """Return the smallest σ_t that any signal could have led to. It is fixed in advance.
 
         The default is :meth:`noise_multiplier`, which is right for a schedule that is not adaptive. An
-        adaptive
-        schedule overrides this method; otherwise a run without a budget has no sound ε.
+        adaptive schedule overrides this method; otherwise a run without a budget has no sound ε.
 
         Args:
             round_index: t = 0, 1, …

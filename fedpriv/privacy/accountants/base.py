@@ -282,8 +282,7 @@ class Accountant(ABC):
         """Return ε of all parts together, and whether this ε is only an upper bound.
 
         The default is exact: it adds up the parts and calls :meth:`epsilon_of`. An accountant for which that
-        takes
-        long overrides this and returns a bound.
+        takes long overrides this and returns a bound.
 
         Args:
             parts: Compositions that follow one another.

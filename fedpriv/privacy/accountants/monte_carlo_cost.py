@@ -73,8 +73,7 @@ def epsilon_of(event: BMinSepDpEvent, delta: float, samples: int) -> float:
 
     ε without amplification is returned where it is smaller, or where it is at most 0.01, which is not worth
     any samples. The samples are read from the user's cache folder. Where they are not there yet, they are
-    drawn
-    (which is announced on stderr if it takes more than about 20 s) and written there.
+    drawn (which is announced on stderr if it takes more than about 20 s) and written there.
 
     Args:
         event: The releases of the whole run.

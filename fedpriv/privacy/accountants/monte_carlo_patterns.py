@@ -177,8 +177,8 @@ def best_patterns(
     """Return the patterns of the order α whose largest weight reaches δ at the smallest ε.
 
     Orders are tried upwards from 1 until ε rises, α is ``MOST_ORDER``, or the chain would have more states
-    than
-    the limits of this module allow. The choice does not depend on samples, so that it does not bias them.
+    than the limits of this module allow. The choice does not depend on samples, so that it does not bias
+    them.
 
     Args:
         sampling: Who joins, and the column of a participation.

@@ -219,8 +219,7 @@ class Clipper(Saved, ABC):
         """Return the noise multiplier of the gradient, given the multiplier of the schedule.
 
         The default is the schedule's own multiplier. A clipper may give the gradient more noise, so that
-        gradient
-        and statistic together cost what the schedule's multiplier says.
+        gradient and statistic together cost what the schedule's multiplier says.
 
         Args:
             noise_multiplier: σ_t of the schedule.
@@ -255,8 +254,7 @@ class Clipper(Saved, ABC):
         """Return one round of each kind among the first ``rounds``, and the number of rounds of that kind.
 
         Rounds of one kind ask the same query. Kinds that ask a query come first. The default takes all rounds
-        for
-        one kind, which a clipper that asks in some rounds only must override.
+        for one kind, which a clipper that asks in some rounds only must override.
 
         Args:
             rounds: Number of rounds.

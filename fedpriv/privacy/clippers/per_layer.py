@@ -82,8 +82,7 @@ class PerLayerClipper(Clipper):
     """Clipping of each layer, or each group of layers, with a clip norm of its own.
 
     Of ``clip_norm`` and ``clip_norms`` exactly one is given. ``clip_norms`` lists C_p of each part, and
-    ``groups``
-    the names of the layers of each part; without ``groups`` each layer is a part.
+    ``groups`` the names of the layers of each part; without ``groups`` each layer is a part.
 
     Attributes:
         initial: C, ``clip_norm`` in the configuration, spread evenly over the parts: C_p = C/√G. None if

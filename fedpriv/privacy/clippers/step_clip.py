@@ -94,8 +94,7 @@ class ChunkClip:
 
         Returns:
             Factors [n], or [n, G] for parts. A factor that is not a number becomes 0. The factors of an
-            unbounded
-            clipper are returned as they are.
+            unbounded clipper are returned as they are.
 
         Raises:
             ReleaseError: A clipper outside fedpriv changed its state, or answered differently when asked
@@ -294,8 +293,7 @@ class StepClip(ChunkClip):
 
         Raises:
             ReleaseError: The statistic is no ``Bounded``; a clipper outside fedpriv changed its state, or
-                stated
-                different sensitivities for different units.
+                stated different sensitivities for different units.
         """
         if not is_own(self._clipper) or not len(norms):
             return self._answer(norms, owners)

@@ -51,8 +51,8 @@ def aggregate(
     """Return the sum of the clients' vectors as the server decodes it.
 
     Each client encodes its vector, adds its share of the noise and its mask, and the messages are added
-    modulo
-    2^b. A coordinate whose sum does not lie in [-2^(b-1), 2^(b-1)) wraps around and is decoded wrongly.
+    modulo 2^b. A coordinate whose sum does not lie in [-2^(b-1), 2^(b-1)) wraps around and is decoded
+    wrongly.
 
     Args:
         rows: One vector for each client [c, d].

@@ -44,8 +44,7 @@ class Trust:
 
         Returns:
             ``reports`` if each client adds noise to its own report. 1 if somebody else adds all noise at
-            once, which
-            is always so under central trust.
+            once, which is always so under central trust.
         """
         return reports if by == CLIENT and not self.secret_cohort else 1
 

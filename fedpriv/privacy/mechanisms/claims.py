@@ -63,8 +63,7 @@ class Claim:
 
         Args:
             joint: The sample and the queries answered on it. All of them are charged if the claim is
-                ``joint``,
-                else the gradient alone.
+                ``joint``, else the gradient alone.
 
         Returns:
             The event by ``charge``; ``NonPrivateDpEvent`` where no query is charged or a charged one has no
@@ -160,8 +159,7 @@ def wei(sensitivity: float, client_rate: float | None = None) -> Claim:
     """Return the claim of Wei et al., eqs. (14), (15) and (19).
 
     One record is said to move an upload clipped to C by D. With noise of standard deviation s_t on each
-    weight
-    in round t and a share q of the clients in each of T rounds, the rounds are said to cost
+    weight in round t and a share q of the clients in each of T rounds, the rounds are said to cost
 
         ε = D (2 q T log(1/δ))^(1/2) / s        eq. (15), where s_t = s
         ε = (2 q Σ_t (D/s_t)² log(1/δ))^(1/2)   for the noise of eq. (19), which changes over rounds
@@ -299,8 +297,7 @@ def naseri_ldp() -> Claim:
     """Return the claim of Naseri et al. for LDP: DP-SGD at each client.
 
     A client takes E/p steps in a round (E local epochs at the sample rate p), and is charged for the rounds
-    that
-    it took part in.
+    that it took part in.
     """
     return Claim(
         source="Naseri, Hayes, De Cristofaro, LDP",

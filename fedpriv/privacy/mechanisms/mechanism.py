@@ -220,8 +220,7 @@ class Mechanism:
 
         Args:
             sampling: How the clients sample in rounds. Only its neighbouring relation matters here, because
-                these
-                queries are answered on all records.
+                these queries are answered on all records.
         """
         if self.before is None:
             return None
@@ -401,8 +400,7 @@ class Mechanism:
             cohort: Positions of the clients that take part [c], ascending.
             streams: Secret streams of the run.
             charged: Positions of the clients that are charged [p]. None means the cohort, or all clients
-                where
-                nobody sees who takes part (central trust).
+                where nobody sees who takes part (central trust).
         """
         if charged is None:
             charged = self.algorithm.trust.charged(cohort, self.clients)

@@ -42,8 +42,7 @@ def run(given: SimpleNamespace) -> int:
     """Audit the given runs, print and write the results, and return the exit status.
 
     If one of several runs cannot be audited, its error is printed and the others still are. The status is
-    then
-    that of the last error, else 0.
+    then that of the last error, else 0.
 
     Args:
         given: The flags of ``fedpriv audit``, by their names, and ``kind``, the audit.

@@ -36,8 +36,7 @@ class ContributionObserver:
     """An observer of the contributions of a run's clients.
 
     The observer takes over the run's context and algorithm: the model's weights and the streams change, and
-    the
-    optimiser becomes the one that the module describes.
+    the optimiser becomes the one that the module describes.
 
     Args:
         subject: The run.

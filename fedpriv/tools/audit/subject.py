@@ -175,8 +175,7 @@ def stored_configuration(run: StoredRun, allowed: Collection[str]) -> DictConfig
     """Return the configuration of a stored run, to be built here.
 
     Keys that it was written without get their defaults. The keys that say where it ran are left out, and
-    nothing
-    is downloaded. If ``allowed`` names any module, the current folder is added to ``sys.path``.
+    nothing is downloaded. If ``allowed`` names any module, the current folder is added to ``sys.path``.
 
     Args:
         run: The stored run.

@@ -39,8 +39,7 @@ def all_checks(subject: Subject, samples: int = SAMPLES, units_too: bool = True)
     """Return the results of every check that applies.
 
     A single check is returned for a run that stops by itself, which fails, and for a run that claims no
-    privacy,
-    which says nothing. The random generators of numpy and torch are as before afterwards.
+    privacy, which says nothing. The random generators of numpy and torch are as before afterwards.
 
     Args:
         subject: The configuration.

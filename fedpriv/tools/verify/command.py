@@ -28,8 +28,7 @@ def run(options: SimpleNamespace) -> int:
 
     Args:
         options: The arguments of the command: overrides, seed, rounds, synthetic, config_dir and json, the
-            file
-            that the results are written to.
+            file that the results are written to.
 
     Raises:
         ConfigError: An argument or the configuration is not allowed.

@@ -33,8 +33,7 @@ def affine(subject: Subject, reference: Recording) -> bool:
     """Return whether the outcome of the first round is an affine function of its release.
 
     Three pinned runs show it: the outcome must change as much from one to two times the release as from two
-    to
-    three. Where nothing is received, or some releases do not move the weights, the answer is False.
+    to three. Where nothing is received, or some releases do not move the weights, the answer is False.
 
     Args:
         subject: The configuration.
@@ -60,8 +59,7 @@ def checks(
     """Yield the check of the noise multiplier that an observer measures.
 
     There is no check where the noise is not Gaussian, a run stops, the observer receives neither an upload
-    nor
-    new weights, or no variation moves what is received.
+    nor new weights, or no variation moves what is received.
 
     Args:
         subject: The configuration.

@@ -61,8 +61,7 @@ class Displacements:
 
         Args:
             position: The release. One that is not charged, or has another shape than in the reference, is
-                left to
-                other checks.
+                left to other checks.
             values: Released values [rows, d].
         """
         claim, seen = self._claims.get(position), self._reference.seen.get(position)
