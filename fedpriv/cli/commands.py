@@ -72,6 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: The words after ``fedpriv``; None for those of the process.
     """
+    # The status of a command that Ctrl-C ends outside of ``run``.
     status = Interrupted.exit_status
     output = sys.stdout = None if sys.stdout is None else endings.Output(sys.stdout)
     try:
@@ -82,6 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:  # before the first or after the last line of the command
         endings.ignore_interrupts()
         _say("interrupted")
+    # What was printed may still wait in a buffer. Only a flush tells whether the disk is full or the
+    # reader gone.
     status = _flushed(output, status)
     startup.end()
     sys.exit(status)
@@ -101,6 +104,7 @@ def _flushed(output: endings.Output | None, status: int) -> int:
 
 
 def _without_reader() -> int:
+    # Else Python would try to write the rest at its exit, and fail with a traceback.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1
 
@@ -115,6 +119,7 @@ def run(arguments: list[str]) -> int:
         take()  # drop the notices of an earlier command in the same process
         with fedpriv.make_context("fedpriv", arguments or ["--help"]) as context:
             status = fedpriv.invoke(context)
+        # After the command, so that notices do not stand in the middle of a table.
         for text in take():
             _say(text)
         return status
@@ -198,9 +203,11 @@ class _Train(click.Command):
         try:
             super().parse_args(ctx, args)
         except click.NoSuchOption as error:
+            # A flag that is nearly one of Hydra's was meant as such. Any other was meant as a key.
             if difflib.get_close_matches(error.option_name, _flags(self), cutoff=0.85):
                 raise
             raise _dashed(error.option_name, given) from None
+        # The words go to Hydra as they were typed: click would have sorted flags from the rest.
         ctx.params["given"] = given
         return []
 
@@ -364,6 +371,7 @@ def bench(
     if accounting:
         from fedpriv.tools.accounting.speed import run as accounting_speed
 
+        # An answer takes seconds, where a row of the engines takes milliseconds.
         return accounting_speed(min(repeats, 5))
     from fedpriv.tools.bench import run as engine_speed
 

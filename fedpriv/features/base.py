@@ -161,8 +161,7 @@ class Features(ABC):
 
         Raises:
             ArgumentError: These features cannot be computed of such an image; the error names an argument of
-            the
-                features.
+                the features.
         """
 
     @abstractmethod
@@ -188,7 +187,10 @@ class Features(ABC):
         return shape
 
     def normalize(self, coefficients: torch.Tensor) -> torch.Tensor:
-        """Normalize coefficients [n, C', H', W'] to float32, except by released statistics."""
+        """Normalize coefficients [n, C', H', W'] to float32, except by released statistics.
+
+        Under ``released`` without ``statistics`` and under ``none`` the values stay as they are.
+        """
         import torch
 
         values = coefficients.float()
