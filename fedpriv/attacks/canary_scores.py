@@ -289,7 +289,10 @@ class WatchedDirections(WatchedComputation):
 
 
 def sample_rate_of(sampling: Sampling) -> float:
-    """Return q, the probability that one unit is in a sample."""
+    """Return q, the probability that one unit is in a sample.
+
+    For lots of a fixed size it is the share of the records in a lot, else the rate of the Poisson draw.
+    """
     if isinstance(sampling, FixedSizeSampling):
         return sampling.lot_size / sampling.records
     return sampling.poisson_rate

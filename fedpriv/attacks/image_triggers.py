@@ -42,8 +42,9 @@ POSITIONS = ("top_left", "top_right", "bottom_left", "bottom_right")
 class LabelFlip(Trigger):
     """A backdoor on chosen writers: their records of label ``source`` are to become ``target``.
 
-    The attackers hold the records of that label of ``writers`` honest clients. A share ``test_share`` of
-    these records is withheld from everyone and tested on, so the model knows the writers and not the records.
+    The attackers hold the records of that label of ``writers`` honest clients, drawn among those that have
+    two such records or more, and some others. A share ``test_share`` of these records is withheld from everyone
+    and tested on, so the model knows the writers and not the records.
 
     Attributes:
         source: The label that is taught wrongly.
@@ -122,7 +123,7 @@ class PixelPattern(Trigger):
 
     Reference:
         Gu, Dolan-Gavitt, Garg, "BadNets", 2017; Bagdasaryan et al., "How to backdoor federated learning",
-        2020, section 4.
+        2020.
 
     Example:
         >>> import torch

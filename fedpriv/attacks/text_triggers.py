@@ -61,7 +61,7 @@ class Words(Trigger):
         test_records: Largest number of test texts behind whose beginnings each sentence is tried.
 
     Reference:
-        Bagdasaryan et al., "How to backdoor federated learning", 2020, section 4.2; the sentences about
+        Bagdasaryan et al., "How to backdoor federated learning", 2020; the sentences about
         London: Naseri, Hayes, De Cristofaro, 2022.
 
     Example:

@@ -57,7 +57,7 @@ class Trigger(ABC):
     """
 
     def misfit(self, dataset: Dataset) -> str | None:
-        """Return what the trigger needs and the data set lacks.
+        """Return what the trigger needs and the data set lacks; the default needs nothing.
 
         Args:
             dataset: The data set of the run, before its records are read.
@@ -86,7 +86,7 @@ class Trigger(ABC):
         """
 
     def describe(self) -> str:
-        """Return the trigger in a few words, for the plan."""
+        """Return the trigger in a few words, for the plan; by default the name of the class."""
         return type(self).__name__
 
 
