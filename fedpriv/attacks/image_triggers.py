@@ -43,8 +43,8 @@ class LabelFlip(Trigger):
     """A backdoor on chosen writers: their records of label ``source`` are to become ``target``.
 
     The attackers hold the records of that label of ``writers`` honest clients, drawn among those that have
-    two such records or more, and some others. A share ``test_share`` of these records is withheld from everyone
-    and tested on, so the model knows the writers and not the records.
+    two such records or more, and some others. A share ``test_share`` of these records is withheld from
+    everyone and tested on, so the model knows the writers and not the records.
 
     Attributes:
         source: The label that is taught wrongly.

@@ -98,6 +98,7 @@ def make_figure(
     console().print(announcement(figure, jobs, unfinished))
     # Build the parts of finished jobs too: a figure with a configuration that cannot run is refused.
     configs = {id(job.config): job.config for job in jobs}
+    # Once for all seeds of a curve: their jobs share the object of the configuration.
     parts = {key: build_parts(job_config) for key, job_config in configs.items()}
     if config.dry_run:
         console().print(job_table(figure, jobs))
@@ -106,6 +107,7 @@ def make_figure(
     failures = read_failures(folder, jobs)
     if unfinished and not figure.draw_only:
         _prepare(parts[id(job.config)] for job in unfinished)
+        # Before the launch, so that a killed command leaves a record of what it began.
         write_record(folder, jobs, failures)
         with Monitor(unfinished, shown=config.runtime.progress != "none"):
             name_of_launcher = str(config.hydra.launcher.get("_target_")).rpartition(".")[2]

@@ -24,7 +24,15 @@ _LAYERS = 24  # most layers that are huge one by one
 
 
 def adversarial(subject: Subject, neighbours: str) -> list[Variation]:
-    """Return every variation of the unit. Its absence is one where ``neighbours`` do not replace a unit."""
+    """Return every variation of the unit.
+
+    At client level they also include crafted uploads. The unit's absence is among them where it can be absent
+    and ``neighbours`` do not replace a unit.
+
+    Args:
+        subject: The run that is verified, with its unit.
+        neighbours: Name of the adjacency.
+    """
     variations = [_of_data(subject, name, change) for name, change in _changes(subject).items()]
     if not subject.per_record:
         client = subject.unit_client
@@ -108,7 +116,10 @@ def empty(subject: Subject, adds_or_removes: bool) -> Variation | None:
 
 
 def everything(subject: Subject) -> Variation:
-    """Return the variation that replaces all training records."""
+    """Return the variation that replaces all training records.
+
+    Each becomes another record, numbers negated, with another label.
+    """
 
     def other(data: FederatedData) -> FederatedData:
         inputs, targets = data.train.inputs.flip(0), data.train.targets.flip(0)
