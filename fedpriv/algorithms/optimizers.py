@@ -118,7 +118,15 @@ class Sgd(Saved):
 
 
 class Momentum(Saved):
-    """SGD with momentum for one holder, the server: v ← μ v + g;  Δ = -η v, with v [1, d]."""
+    """SGD with momentum for one holder, the server: v ← μ v + g;  Δ = -η v, with v [1, d].
+
+    Args:
+        learning_rate: η.
+        clients: Number of holders: 1.
+        size: d.
+        device: Device of v, which is 0 at first.
+        momentum: μ.
+    """
 
     saved_attributes: ClassVar = {"velocity": "_velocity"}
 

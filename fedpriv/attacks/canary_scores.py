@@ -136,6 +136,12 @@ class WatchedComputation(ABC):
 
     Everything else that is asked of this object goes to the algorithm's own computation.
 
+    Args:
+        computation: The algorithm's computation.
+        context: The context of the run.
+        planted: The canaries that take part.
+        alone: See the attribute.
+
     Attributes:
         scores: The score of each canary so far [m], from what is released; 0 where releases are not used.
         released: The kinds of release that the first canary was part of so far, each with its count.

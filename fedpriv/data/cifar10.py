@@ -146,6 +146,10 @@ class Cifar10(StoredImages):
 def decode_archive(content: bytes, path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Decode the JPEG images of an archive.
 
+    Args:
+        content: Bytes of the ``.npz``.
+        path: File, for messages.
+
     Returns:
         Pixels uint8 [n, 3, 32, 32] and labels int64 [n], in the order of the archive.
 

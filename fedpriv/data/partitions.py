@@ -32,7 +32,11 @@ class Iid(Partition):
     seed: int = field(random_seed, default=0, help="shuffles the records")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
-        """Return the indices of each client; ``labels`` [n] gives only the number of records."""
+        """Return the indices of each client; ``labels`` [n] gives only the number of records.
+
+        Raises:
+            ConfigError: There are too few records.
+        """
         _refuse_more_clients_than_records(self.clients, len(labels))
         shuffled = numpy_stream(self.seed, "partition_iid").permutation(len(labels))
         return [np.sort(part) for part in np.array_split(shuffled, self.clients)]
@@ -64,7 +68,11 @@ class FixedSize(Partition):
     seed: int = field(random_seed, default=0, help="draws the records")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
-        """Return the indices of each client; ``labels`` [n] gives only the number of records."""
+        """Return the indices of each client; ``labels`` [n] gives only the number of records.
+
+        Raises:
+            ConfigError: There are too few records.
+        """
         _refuse_more_clients_than_records(self.clients, len(labels))
         most = len(labels) // self.clients
         if self.records > most:
@@ -130,7 +138,11 @@ class Shards(Partition):
         self.shards = total
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
-        """Return the indices of each client from the labels [n]."""
+        """Return the indices of each client from the labels [n].
+
+        Raises:
+            ConfigError: There are fewer records than shards, or a record has a sequence of targets.
+        """
         _refuse_sequences("shards", labels)
         _refuse_more_clients_than_records(self.clients, len(labels))
         assert self.shards is not None
@@ -179,7 +191,11 @@ class Dirichlet(Partition):
     seed: int = field(random_seed, default=0, help="draws the proportions")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
-        """Return the indices of each client from the labels [n]."""
+        """Return the indices of each client from the labels [n].
+
+        Raises:
+            ConfigError: A record has a sequence of targets, or no draw left every client enough records.
+        """
         _refuse_sequences("dirichlet", labels)
         _refuse_more_clients_than_records(self.clients, len(labels))
         most = len(labels) // self.clients
@@ -233,7 +249,11 @@ class Natural(Partition):
     seed: int = field(random_seed, default=0, help="chooses the users")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
-        """Return the indices of each client from the authors ``client_ids`` [n]."""
+        """Return the indices of each client from the authors ``client_ids`` [n]; ``labels`` do not count.
+
+        Raises:
+            ConfigError: There are no authors, or too few with enough records.
+        """
         if client_ids is None:
             raise ConfigError(
                 "partition=natural needs the author of each record, and this data set has no authors",

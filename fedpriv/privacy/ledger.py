@@ -201,7 +201,13 @@ class Ledger:
 
 
 def include(extents: dict[str, Extent], name: str, values: np.ndarray) -> None:
-    """Widen the range of one query by these values."""
+    """Widen the range of one query by these values.
+
+    Args:
+        extents: Ranges by query; changed in place.
+        name: Name of the query, which may have no range yet.
+        values: Any number of values; none changes nothing.
+    """
     if np.size(values):
         extent = extents.setdefault(name, Extent())
         extent.low = min(extent.low, float(np.min(values)))

@@ -173,7 +173,11 @@ class Proposals:
         )
 
     def ask(self, number: int) -> dict[str, Any]:
-        """Return the values proposed for trial ``number``."""
+        """Return the values proposed for trial ``number``.
+
+        Raises:
+            FedprivError: Optuna left a key out.
+        """
         seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
         samplers = self._optuna.samplers
         kind = samplers.TPESampler if self._sampler == "tpe" else samplers.RandomSampler

@@ -44,6 +44,11 @@ def geometric_edges(smallest_exponent: float, largest_exponent: float, bins: int
     """Return the upper edges 2^a … 2^b of ``bins`` bins, evenly spaced in the exponent.
 
     The first bin is [0, 2^a]. A single bin ends at 2^b.
+
+    Args:
+        smallest_exponent: a.
+        largest_exponent: b.
+        bins: Number of bins.
     """
     if bins == 1:
         return [2.0**largest_exponent]

@@ -90,7 +90,14 @@ DISCRETE = (DiscreteGaussianSharesDpEvent, SkellamSharesDpEvent)
 
 
 def l1_of(l2: float, dimension: int) -> float:
-    """Return the largest L1 norm of a vector of whole numbers whose L2 norm is at most ``l2``."""
+    """Return the largest L1 norm of a vector of whole numbers whose L2 norm is at most ``l2``.
+
+    It is at most √``dimension`` times the L2 norm, and at most its square, as |x| ≤ x² for whole numbers.
+
+    Args:
+        l2: The L2 norm.
+        dimension: Length of the vector.
+    """
     return min(math.sqrt(dimension) * l2, l2 * l2)
 
 

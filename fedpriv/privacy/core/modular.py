@@ -101,6 +101,16 @@ def conditionally_rounded(
 
     The vector is shortened to ``longest`` first. The rounding is drawn again until its norm fits. The result
     is zeros where none of 1000 roundings fits, which has a negligible probability.
+
+    Args:
+        vector: Numbers in steps of the grid [D].
+        longest: k, the norm to which the vector is shortened.
+        bound: B, the largest norm of the result.
+        stream: Secret stream of the client.
+
+    Returns:
+        Whole numbers [D], each the floor or the ceiling of its number; the mean over draws is near the
+        vector.
     """
     norm = float(np.linalg.norm(vector))
     if norm > longest:
@@ -116,6 +126,12 @@ def decoded(total: np.ndarray, coding: Coding, signs: Tensor, size: int) -> Tens
     """Return the first ``size`` numbers of a sum modulo 2^b [D], rotated back and in their unit, float64.
 
     The values of ``total`` are read as whole numbers from -2^(b-1) to 2^(b-1) - 1.
+
+    Args:
+        total: The sum of the messages, int64 [D].
+        coding: The encoding of the messages.
+        signs: The signs of the rotation, ±1 [D].
+        size: d, as the vectors were before they were padded.
     """
     half = np.int64(1) << np.int64(coding.bits - 1)
     centred = (total + half) % (2 * half) - half
@@ -124,20 +140,28 @@ def decoded(total: np.ndarray, coding: Coding, signs: Tensor, size: int) -> Tens
 
 
 def random_signs(stream: Stream, dimension: int) -> Tensor:
-    """Return random signs ±1, float64 [D]."""
+    """Return random signs ±1, float64 [dimension].
+
+    Args:
+        stream: Public stream, as the server must know the signs.
+        dimension: Number of signs.
+    """
     bits = np.unpackbits(stream.bits(-(-dimension // 64)).view(np.uint8))[:dimension]
     return torch.from_numpy(1.0 - 2.0 * bits)
 
 
 def rotate(vector: Tensor, signs: Tensor) -> Tensor:
-    """Return H D x of x [d ≤ D], which is padded with zeros [D]."""
+    """Return H S x of x = ``vector`` [d ≤ D], which is padded with zeros [D].
+
+    H is the Hadamard matrix scaled to be orthogonal, and S the diagonal matrix of ``signs`` [D].
+    """
     longer = torch.zeros(len(signs), dtype=torch.float64)
     longer[: len(vector)] = vector
     return hadamard(longer * signs)
 
 
 def rotated_back(vector: Tensor, signs: Tensor) -> Tensor:
-    """Return D H y, the inverse of :func:`rotate`."""
+    """Return S H y of y = ``vector`` [D], the inverse of :func:`rotate` with the same ``signs`` [D]."""
     return hadamard(vector) * signs
 
 

@@ -73,7 +73,12 @@ class Cohorts(ABC):
 
 
 class Turns(Cohorts):
-    """Groups in turn: group t mod b of b groups, in an order that is random but fixed for the run."""
+    """Groups in turn: group t mod b of b groups, in an order that is random but fixed for the run.
+
+    Args:
+        separation: b, the number of groups; a client may take part in every b-th round.
+        most: Largest number of rounds of a client; None for as many as b allows.
+    """
 
     def __init__(self, separation: int, most: int | None):
         self.participation = Cyclic(separation, most)
@@ -102,7 +107,13 @@ class Turns(Cohorts):
 
 
 class ShuffledEpochs(Turns):
-    """Groups in turn, with another random order in each epoch of b rounds."""
+    """Groups in turn, with another random order in each epoch of b rounds.
+
+    Args:
+        separation: b, the number of groups and of rounds in an epoch. Two rounds of a client may be
+            neighbours.
+        most: Largest number of rounds of a client; None for one in each epoch.
+    """
 
     def __init__(self, separation: int, most: int | None):
         self.participation = OncePerEpoch(separation, most)
@@ -123,6 +134,11 @@ class Rested(Cohorts):
     """A random choice of m clients that rested for b - 1 rounds and have rounds left.
 
     Where at most m clients are allowed, all of them are chosen.
+
+    Args:
+        separation: b, the least distance of two rounds of a client.
+        most: Largest number of rounds of a client; None for as many as b allows.
+        size: m.
 
     Attributes:
         size: m.
@@ -168,6 +184,10 @@ class CyclicPoisson(Turns):
 
     The rounds of a banded strategy that are b apart are then independent Poisson-sampled Gaussians
     (Choquette-Choo et al. 2023, arXiv 2306.08153, theorem 4).
+
+    Args:
+        separation: b, the number of groups.
+        rate: q.
     """
 
     def __init__(self, separation: int, rate: float):
@@ -193,6 +213,11 @@ class BMinSep(Cohorts):
     """Each client that has rested for b - 1 rounds, independently with probability q.
 
     Source: Dong & Ganesh 2026 (arXiv 2602.09338).
+
+    Args:
+        separation: b, the least distance of two rounds of a client.
+        rate: q.
+        warm_start: See the attribute.
 
     Attributes:
         warm_start: If true, each client begins with 0 to b - 1 rounds of rest, distributed as after many

@@ -52,7 +52,16 @@ def loss_scores(context: RunContext, last: Tensor, candidates: Candidates) -> np
 def calibrated_scores(
     context: RunContext, first: Tensor, last: Tensor, candidates: Candidates
 ) -> np.ndarray:
-    """Return ℓ(θ_0) - ℓ(θ_T) of each candidate [n]."""
+    """Return ℓ(θ_0) - ℓ(θ_T) of each candidate [n], the decrease of its loss.
+
+    The model has the weights θ_T afterwards.
+
+    Args:
+        context: The context of the run.
+        first: θ_0, the weights before the first round [d].
+        last: θ_T, the final weights [d].
+        candidates: The records that may be members.
+    """
     before, after = (losses(context.model, w, candidates.records) for w in (first, last))
     return before - after
 

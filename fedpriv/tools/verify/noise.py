@@ -53,6 +53,10 @@ class NoiseSample:
 class Contrasts:
     """A converter from releases under further keys to noise, one key after the other.
 
+    Args:
+        reference: A run under the first key.
+        claims: What the ledger claims of each release.
+
     Attributes:
         samples: Helmert's contrasts of the releases so far.
         direct: Differences between releases and exact answers, by query, in units of the noted standard

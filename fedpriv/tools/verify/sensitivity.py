@@ -43,7 +43,13 @@ class Moves:
 
 
 class Displacements:
-    """A collector of the moves of variations of one unit."""
+    """A collector of the moves of variations of one unit.
+
+    Args:
+        reference: A run with the unit as it is.
+        claims: What the ledger claims of each release.
+        client: Client of the unit.
+    """
 
     def __init__(
         self, reference: Recording, claims: Mapping[ReleasePosition, LedgerClaim], client: int
