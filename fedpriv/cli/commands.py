@@ -153,10 +153,12 @@ def _in_a_sentence(error: click.UsageError) -> ConfigError:
         path, near = error.ctx.command_path, nearest(error.option_name, _flags(error.ctx.command))
         hint = f"did you mean {near}?" if near else f"see {path} --help"
         return ConfigError(f"{path} does not know {show(error.option_name)}; {hint}")
+    # click quotes what was typed, which may be pages long.
     message = textwrap.shorten(error.format_message(), 200, placeholder=" ...").rstrip(".")
     prefix, command = "", None
     if error.ctx is not None:
         prefix, command = f"{error.ctx.command_path}: ", error.ctx.command
+    # click names no command, and the user needs one.
     if message == "Missing command" and isinstance(command, CommandGroup):
         message += f": {', '.join(command.commands)}"
     return ConfigError(f"{prefix}{message[:1].lower()}{message[1:]}")
@@ -214,6 +216,7 @@ class _Train(click.Command):
 
 def _dashed(flag: str, given: list[str]) -> ConfigError:
     """Return the error for a key that was written as a flag: ``--dataset mnist`` for ``dataset=mnist``."""
+    # Both ``--dataset=mnist`` and ``--dataset mnist`` are understood.
     index = next((i for i, word in enumerate(given) if word.startswith(flag)), len(given))
     key, _, value = "".join(given[index : index + 1] or [flag]).partition("=")
     written, key = key, key.replace("-", "_").lstrip("_")
@@ -263,6 +266,7 @@ class _OptionsOfGroup(Names):
     """Names of the options of the group that is the argument before."""
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        # click has parsed the words before, so the group is known while the option is completed.
         group = ctx.params["group"]
         names = [name for name, _ in options(group)] if group in LISTED else []
         return Names(names).shell_complete(ctx, param, incomplete)
@@ -295,6 +299,7 @@ def list_(group: str | None, option: str | None, config_dir: str | None) -> int:
 @click.pass_context
 def data(context: click.Context, path: str | None) -> int:
     """Print which data sets are present and where."""
+    # ``fedpriv data`` alone shows the table; ``fedpriv data download`` must not.
     if context.invoked_subcommand is None:
         from fedpriv.cli.listing import show_data
 
@@ -322,6 +327,7 @@ def download(name: str, to: str | None) -> int:
 
 fedpriv.add_command(leaderboard)
 fedpriv.add_command(audit)
+# Beginnings of the files that these commands write. Only such a file is written over.
 _VERIFY_JSON, _BENCH_JSON = rb'(?s)\A\{\s*"algorithm":.*"false_alarm":', rb'\A\{\s*"conditions":'
 _VERIFY_EXAMPLES = """\b
 examples:

@@ -79,6 +79,7 @@ def candidates(line: str, command: click.Command) -> list[str]:
         items = ShellComplete(command, {}, "fedpriv", "").get_completions(words, last)
     except FedprivError:  # the words before are wrong already
         return []
+    # Files and folders are items of other types, which the shell completes by itself.
     offers = (item.value for item in items if item.type == "plain")
     return [text for text in offers if _HARMLESS.fullmatch(text)]
 
@@ -100,6 +101,7 @@ def _overrides(last: str, given: Sequence[str], config_dir: Path | None) -> Iter
 
     Options in the folder ``config_dir`` of the user's own YAMLs are offered too.
     """
+    # Hydra's ``+`` adds and ``~`` deletes a key; the sign stays in front of every offer.
     sign = last[: len(last) - len(last.lstrip("+~"))]
     key, equals, value = last[len(sign) :].partition("=")
     folders = [conf_dir()] if config_dir is None else [conf_dir(), config_dir]

@@ -39,6 +39,7 @@ def show_groups(group: str | None, option: str | None, extra: Path | None) -> No
     Raises:
         ConfigError: The group or the option is unknown, or the group has no options with keys.
     """
+    # A dict keeps the order, and a folder of the user's with the name of a group is listed once.
     known = dict.fromkeys(LISTED)
     if extra is not None:
         known.update(dict.fromkeys(sorted(p.name for p in extra.iterdir() if p.is_dir())))
@@ -82,6 +83,7 @@ def _show_keys(out: Console, group: str, option: str | None, extra: Path | None)
             (key.name, f"{key.default}{' *' * key.by_protocol}", key.comment)
             for key in keys_of_option(group, name, folder)
         ]
+        # The star is explained once, below all options.
         by_protocol |= any(default.endswith(" *") for _, default, _ in rows)
         width = min(_WIDEST_DEFAULT, max((len(default) for _, default, _ in rows), default=0))
         columns = (Column("key", wrap=False), Column("default", width=width), "what it is")
@@ -118,6 +120,7 @@ def _show_settings(out: Console, group: str, option: str, extra: Path | None) ->
 
 def _settings_of(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield (key, value) of what a configuration sets: options of groups first, then plain values."""
+    # Entries without a group are ``_self_`` and the like.
     for chosen in content.get("defaults", []):
         if isinstance(chosen, dict):
             for group, name in chosen.items():

@@ -75,6 +75,7 @@ class SearchLedger:
         distinct = {
             frozenset((self._everyone + events).items()) for events in self._of_client.values()
         }
+        # Before the first ledger is read, no client is known by its number.
         distinct = distinct or {frozenset(self._everyone.items())}
         return [dict(history) for history in sorted(distinct, key=len, reverse=True)]
 

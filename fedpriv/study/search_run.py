@@ -65,6 +65,7 @@ class Search:
         self._proposals = Proposals(
             self.space, settings.sampler, settings.seed, settings.objective.maximize
         )
+        # The ends stand for all values: whether trials can run, and whether they release the same.
         first, *others = plan_ends(map(compose, self.space.corners()))
         refuse_without_score(settings.objective, first.parts)
         self._first = first
@@ -77,6 +78,8 @@ class Search:
             adaptive=any(other.events != first.events for other in others),
         )
         self.ledger = SearchLedger(first.neighbours)
+        # If a cheaper end fits, the search may begin: an expensive trial is then refused when it is
+        # proposed.
         if all(self.budget.would_exceed(self.ledger, t.events) for t in (first, *others)):
             self.budget.refuse_too_small(first.events)
         self.trials: list[dict[str, Any]] = self._stored()
@@ -178,6 +181,7 @@ class Search:
             if row["state"] == "interrupted":
                 raise KeyboardInterrupt
             score = row["score"]
+            # A trial that failed is told too, as one without a score.
             self._proposals.tell(Trial(row["values"], score))
             name = self.settings.objective.name
             outcome = row["state"] if score is None else f"{name} {score:.4f}"

@@ -146,7 +146,9 @@ class SecretTrials:
         """Draw the number of trials and their values, run all trials, and show the best."""
         streams = streams_of_search()
         trials = self.bound.law.quantile(streams.sampling("number of trials").random())
+        # For its owner alone, as the trials that lose are in it.
         self._hidden.mkdir(mode=0o700)
+        # Before the first trial: a folder without this record is taken for one in which nothing has run.
         self._write(RUNNING)
         for number in range(trials):
             values = self.space.drawn(streams.sampling("values of a trial", number).random)
@@ -187,6 +189,7 @@ class SecretTrials:
         if stop_reason == "interrupted":
             raise KeyboardInterrupt
         trial = StoredRun(run)
+        # Only for its refusals: the ledger must have no more than the bound assumes.
         read_trial(trial, self.bound.neighbours, dict(self.bound.events))
         if reason := publishable(trial.statement):
             raise FedprivError(f"search: nothing of a trial may be shown: {reason}")

@@ -96,6 +96,8 @@ def _distribution(override: Override) -> Any:
             return kind(sweep.start, sweep.end, log=log)
         if isinstance(sweep, RangeSweep):
             values = list(sweep.range())
+            # Only whole numbers with even steps are a distribution of Optuna's; any other range is a
+            # choice among its values.
             if not log and values and all(isinstance(value, int) for value in values):
                 step = abs(int(sweep.step))
                 return distributions.IntDistribution(min(values), max(values), step=step)
@@ -178,6 +180,7 @@ class Proposals:
         Raises:
             FedprivError: Optuna left a key out.
         """
+        # A sampler of its own for each number, so that what came before in this process does not count.
         seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
         samplers = self._optuna.samplers
         kind = samplers.TPESampler if self._sampler == "tpe" else samplers.RandomSampler

@@ -107,6 +107,7 @@ def curve(
     if not len(rows):
         return None
     if len(rows) > most:
+        # Evenly spaced positions always contain the last row, whose values are those that are quoted.
         rows = rows[np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))]
     x, y = x[rows], y[rows]
     if band is not None:
@@ -152,11 +153,13 @@ def draw(chart: Chart, name: str, legend: bool) -> tuple[Markup, dict[str, objec
     x_values = np.concatenate([c.x for c in chart.curves])
     bands = [end for c in chart.curves for end in (c.low, c.high) if end is not None]
     y_values = np.concatenate([*(c.y for c in chart.curves), *bands])
+    # Rounds fill the width, while ε and values have room on both sides of a curve.
     x = Scale(*_extent(x_values, chart.x_from_zero, tight=chart.x_from_zero), LEFT, WIDTH - RIGHT)
     y = Scale(*_extent(y_values, chart.y_from_zero), HEIGHT - BOTTOM, TOP)
     marks = _MARKS_OF_A_CURVE if len(chart.curves) <= _MANY else _MARKS_OF_A_CURVE // 2
     picture = tag(
         "svg",
+        # Title and description are for screen readers, which see no curves.
         tag("title", chart.title, id=f"{name}t"),
         tag("desc", _in_words(chart), id=f"{name}d"),
         *_axes(chart, x, y),
@@ -180,6 +183,7 @@ def legend_of(curves: Iterable[ChartLine]) -> Markup:
     """Return a legend with a button for each key, which shows the look of its curves and switches them."""
     styles: dict[str, int] = {}
     for line in curves:
+        # Runs that differ only in their seeds share a key, and so one button.
         styles.setdefault(line.key, line.style)
     buttons = [
         tag(
@@ -278,6 +282,7 @@ def ticks(low: float, high: float, about: int = 6) -> list[float]:
         return [low]
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(f * power for f in (1, 2, 5, 10) if f * power >= rough * 0.999)
+    # The tolerance keeps a tick that rounding would push out of the axis. Adding 0.0 turns -0 into 0.
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(i * step, 12) + 0.0 for i in range(first, last + 1)]
 

@@ -143,6 +143,7 @@ def _charts(rows: Sequence[dict[str, str]]) -> Iterator[Chart]:
     panels: dict[tuple[str, str], dict[tuple[str, str], list[dict[str, str]]]] = {}
     for row in rows:
         panel = row.get("group", row.get("panel", "")), row.get("axes", "")
+        # A figure of runs has group, axes and curve; a computed figure has panel and line.
         name = row.get("curve", row.get("line", "")), row.get("client", "")
         panels.setdefault(panel, {}).setdefault(name, []).append(row)
     each = points_each(sum(map(len, panels.values())))
@@ -151,6 +152,7 @@ def _charts(rows: Sequence[dict[str, str]]) -> Iterator[Chart]:
         for style, (name, points) in enumerate(curves.items()):
             # Numbers published elsewhere (n = 0) are not joined by a line.
             marks = all(point.get("n") == "0" for point in points)
+            # Each such number is a curve of one point, which has a symbol and no line.
             parts = [[point] for point in points] if marks else [points]
             lines += [_curve(name, part, style, each) for part in parts]
         drawn = tuple(line for line in lines[:_MOST_CURVES] if line is not None)
@@ -190,6 +192,7 @@ def _stores(figure: StoredFigure, stores: Iterable[Path], unpacked: Path) -> lis
     beside = [parent / "runs" for parent in (folder.parent, *folder.parent.parents[:2])]
     all_stores = list(dict.fromkeys([*stores, *beside]))
     archive = folder.parent / "runs.zip"
+    # Unpacking takes seconds, so it is left until a run is missing.
     if archive.is_file() and not all(_run_folder(row, all_stores) for row in figure.runs):
         try:
             all_stores.append(unpack_runs(archive, unpacked))

@@ -61,6 +61,8 @@ class ReportedRun(StoredRun):
     def end(self, column: str) -> float | None:
         """Return a number of summary.json; for a run without a summary the last value in metrics.csv."""
         value = as_number(self.summary.get(column))
+        # Only for a run that goes on: of a finished one, an entry that its summary withholds stays
+        # withheld.
         if value is None and not self.summary and self.metrics.has(column):
             value = float(self.metrics.known(column)[column][-1])
         return value
@@ -122,6 +124,7 @@ def find(given: Sequence[str]) -> tuple[list[Path], list[Path]]:
             except OSError as error:
                 raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
             paths = [p for p in sorted(inside, key=_in_order) if is_run(p) or is_figure(p)]
+        # A search whose first trial has not ended has a statement of its own, but no run yet.
         if not paths and not is_search(path):
             raise ConfigError(
                 f"{folder}: no run (a folder with config.yaml) and no figure (one with comparison.md) is "

@@ -70,8 +70,10 @@ def settings_labels(settings: Sequence[Mapping[str, str]]) -> list[str]:
         ``key=value, …`` for each run, empty for a run without a difference. A key is shortened to its last
         part where no other key has the same last part.
     """
+    # Runs that differ in nothing else are repetitions, which share a label and a mean.
     settings = [{k: v for k, v in run.items() if k not in SEEDS} for run in settings]
     shared = {i for i in settings[0].items() if all(i in other.items() for other in settings)}
+    # clipper.clip_norm is shown as clip_norm, unless another key ends like this.
     last = {key: key.lstrip("+").rpartition(".")[2] for run in settings for key in run}
     counts = Counter(last.values())
     short = {key: name if counts[name] == 1 else key.lstrip("+") for key, name in last.items()}

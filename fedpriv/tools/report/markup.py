@@ -43,6 +43,7 @@ def tag(name: str, *content: object, **attributes: object) -> Markup:
     for key, value in attributes.items():
         if value is None or value is False:
             continue
+        # ``class_`` is written so because ``class`` is a word of Python.
         key = key.rstrip("_").replace("_", "-")
         words.append(key if value is True else f'{key}="{_escaped(value)}"')
     opened = f"<{' '.join(words)}>"
@@ -99,6 +100,7 @@ def table(
     ]
     title = tag("caption", caption) if caption else ""
     inner = tag("table", title, tag("thead", top) if any(head) else "", tag("tbody", *body))
+    # Classes of page.css. Only a large table scrolls, as scrolling hides rows from a quick look.
     size = " tall" * (len(body) > _TALL) + " wide" * (len(head) > _WIDE)
     return tag(
         "div", inner, class_=f"box{size}", tabindex="0", role="region", aria_label=caption or "table"

@@ -61,6 +61,7 @@ class Page:
         """
         if not charts:
             return Markup("")
+        # The prefix keeps ids apart: a page has several grids of charts.
         pictures, prefix = [], f"c{len(self._numbers)}-"
         for index, chart in enumerate(charts):
             name = f"{prefix}{index}"
@@ -79,6 +80,8 @@ class Page:
             Markup(package.joinpath(name).read_text(encoding="utf-8").strip())
             for name in ("page.css", "page.js")
         )
+        # The policy names the one script that may run by its SHA-256, so no other can be slipped in by a
+        # text.
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         rules = (
             f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
@@ -145,6 +148,8 @@ def add_runs(page: Page, runs: Sequence[ReportedRun], sweep: Sequence[str] | Non
         runs: The runs.
         sweep: Overrides that began the runs as a sweep, or None.
     """
+    # The same names are in the table, in the legend and in the headings below, so that a reader finds a
+    # run again.
     names = labels(runs)
     page.add(
         "Runs",
@@ -186,6 +191,7 @@ def _rows(runs: Sequence[ReportedRun], names: Sequence[str]) -> Markup:
     rows = []
     for index, (run, name, link) in enumerate(zip(runs, names, short_names(runs), strict=True)):
         if index < MOST_DETAILS:
+            # Only runs that are shown in full have a place to link to.
             link = tag("a", link, href=f"#r{index}")
         delta = run.summary.get("delta", run.statement.get("delta"))
         rows.append((
@@ -203,6 +209,7 @@ def _means(runs: Sequence[ReportedRun], names: Sequence[str]) -> Markup:
     groups: dict[str, list[ReportedRun]] = {}
     for run, name in zip(runs, names, strict=True):
         groups.setdefault(name, []).append(run)
+    # Means of one run each would repeat the table above.
     if all(len(group) == 1 for group in groups.values()):
         return Markup("")
     rows = []

@@ -49,6 +49,7 @@ def epsilon_words(value: float | None) -> str:
     """Return ε rounded up to three decimals, or roughly where it is too large to protect anybody."""
     if value is None:
         return "none"
+    # Digits of such an ε would suggest a precision that means nothing.
     return f"{value:.2g}" if _HUGE <= value < math.inf else round_up(value)
 
 
@@ -118,6 +119,7 @@ def _no_epsilon(run: ReportedRun) -> str:
 def is_private(run: ReportedRun) -> bool:
     """Return whether any ε was computed."""
     private = run.statement.get("private")
+    # A run without a statement yet is private if it has computed an ε.
     return private if isinstance(private, bool) else run.end("epsilon") is not None
 
 
@@ -154,6 +156,7 @@ def statement(run: ReportedRun) -> Markup:
                 items[-1] += f" {line.strip()}"
             else:
                 lines.append(line.strip())
+        # One line without a full stop above a list is the heading of that list, such as "Caveats".
         if items and len(lines) == 1 and lines[0][-1:] not in ".:":
             elements.append(tag("h3", lines[0]))
         elif lines:
@@ -301,6 +304,7 @@ def environment(run: ReportedRun) -> Markup:
 
 def repeat(run: ReportedRun) -> Markup:
     """Return the commands that repeat the run, go on with it, and examine it further."""
+    # Quoted, as the command is meant to be copied into a shell.
     folder, parts = shlex.quote(str(run.path)), []
     if run.overrides is None:
         parts.append(
