@@ -316,6 +316,13 @@ class Costs:
         return events
 
     def _planned_samples(self) -> int:
+        """Return the number of samples that a client is expected to answer on, for a schedule over draws.
+
+        Of sampled clients, each takes part only in a share of the rounds. The result is rounded up.
+
+        Raises:
+            ConfigError: The configuration says neither the number of draws nor enough to compute it.
+        """
         algorithm = self.mechanism.algorithm
         key, whole = "noise_schedule.draws", "a whole number >= 1"
         if self.rounds is None:

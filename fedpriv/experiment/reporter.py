@@ -128,6 +128,7 @@ class Reporter:
                 f"device {self.loop.context.model.device}"
             ),
         )
+        # After a resume, clients may be left out because they have spent their budget.
         left_out = data.client_count - int(self.loop.eligible().sum())
         if left_out and not self.loop.rounds_done:
             yield "excluded", f"{counted(left_out, 'client')}: one round would exceed the budget"
@@ -215,6 +216,10 @@ class Reporter:
         return None if self._epsilon is None else f"{self._epsilon:.3f}{of}"
 
     def _facts(self, row: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return (name, text) of what a progress line says of a round.
+
+        What the round does not have is left out.
+        """
         facts = [("round", str(row["round"]))]
         if (epsilon := self._epsilon_words(row)) is not None:
             facts.append(("epsilon", epsilon))
@@ -222,6 +227,7 @@ class Reporter:
             facts.append(("sigma", f"{row['noise_multiplier']:.3f}"))
         if row.get("clip_norm") is not None and math.isfinite(row["clip_norm"]):
             facts.append(("C", f"{row['clip_norm']:.4g}"))
+        # A run without diagnostics has no loss of private lots.
         loss = row.get("train_loss", row.get("validation_loss"))
         if loss is not None:
             facts.append(("loss", f"{loss:.3f}"))
@@ -238,6 +244,11 @@ class Reporter:
         return "  ".join(f"{name} {value}" for name, value in self._facts(row))
 
     def _frame(self, row: Mapping[str, object]) -> Group:
+        """Return the picture of the live display: a bar above the facts of the round.
+
+        The bar is made anew for each picture. Its clock is set back to the beginning of the run, so that it
+        shows the time since then.
+        """
         bar = Progress(
             TextColumn(f"{self.loop.parts.algorithm.name} on {self.loop.parts.dataset.name}"),
             BarColumn(),

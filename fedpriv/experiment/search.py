@@ -61,6 +61,7 @@ def find_rounds(
 
     rows: list[dict[str, Any]] = []
     samples: Counter[int] = Counter()
+    # The search minimises.
     sign = 1.0 if search.criterion == "test_loss" else -1.0
 
     def cost(rounds: int) -> float:
@@ -73,6 +74,7 @@ def find_rounds(
                 raise Interrupted(_INTERRUPTED) from None
             rows.append({"rounds": rounds, "seed": seed, search.criterion: value})
             values.append(value)
+            # All runs of a candidate saw the same clients, so their samples add up in the statement.
             samples[rounds] += _samples(Path(result.folder))
         mean = sum(values) / len(values)
         say(

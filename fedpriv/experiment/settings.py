@@ -323,6 +323,7 @@ def _read_runtime(node: object) -> Runtime:
         raise ArgumentError("runtime", node, "a group of keys (device, engine, ...)")
     for key in node:
         if key not in Runtime.__dataclass_fields__:
+            # Hydra lets a user add keys to a group with +, so a misspelt key must be refused here.
             near = nearest(str(key), Runtime.__dataclass_fields__)
             hint = f"; did you mean runtime.{near}?" if near else ""
             raise ConfigError(f"unknown key runtime.{key!s}{hint}")

@@ -100,6 +100,7 @@ def refuse_without_stamp(config: DictConfig, overrides: Sequence[str] | None = N
     isolate = lacks_isolation(config)
     isolated = config
     if isolate:
+        # The stamp of the run that will be published is needed, which isolates records.
         isolated = config.copy()
         isolated.isolate_records = True
     path = stamp_of(isolated)
@@ -123,6 +124,7 @@ def refuse_without_stamp(config: DictConfig, overrides: Sequence[str] | None = N
             "records may be made up, --synthetic)"
         )
     missing.append(f"then run {command_again('train', given, *more, 'publish=true')}")
+    # All that is missing is named at once: a verification may take minutes.
     steps = "; ".join(f"({number}) {step}" for number, step in enumerate(missing, 1))
     allowed = f"false with code outside fedpriv ({named}) while something is missing"
     raise ConfigError("publish", True, allowed, steps)

@@ -122,6 +122,7 @@ class TensorBoardTracker(Tracker):
 
         folder = run.place(self._parent, "tensorboard")
         self._round = run.rounds_done
+        # Points after the checkpoint are purged: the resumed run computes these rounds again.
         self._writer = SummaryWriter(str(folder), purge_step=self._round + 1 if run.kept else None)
         experiment, start, self._end = hparams(dict(run.parameters), dict.fromkeys(_COMPARED, 0.0))
         self._writer.file_writer.add_summary(experiment)
@@ -209,6 +210,7 @@ class MlflowTracker(Tracker):
         self._tracked_to = 0
         self._id = self._existing(run)
         if self._id is not None:
+            # A resumed run repeats rounds after its checkpoint. The server keeps what it has of them.
             self._client.update_run(self._id, status="RUNNING")
             self._tracked_to = self._last_step()
             return {"id": self._id}
@@ -341,6 +343,7 @@ class WandbTracker(Tracker):
         import wandb
 
         kept = run.kept.get("id", "")
+        # An id in the run folder that this run did not make could join somebody else's run.
         is_ours = re.fullmatch(re.escape(run.fingerprint) + "-[0-9a-f]{1,16}", kept)
         name = kept if is_ours else f"{run.fingerprint}-{time.time_ns():x}"
         self._run = wandb.init(

@@ -67,6 +67,7 @@ class RunFolder:
         self.snapshots = self.path / "snapshots"
         self.audit = self.path / "audit"
         self.canaries = self.audit / CANARIES
+        # Of published runs only. public/ alone is meant to be given away.
         self.secret_key = self.path / "secret_key"
         self.public = self.path / "public"
         self.digests = FileDigests(self.path)

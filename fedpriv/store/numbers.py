@@ -59,6 +59,7 @@ def read_columns(
             header = next(rows, None)
             if header is None:
                 raise ValueError("no header")
+            # A column that is absent raises ValueError, too.
             indices = [*range(len(header))] if names is None else [*map(header.index, names)]
             limit = lowest and (header.index(lowest[0]), lowest[1])
             cells = _cells(rows, len(header), indices, limit)

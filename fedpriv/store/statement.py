@@ -147,6 +147,10 @@ def headline(facts: Mapping[str, Any]) -> str:
 
 
 def _headline(facts: Mapping[str, Any]) -> str:
+    """Return the first sentence of the statement, which says what holds or that nothing does.
+
+    An infinite ε comes first, then a vacuous one, so that no run with either gets a sentence of protection.
+    """
     if not facts["private"]:
         return facts["words"]
     sound, delta = facts["epsilon_sound"], facts["delta"]
@@ -160,11 +164,13 @@ def _headline(facts: Mapping[str, Any]) -> str:
     if view["unit"] != "client":
         protected = f"{view['unit']} of every {protected}"
     trust = TRUSTS[view["trust"]]
+    # The server sees each upload, so each upload by itself is private.
     local = "local " if view["unit"] == "client" and trust.sees_each_upload else ""
     observer = trust.observer
     trusting = (
         "" if facts["parts"] is None else ", if the aggregator that sets the clip norm is trusted"
     )
+    # A finite ε above this bounds no attack noticeably, so it must not read like protection.
     if sound > NOMINAL:
         return (
             f"Vacuous guarantee{_if_secret(facts)}: {local}differential privacy of every {protected} "

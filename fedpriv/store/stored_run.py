@@ -186,6 +186,7 @@ class StoredRun(CheckedFolder):
         def read(path: Path) -> float | None:
             try:
                 names, *rows = saved_rows(path)
+                # Cells are empty, for example, in rounds without an evaluation.
                 cells = [
                     cell for row in rows if column in names and (cell := row[names.index(column)])
                 ]

@@ -103,6 +103,7 @@ class _SweptRun:
         )
         if absent := [key for key in ("seed", *VALUES) if key not in self.summary]:
             run.refuse(run.files.summary, f"it has no {absent[0]}")
+        # So far only the files were read that the table needs.
         self.problem = next(iter(run.damage.values()), "")
         run.check_all()
         self.damage = next(iter(run.damage.values()), "")

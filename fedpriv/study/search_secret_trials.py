@@ -88,6 +88,7 @@ class SecretTrials:
         self._first = planned[0]
         self.bound = bound_of(settings.law, planned)
         refuse_without_score(settings.objective, self._first.parts)
+        # The cost is that of the whole search and is known before a trial runs, so it is refused here.
         if self.bound.epsilon > settings.epsilon:
             needed = f">= {round_up(self.bound.epsilon)}, the cost of the search"
             raise ConfigError(EPSILON, settings.epsilon, needed)

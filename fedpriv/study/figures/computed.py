@@ -164,6 +164,7 @@ def make_computed(config: DictConfig, name: str, arguments: Sequence[str], comma
     """
     figure = read_computed(config.figure, name, arguments)
     for argument in arguments:
+        # Overrides of runs would be ignored without a word.
         if not argument.lstrip("+~").startswith(("figure.", "figure=", *_NO_MATTER)):
             raise ConfigError(
                 f"{figure.name} has no runs that {show(argument)} could change; its arguments are "

@@ -216,6 +216,7 @@ def _show(releases: Releases, deltas: list[float], answers: list[Answer]) -> Non
     for answer in with_epsilon(answers):
         table.add(answer.name, *answer.epsilons, _settings(answer, releases, deltas))
     out.print(table)
+    # ε after the fact is no guarantee where noise was chosen from what had been released.
     if releases.noise_adapts:
         out.print(NO_GUARANTEE, style="yellow")
         for sentence in _guarantee(releases):

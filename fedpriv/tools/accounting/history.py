@@ -412,6 +412,7 @@ def _dp_accounting(
         raise ConfigError(
             f"{path} has an unknown key {show(unknown[0])}; known are event, neighbours"
         )
+    # An event alone does not say its adjacency.
     stated = None if event is content else content.get("neighbours")
     if stated is not None and options.neighbours is not None:
         raise ConfigError(f"--neighbours cannot be given: {path} has a key neighbours")
@@ -421,6 +422,7 @@ def _dp_accounting(
     stretches = []
     try:
         for number, (kind, count) in enumerate(releases_of(event, neighbours)):
+            # Nested compositions can stand for far more events than the file has bytes.
             if number >= MOST_EVENTS:
                 raise ConfigError(f"{path} has more than {MOST_EVENTS:,} events")
             stretches.append(Stretch(kind, count))

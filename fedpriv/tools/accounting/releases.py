@@ -271,6 +271,7 @@ def rows_of(path: Path, flag: str = "--schedule") -> Iterator[tuple[int, dict[st
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, skipinitialspace=True)
             names = [name.strip() for name in reader.fieldnames or []]
+            # csv.DictReader would silently keep the last of them.
             repeated = sorted({name for name in names if names.count(name) > 1})
             if repeated:
                 raise ConfigError(f"{path}, line 1: two columns are named {', '.join(repeated)}")
@@ -281,6 +282,7 @@ def rows_of(path: Path, flag: str = "--schedule") -> Iterator[tuple[int, dict[st
                 )
             reader.fieldnames = names
             for row in reader:
+                # DictReader puts surplus cells under None, and fills missing ones with None.
                 if None in row or None in row.values():
                     raise ConfigError(
                         f"{path}, line {reader.line_num}: {len(names)} values expected, as in the header"

@@ -85,6 +85,7 @@ def run(options: SimpleNamespace) -> int:
         multiplier = arguments.noise_multiplier(options.noise_multiplier)
         rows = []
         for reports in counts:
+            # A Gaussian report is not purely private: part of δ is spent on the tails of the reports.
             of_report = partial(gaussian_report, multiplier, reports, delta)
             epsilon, report_delta = arguments.checked(of_report)
             shuffled = epsilon_of_shuffled(epsilon, reports, delta, PURE, report_delta)

@@ -50,8 +50,10 @@ def checks(
     values_at = {position: draw.values for position, draw in drawn.items()}
     width = next(iter(drawn.values())).width
     if width > 1 and len({draw.width for draw in drawn.values()}) == 1:
+        # All draws and rows are samples of one vector of noise.
         together = np.concatenate([k.reshape(-1, k.shape[2]) for k in values_at.values()])
         yield from _spectrum(f"{name}: directions", [together], width, random)
+        # Noise that is right over all clients may still lack a direction at one of them.
         of_clients: dict[int, list[np.ndarray]] = {}
         for position, values in values_at.items():
             clients = reference.clients_of_rows(position, values.shape[1])

@@ -188,6 +188,7 @@ class Probe(Quiet):
         self._keep = keep
         self._step = 0
         self._uploads: list[Tensor] = []
+        # Releases before the first round, which are charged together with it.
         self._before: tuple[Release, ...] = ()
         mechanism, trainer = loop.mechanism, loop.trainer
         open_round, computation = mechanism.open, trainer.round
@@ -201,6 +202,7 @@ class Probe(Quiet):
 
             return self._watch(open_round(announcement, cohort, streams, charged), reopen)
 
+        # The methods of these very objects are replaced, so that the code of a run stays as it is.
         for computes in uploaders(loop):
             computes.of = partial(self._note, computes.of)
 
@@ -235,6 +237,7 @@ class Probe(Quiet):
 
     def _watch(self, opening: OpenRound, reopen: Reopen) -> OpenRound:
         """Wrap the methods of an open round, so that its releases are recorded and pinned."""
+        # An opening before the first round asks only for the query of that time.
         query, groups = self.loop.mechanism.before, opening.announcement.groups
         before = query is not None and all(g.upload.joint.names == {query.name} for g in groups)
         t = Position.of(len(self.recording.cohorts), opening.round_index + 1)

@@ -160,6 +160,7 @@ class RepeatedReleases:
             flip = flip_probability(cast("RandomizedBit", claim.query).epsilon)
             m = len(recording.cohorts[position.round_index])
             k = round(float(recording.seen[position].exact.reshape(-1)[0]) + m / 2.0)
+            # A release is debiased: (ones - m p) / (1 - 2 p) - m / 2. This undoes it.
             ones = (values.reshape(-1) + m / 2.0) * (1.0 - 2.0 * flip) + m * flip
             law = np.convolve(
                 stats.binom.pmf(np.arange(k + 1), k, 1.0 - flip),

@@ -171,6 +171,7 @@ def _changes(subject: Subject) -> dict[str, Change]:
     """Return the changes of the unit's records, by name."""
 
     def copied(inputs: Tensor, targets: Tensor, data: FederatedData) -> tuple[Tensor, Tensor]:
+        """Return records of the next client; where the unit is a record, one of the same client."""
         other = data.clients[(subject.unit_client + (not subject.per_record)) % data.client_count]
         index = torch.from_numpy(np.resize(other, len(targets))).to(targets.device)
         return data.train.inputs[index], data.train.targets[index]
@@ -188,6 +189,7 @@ def _changes(subject: Subject) -> dict[str, Change]:
         label = data.train.targets[records].mode(0).values
         return total.expand_as(inputs), label.expand_as(targets)
 
+    # Tokens cannot be scaled or be infinite.
     if not subject.context.data.train.inputs.is_floating_point():
         return {"other tokens": _other_tokens, "empty": filled(0), "duplicated": copied}
     return {
