@@ -160,8 +160,7 @@ class Costs:
         known = schedule.lowest_known
         stays = known and rounds <= _ROUNDS_LOOKED_AT
         if stays and all(schedule.lowest(t) == first for t in range(rounds)):
-            # A budget in the sound view is guarded by a filter, which the run uses whether σ moves or
-            # not.
+            # A budget in the sound view is guarded by a filter, which the run uses whether σ moves or not.
             if limit is None or self.view != SOUND:
                 return Forecast(self.epsilon(first, rounds), rounds)
             return Forecast(self._filtered(first, rounds, limit), rounds)

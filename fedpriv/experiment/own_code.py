@@ -155,8 +155,7 @@ def _collect(name: str, files: dict[str, Path]) -> None:
         if spec.origin is None:  # a folder without __init__.py
             continue
         files[module] = Path(spec.origin)
-        # The file is entered above before its imports are followed, so modules that import one another
-        # end.
+        # The file is entered above before its imports are followed, so modules that import one another end.
         for imported in _imports(files[module], spec):
             _collect(imported, files)
 

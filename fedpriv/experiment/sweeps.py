@@ -146,8 +146,7 @@ def sweep_jobs(
         say: Tells the user one line about the sweep.
     """
     jobs = [composer.job(overrides) for overrides in batch]
-    # Noise first: with its keys a baseline does not compose, and whether it is private is known only
-    # then.
+    # Noise first: with its keys a baseline does not compose, and whether it is private is known only then.
     jobs = _baselines_without_noise(jobs, composer, say)
     jobs = _baselines_without_epsilon(jobs, composer, say)
     swept = swept_runtime(jobs)

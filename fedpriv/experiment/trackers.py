@@ -168,6 +168,7 @@ _ENVIRONMENT = {
 
 
 def _address(name: str, value: Any) -> str:
+    """Return the address of a tracking server, which may hold no password because run folders keep it."""
     uri = checks.text(name, value)
     if "@" in urlsplit(uri).netloc:
         raise ArgumentError(

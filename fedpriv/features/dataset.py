@@ -109,8 +109,7 @@ class Featured(DatasetView):
         coefficients = encoded.kept(name, (*digests, *_own_code(self.features)), compute)
         records_of_part = {}
         for (part, records), digest in zip(parts.items(), digests, strict=True):
-            # Taken out of the dict, so that float16 and float32 are in memory together for one part
-            # alone.
+            # Taken out of the dict, so that float16 and float32 are in memory together for one part alone.
             inputs = self._normalized(coefficients.pop(part))
             records_of_part[part] = Records(inputs, records.targets, source=(digest, name))
         return replace(loaded, train=records_of_part["train"], test=records_of_part["test"])

@@ -249,6 +249,7 @@ def _sentence(text: str) -> str:
 
 
 def _neighbours(view: dict[str, Any]) -> str:
+    """Say which two data sets an observer can hardly tell apart."""
     adjacency = RELATION_WORDS[view["neighbours"]]
     if view["neighbours"] == ADD_OR_REMOVE:
         return f"{adjacency}: data sets that differ by one {view['unit']} more or less"
@@ -285,6 +286,7 @@ def _trust_in_aggregator(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _spread(facts: Mapping[str, Any]) -> str:
+    """Say how many clients took part, how often, and between which values their ε lie."""
     clients = facts["clients"]
     if TRUSTS[facts["views"]["sound"]["trust"]].secret_cohort:
         return f"all {clients['total']} have the same, {counted(clients['draws_most'], 'release')} in all."

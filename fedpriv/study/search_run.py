@@ -78,8 +78,7 @@ class Search:
             adaptive=any(other.events != first.events for other in others),
         )
         self.ledger = SearchLedger(first.neighbours)
-        # If a cheaper end fits, the search may begin: an expensive trial is then refused when it is
-        # proposed.
+        # If a cheaper end fits, the search may begin: an expensive trial is then refused when it is proposed.
         if all(self.budget.would_exceed(self.ledger, t.events) for t in (first, *others)):
             self.budget.refuse_too_small(first.events)
         self.trials: list[dict[str, Any]] = self._stored()

@@ -209,6 +209,10 @@ def _order(releases: Releases, accountant: RdpAccountant, delta: float) -> float
 
 
 def _show(releases: Releases, deltas: list[float], answers: list[Answer]) -> None:
+    """Print the releases, the table of ε, and what follows from them for an attacker.
+
+    Where the noise adapted, the guarantee of the run stands in the place of the tightest accountant.
+    """
     out = console()
     out.print(pairs("Releases", releases.lines))
     epsilons = [Column(f"delta = {delta:g}", right=True, shown=_shown) for delta in deltas]
@@ -376,6 +380,7 @@ def as_json(releases: Releases, deltas: list[float], answers: list[Answer]) -> d
         "noise_adapts": releases.noise_adapts,
         "guaranteed": arguments.plain(releases.guaranteed),
         "guaranteed_delta": None if releases.guaranteed is None else releases.run_delta,
+        # Of noise that adapted, no number in the table is a guarantee, and so none is the tightest.
         "tightest": None
         if releases.noise_adapts
         else {f"{d:g}": tightest(answers, i).name for i, d in enumerate(deltas)},

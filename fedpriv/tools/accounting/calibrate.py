@@ -154,6 +154,7 @@ def _shown(value: float) -> str:
 
 
 def _lines(answer: dict[str, Any], release: RepeatedRelease) -> list[tuple[str, str]]:
+    """Return the rows (name, text) of the answer: first what was solved for, then what was given."""
     unknown = answer["solved_for"]
     texts = {name: _shown(answer[name]) for name in arguments.MECHANISM if name in answer}
     limit = " (the limit of what is searched; the target allows more)" if answer["at_limit"] else ""

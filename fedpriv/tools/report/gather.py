@@ -61,8 +61,7 @@ class ReportedRun(StoredRun):
     def end(self, column: str) -> float | None:
         """Return a number of summary.json; for a run without a summary the last value in metrics.csv."""
         value = as_number(self.summary.get(column))
-        # Only for a run that goes on: of a finished one, an entry that its summary withholds stays
-        # withheld.
+        # Only for a run that goes on: of a finished one, an entry that its summary withholds stays withheld.
         if value is None and not self.summary and self.metrics.has(column):
             value = float(self.metrics.known(column)[column][-1])
         return value

@@ -106,8 +106,7 @@ def _cut(labels: Sequence[str]) -> list[str]:
     short: dict[str, str] = {}
     for label in dict.fromkeys(labels):
         cut = label if len(label) <= _MOST_LETTERS else label[: _MOST_LETTERS - 3] + "..."
-        # Two labels may differ only in what was cut off, and would then share a curve's look and its
-        # button.
+        # Two labels may differ only in what was cut off, and would then share a curve's look and its button.
         times = sum(other.startswith(cut) for other in short.values())
         short[label] = f"{cut} ({times + 1})" if cut in short.values() else cut
     return [short[label] for label in labels]

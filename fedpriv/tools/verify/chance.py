@@ -76,8 +76,7 @@ def two_runs(context: Context) -> Iterator[Check]:
             float(statistics.normal_p(z)),
             note=f"the noise of two runs that differ by {difference} is not independent",
         )
-    # Keys are compared as well: independent noise from equal keys of lots would pass the test
-    # above.
+    # Keys are compared as well: independent noise from equal keys of lots would pass the test above.
     of_runs = [own_streams, *(streams for _, streams in other_streams)]
     with tempfile.TemporaryDirectory(prefix="fedpriv-verify-") as temporary:
         for name in ("0", "1"):  # the same run, published twice

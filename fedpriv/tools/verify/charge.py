@@ -43,8 +43,7 @@ def checks(reference: Recording, secret_cohort: bool) -> Iterator[Check]:
         for position in reference.positions(name):
             released[all_clients if secret_cohort else reference.cohorts[position.round_index]] += 1
         entered = ledger.samples_of(name)
-        # More entries than releases are no fault: a client may be charged for rounds that it was
-        # not in.
+        # More entries than releases are no fault: a client may be charged for rounds that it was not in.
         short = int((entered < released).sum())
         yield Check(
             "charge",

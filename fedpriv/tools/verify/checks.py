@@ -123,8 +123,7 @@ class Verification:
         claims, repeats, reference = self.context.claims, self.context.repeats, self.reference
         correlated = self.context.correlated
         contrasts = noise.Contrasts(reference, self.context.gaussian)
-        # The first further key is also compared with the reference later on, so its states are
-        # kept.
+        # The first further key is also compared with the reference later on, so its states are kept.
         for key in range(1, self._keys() + 1):
             other_noise = self.context.pinned(noise=f"B{key}", see=contrasts.see, keep=key == 1)
             if key == 1:

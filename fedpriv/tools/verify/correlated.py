@@ -146,8 +146,7 @@ class Correlated:
             f"sensitivity make {due:.6g}",
         )
         ledger = cast("Ledger", self._reference.ledger)
-        # One entry stands for the whole run, or, where clients are sampled in their turns, for one
-        # turn.
+        # One entry stands for the whole run, or, where clients are sampled in their turns, for one turn.
         needed = self._participation.times(query.answers) if query.sample_rate < 1 else 1
         entered = ledger.samples_of(query.name)
         rounds = max(position.round_index for position in self._reference.seen) + 1

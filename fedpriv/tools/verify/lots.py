@@ -28,8 +28,7 @@ def checks(context: Context) -> Iterator[Check]:
     if subject.per_record:
         yield from _of_lots(context, run)
     if context.correlated is None:
-        # Where rounds are correlated, a participation pattern is charged, and no sampling of
-        # cohorts.
+        # Where rounds are correlated, a participation pattern is charged, and no sampling of cohorts.
         yield from _of_cohorts(context, run)
     else:
         yield context.correlated.attendance(context.reference, "first lots")

@@ -134,8 +134,7 @@ def checks(
         weight=OVERALL_WEIGHT,
         note=f"the noise of {name} has {ratio:.4g} times the standard deviation that the ledger charges",
     )
-    # Where more noise may be added than is charged, parts may differ in size, and only the whole is
-    # tested.
+    # Where more noise may be added than is charged, parts may differ in size, and only the whole is tested.
     if extra == 1.0:
         yield from _by_part(name, samples, layers)
     shape = largest = 0.0
