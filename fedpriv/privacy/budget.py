@@ -430,16 +430,17 @@ class Budget:
 
     def reasons(self) -> dict[str, str]:
         """Return for each ε how it was computed, in words."""
-        enforced = f"{self.accountant.describe()}; composition of the {self.view} view"
+        accountant = self.accountant.describe()
+        enforced = f"{accountant}; all releases composed, charged as in the {self.view} analysis"
         if self.filtered:
             filter_words = self._enforced.filter_words()
-            enforced = f"{self.accountant.describe()}; sigma adapts, so {filter_words}"
+            enforced = f"{accountant}; sigma adapts, so {filter_words}"
         published = "no published analysis is claimed for this algorithm"
         if self.claim is not None:
             claim = self.claim
             published = f"{claim.source}: {claim.statement}; {claim.accountant().describe()}"
             if np.max(self.epsilon_published()) > np.max(self.epsilon_sound()):
-                published += ", which is larger than the sound epsilon"
+                published += "; this value is larger than the sound epsilon"
         unprotected = {name for joint, _ in self.ledger for name in joint.unprotected}
         sound = self._sound.reason()
         if unprotected:

@@ -140,7 +140,7 @@ def test_who_takes_part_is_a_secret_only_where_sampling_amplifies(overrides, sec
 
 def test_one_release_is_one_release(ran):
     words = " ".join((ran(*ftrl()).folder / "privacy.txt").read_text().split())
-    assert f"all {CLIENTS} have the same, 1 release in all." in words
+    assert f"all {CLIENTS} have the same epsilon; each is charged for 1 release." in words
 
 
 def test_a_budget_that_is_too_small_is_held_against_the_whole_run():

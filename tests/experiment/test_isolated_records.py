@@ -117,7 +117,7 @@ def test_the_statement_says_probed_and_names_the_lots(run, tmp_path):
 @pytest.mark.parametrize("kind", ["CountsClasses", "ClassBalanced"])
 def test_computed_alone_it_is_trained_and_nothing_of_a_record_is_saved(kind, run, tmp_path):
     assert run(kind, "algorithm=dp_fl", "isolate_records=true").status == 0
-    assert "Each record was computed by a copy of the model" in statement(tmp_path)
+    assert "Each record was computed by its own copy of the model" in statement(tmp_path)
     model = torch.load(tmp_path / "run" / "model.pt", weights_only=True)
     assert not model["seen"].any()
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())

@@ -140,7 +140,7 @@ def test_a_run_that_diverges_saves_what_there_is(diverged, tmp_path):
 def test_the_statement_of_a_diverged_run_says_what_stopping_read(diverged, tmp_path):
     diverged("algorithm=dp_fl", "runtime.plots=false")
     words = " ".join((tmp_path / "run" / "privacy.txt").read_text().split())
-    assert "were no longer finite: released and public values" in words
+    assert "were no longer finite" in words
 
 
 def test_fedavg_that_diverges_is_stopped_too(diverged):

@@ -2,8 +2,8 @@
 
 A claim turns a release into the event that the work's own theorem charges, and names the accountant of that
 theorem. ``epsilon_published`` is the result. ``budget_view=published`` enforces this event, and
-``accountant=published`` composes it with the theorem's own accountant. docs/privacy.md derives how each claim
-differs from what is true; ``tests/printed_formulas.py`` has the printed formulas for comparison.
+``accountant=published`` composes it with the theorem's own accountant. docs/published_epsilon.md derives how
+each claim differs from what is true; ``tests/printed_formulas.py`` has the printed formulas for comparison.
 
 Throughout, the multiplier of a query is noise std ÷ clip norm, the add/remove sensitivity.
 """
@@ -118,9 +118,9 @@ def adap_dpfl(reading: str = "with_log") -> Claim:
     return Claim(
         source="Fu, Chen, Han 2022, Adap DP-FL, theorem 1",
         statement=(
-            f"{wording[reading]}: RDP of the Poisson-sampled Gaussian of multiplier sigma_t, composed "
-            "over the rounds as if sigma_t were fixed in advance; the clipping statistic of eq. (6) is "
-            "not charged"
+            f"{wording[reading]}; RDP of the Poisson-sampled Gaussian with noise multiplier sigma_t, "
+            "composed over the rounds as if sigma_t were fixed in advance; the clipping statistic of eq. (6) "
+            "is not charged"
         ),
         unit="record",
         trust="local",
@@ -230,8 +230,8 @@ def ldp_fedsgd() -> Claim:
     return Claim(
         source="LDP-FedSGD and the clipping size, DEIM 2023",
         statement=(
-            "noise C sigma on an upload clipped to C, accounted for as multiplier sigma: sensitivity C, "
-            "where any two inputs may be 2C apart; what a clipper asks beside it is not charged"
+            "noise C sigma on an upload clipped to C is charged with noise multiplier sigma, that is, with "
+            "sensitivity C, although any two inputs may be 2C apart; a query of the clipper is not charged"
         ),
         unit="client",
         trust="local",

@@ -143,11 +143,14 @@ def exact_values(run: ReportedRun) -> Markup:
 
 
 def statement(run: ReportedRun) -> Markup:
-    """Return privacy.txt as headings, paragraphs and lists."""
+    """Return privacy.txt as headings, paragraphs, lists and a table of its aligned rows."""
     if not run.statement_text:
         return tag("p", "There is no privacy statement (privacy.txt) yet.", class_="note")
     elements = []
     for index, block in enumerate(run.statement_text.strip().split("\n\n")):
+        if rows := _aligned_rows(block):
+            elements.append(table("", ("", ""), rows))
+            continue
         lines, items = [], []
         for line in block.splitlines():
             if line.startswith("- "):
@@ -156,8 +159,8 @@ def statement(run: ReportedRun) -> Markup:
                 items[-1] += f" {line.strip()}"
             else:
                 lines.append(line.strip())
-        # One line without a full stop above a list is the heading of that list, such as "Caveats".
-        if items and len(lines) == 1 and lines[0][-1:] not in ".:":
+        # One line without a full stop is a heading, such as \"Details\", or \"Caveats\" above a list.
+        if len(lines) == 1 and lines[0][-1:] not in ".:":
             elements.append(tag("h3", lines[0]))
         elif lines:
             headline = "headline" if index == 0 else None
@@ -165,6 +168,20 @@ def statement(run: ReportedRun) -> Markup:
         if items:
             elements.append(listed(items))
     return joined(elements)
+
+
+def _aligned_rows(block: str) -> list[list[str]]:
+    """Return the rows (name, value) of a block in which all values begin in one column, else no rows."""
+    rows: list[list[str]] = []
+    for line in block.splitlines():
+        name, _, value = line.partition("  ")
+        if rows and not name and value:
+            rows[-1][1] += f" {value.strip()}"
+        elif name and value:
+            rows.append([name, value.strip()])
+        else:
+            return []
+    return rows
 
 
 def ledger(run: ReportedRun, of_many: bool = False) -> Markup:
