@@ -61,8 +61,8 @@ class LabelFlip(Trigger):
         'label 7 becomes 1 for 30 writers'
     """
 
-    source: int = field(whole(), default=7, help="label that is taught wrongly")
-    target: int = field(whole(), default=1, help="label that is taught in its place")
+    source: int = field(whole(), default=7, help="true label of the attacked records")
+    target: int = field(whole(), default=1, help="label that the attackers teach instead of source")
     writers: int = field(
         whole(at_least=1), default=30, help="honest clients whose records the attack is about"
     )
@@ -142,7 +142,10 @@ class PixelPattern(Trigger):
     value: float | None = field(
         or_null(number()),
         default=None,
-        help="value of its pixels, as the model reads them; null: the brightest, on white paper the darkest",
+        help=(
+            "value of the square's pixels, as the model reads them; null: the brightest, on "
+            "white paper the darkest"
+        ),
     )
 
     def misfit(self, dataset: Dataset) -> str | None:
@@ -243,7 +246,7 @@ class Semantic(Trigger):
     indices: np.ndarray = field(
         not_null(own_check(_numbers), "a list of training records, or a file of their numbers"),
         default=None,
-        help="numbers of the images in the training set, from 0: a list, or a file of them",
+        help="indices of the images in the training set, from 0: a list, or a file that holds one",
     )
     target: int = field(whole(), default=2, help="label that these images are given")
     test_share: float = share_withheld(0.25, "the images")

@@ -97,7 +97,7 @@ def share_withheld(default: float, of: str) -> Any:
         default: Default of the share.
         of: The records, in words, for the help of the key.
     """
-    help_text = f"share of {of} that nobody trains on: the backdoor is tested on them"
+    help_text = f"share of {of} that nobody trains on; the backdoor is tested on this share"
     return field(number(above=0, below=1), default=default, help=help_text)
 
 

@@ -142,7 +142,7 @@ class Adult(StoredFiles):
     drop_missing: bool = field(
         boolean,
         default=False,
-        help="true: without records that have a missing value (30,162 and 15,060 remain)",
+        help="true: leave out records with a missing value (30,162 and 15,060 remain)",
     )
     validation_records: int = same_as(StoredFiles, "validation_records")
     download_if_absent: bool = same_as(StoredFiles, "download_if_absent")

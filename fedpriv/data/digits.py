@@ -44,12 +44,12 @@ class Digits(Dataset):
     normalize: bool = field(
         boolean,
         default=True,
-        help="each image by its own mean and standard deviation, which reads no other record",
+        help="true: normalise each image by its own mean and standard deviation, which reads no other record",
     )
     validation_records: int = field(
         whole(at_least=1, at_most=lambda digits: digits.train_records - 1),
         default=200,
-        help="held out of the training records as a public split, if something reads it",
+        help="records held out of the training records as a public split, if a part of the run reads it",
     )
 
     def load(self) -> LoadedDataset:

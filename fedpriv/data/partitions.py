@@ -29,7 +29,7 @@ class Iid(Partition):
     by_count = True
 
     clients: int = field(whole(at_least=1), default=10, help="number of clients")
-    seed: int = field(random_seed, default=0, help="shuffles the records")
+    seed: int = field(random_seed, default=0, help="seed that shuffles the records")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
         """Return the indices of each client; ``labels`` [n] gives only the number of records.
@@ -63,9 +63,9 @@ class FixedSize(Partition):
     records: int = field(
         whole(at_least=1),
         default=128,
-        help="records of each client; 128 by default, fewer of a small data set",
+        help="number of records of each client; 128 by default, fewer in a small data set",
     )
-    seed: int = field(random_seed, default=0, help="draws the records")
+    seed: int = field(random_seed, default=0, help="seed that draws the records")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
         """Return the indices of each client; ``labels`` [n] gives only the number of records.
@@ -114,7 +114,7 @@ class Shards(Partition):
         default=None,
         help="shards of each client; null: shards / clients",
     )
-    seed: int = field(random_seed, default=0, help="deals out the shards")
+    seed: int = field(random_seed, default=0, help="seed that deals out the shards")
 
     def __attrs_post_init__(self) -> None:
         if self.shards is None and self.shards_per_client is None:
@@ -183,12 +183,17 @@ class Dirichlet(Partition):
     alpha: float = field(
         number(above=0, at_most=1e6),
         default=0.5,
-        help="concentration: a small one gives a client few labels",
+        help="concentration; a small value gives each client few labels",
     )
     min_records: int = field(
-        whole(at_least=1), default=10, help="drawn again until every client has as many records"
+        whole(at_least=1),
+        default=10,
+        help=(
+            "least number of records of a client; the partition is drawn again until every "
+            "client has as many"
+        ),
     )
-    seed: int = field(random_seed, default=0, help="draws the proportions")
+    seed: int = field(random_seed, default=0, help="seed that draws the proportions")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
         """Return the indices of each client from the labels [n].
@@ -246,7 +251,7 @@ class Natural(Partition):
     min_records: int = field(
         whole(at_least=1), default=1, help="users with fewer records are left out"
     )
-    seed: int = field(random_seed, default=0, help="chooses the users")
+    seed: int = field(random_seed, default=0, help="seed that chooses the users")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
         """Return the indices of each client from the authors ``client_ids`` [n]; ``labels`` do not count.

@@ -35,7 +35,7 @@ __all__ = [
 
 def _folder(inside: str) -> Any:
     """Declare the key of the folder in which each run has a folder; null: ``inside`` the run folder."""
-    line = f"folder in which runs have a folder each; null: {inside}/ in the run folder"
+    line = f"folder in which each run gets its own folder; null: {inside}/ in the run folder"
     return field(or_null(text), default=None, alias="folder", help=line)
 
 
@@ -315,7 +315,9 @@ class WandbTracker(Tracker):
 
     _project: str = field(text, default="fedpriv", help="project that the run joins")
     _entity: str | None = field(or_null(text), default=None, help="user or team; null: your own")
-    _group: str | None = field(or_null(text), default=None, help="group of runs; null: none")
+    _group: str | None = field(
+        or_null(text), default=None, help="name of a group of runs; null: no group"
+    )
     _tags: list[str] = field(own_check(_texts, "list of texts"), default=(), help="tags of the run")
     _mode: str | None = field(
         or_null(one_of(MODES)), default=None, help="null: WANDB_MODE, else online"

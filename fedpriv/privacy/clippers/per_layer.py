@@ -103,7 +103,7 @@ class PerLayerClipper(Clipper):
         or_null(CLIP_NORM),
         default=1.0,
         alias="clip_norm",
-        help="C, shared out evenly: C_l = C/√layers; null: clip_norms",
+        help="total clip norm C, divided evenly: C_l = C/√layers; null: clip_norms gives each C_l",
     )
     _given: Sequence[float] | None = field(
         when(_alone, own_check(_clip_norms, "list of numbers > 0")),
@@ -114,7 +114,7 @@ class PerLayerClipper(Clipper):
     _groups: Sequence[Sequence[str]] | None = field(
         or_null(own_check(_names, "list of lists")),
         default=None,
-        help="lists of names of layers that are clipped as one; null: each layer by itself",
+        help="lists of names of layers that are clipped together; null: each layer by itself",
     )
 
     def __attrs_post_init__(self) -> None:
