@@ -53,7 +53,7 @@ def test_a_group_is_listed_with_all_keys_of_its_options(command):
     said = " ".join(command("list", "clipper").out.split())
     assert "clipper.target_quantile 0.5 * fraction of norms that are not clipped [γ]" in said
     assert "(number > 0 and < 1)" in said
-    assert "clipper.update geometric how the clip norm moves (geometric, linear)" in said
+    assert "clipper.update geometric rule by which the clip norm moves (geometric, linear)" in said
 
 
 def test_one_option_can_be_listed_alone(command):
