@@ -191,7 +191,7 @@ def test_the_configuration_can_be_shown_without_running(command, tmp_path):
 
 def test_a_run_shows_plan_result_privacy_and_folder(command, tmp_path):
     said = command("train", "rounds=3", "runtime.plots=false")
-    words = " ".join(said.out.split())
+    words = " ".join(said.out.replace("│", " ").split())
     assert (said.status, said.err) == (0, "")
     for part in ("Plan", "Result", "Privacy", "run folder: outputs/adap_dpfl_digits_seed0_"):
         assert part in words

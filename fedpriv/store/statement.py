@@ -395,6 +395,8 @@ def _draws(facts: Mapping[str, Any]) -> str:
 
 
 def _filled(paragraph: str) -> str:
+    # A pair (ε, δ) stays on one line.
+    paragraph = re.sub(r"(\([\d.]+,) (\S+\)-)", rf"\1{_UNBROKEN}\2", paragraph)
     return textwrap.fill(paragraph, _WIDTH).replace(_UNBROKEN, " ")
 
 
