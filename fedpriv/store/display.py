@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fedpriv.common.console import console
 from fedpriv.common.words import counted, round_up
-from fedpriv.store.statement import EPSILON_MEANINGS, NO_GUARANTEE, composition_word, headline
+from fedpriv.store.statement import epsilon_rows, headline
 from fedpriv.store.table import pairs
 
 
@@ -30,16 +29,9 @@ def statement_lines(privacy: Mapping[str, Any]) -> str:
     lines = [headline(privacy)]
     if privacy["private"]:
         lines.append("Epsilon of the worst client:")
-        for name, key in (
-            ("sound", "epsilon_sound"),
-            (composition_word(privacy), "epsilon"),
-            ("published", "epsilon_published"),
-        ):
-            epsilon = privacy[key]
-            value = "none" if epsilon is None else round_up(epsilon)
-            infinite = name == "sound" and epsilon is not None and math.isinf(epsilon)
-            meaning = NO_GUARANTEE if infinite else EPSILON_MEANINGS[name]
-            lines.append(f"  {name:<9} {value:<8} {meaning}")
+        lines += [
+            f"  {name:<9} {value:<8} {meaning}" for name, value, meaning in epsilon_rows(privacy)
+        ]
         lines.append("In full, with caveats: privacy.txt")
     return "\n".join(lines)
 

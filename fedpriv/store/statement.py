@@ -31,15 +31,12 @@ from fedpriv.store.statement_facts import ENTROPY_ROOT
 LEVELS = {"record": "record level, example level", "client": "client level, user level"}
 NOMINAL = 100.0
 """Largest ε that the statement calls protection; a larger one is called vacuous."""
-EPSILON_MEANINGS = {
+_MEANINGS = {
     "enforced": "the running total of the configured accountant, which the budget limits",
     "composed": "the total by the configured accountant; no budget limits it",
     "published": "the claim of the algorithm's paper for this run",
     "sound": "proven for this run: the number to report",
 }
-"""One line of explanation for each ε, for the statement and for the screen."""
-NO_GUARANTEE = "no guarantee holds"
-"""Explanation of an infinite sound ε."""
 _WIDTH = 100  # columns of the statement
 _UNBROKEN = "\u00a0"  # a space at which no line is broken
 
@@ -116,7 +113,10 @@ def _short_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         (label, f"one {view['unit']}{of_a_client} ({level})"),
         ("Neighbours", _neighbours(view)),
         ("Against", trust.against.removeprefix("against ").removesuffix(".")),
-        *_epsilon_rows(facts),
+        *(
+            (f"Epsilon, {name}", f"{value} ({meaning})")
+            for name, value, meaning in epsilon_rows(facts)
+        ),
         (
             "Delta",
             f"{facts['delta']:g} (how far a probability may exceed the bound that epsilon gives)",
@@ -138,19 +138,24 @@ def _folder_in_short(facts: Mapping[str, Any]) -> str:
     return "without exact values of private data, but not for publication: the seeds can be guessed"
 
 
-def _epsilon_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return a row for each ε, the sound one first, with one line of explanation."""
+def epsilon_rows(facts: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return name, value and one line of explanation of each ε, the sound one first.
+
+    The statement and the screen show these rows.
+    """
     rows = []
-    for word, key in (
+    for name, key in (
         ("sound", "epsilon_sound"),
         (composition_word(facts), "epsilon"),
         ("published", "epsilon_published"),
     ):
         epsilon = facts[key]
-        value = "none" if epsilon is None else round_up(epsilon)
-        infinite = word == "sound" and math.isinf(epsilon)
-        meaning = NO_GUARANTEE if infinite else EPSILON_MEANINGS[word]
-        rows.append((f"Epsilon, {word}", f"{value} ({meaning})"))
+        if epsilon is None:
+            rows.append((name, "none", "no published analysis is claimed for this algorithm"))
+        elif name == "sound" and math.isinf(epsilon):
+            rows.append((name, round_up(epsilon), "no guarantee holds"))
+        else:
+            rows.append((name, round_up(epsilon), _MEANINGS[name]))
     return rows
 
 
