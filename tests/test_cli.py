@@ -114,6 +114,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(arguments, command, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "arguments",
     [["--help"], ["account", "--help"], ["audit", "property", "--help"], ["figure", "--help"],
@@ -226,6 +227,7 @@ def test_real_data_are_found_and_their_checksums_hold(command, mnist_folder):
     assert "ok" in row
 
 
+@pytest.mark.thorough
 def test_the_paper_on_real_data_starts_with_its_parameters(command, mnist_folder):
     said = command(
         "train", "dataset=mnist", f"dataset.path={mnist_folder}", "rounds=1", "runtime.plots=false"

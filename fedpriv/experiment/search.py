@@ -70,6 +70,8 @@ def find_rounds(
             try:
                 result = run(_candidate(config, rounds, seed))
                 value = _value(result, search.criterion, rounds)
+                if result.stop_reason == "diverged":
+                    value = sign * float("inf")  # the worst value of the criterion
             except KeyboardInterrupt:
                 raise Interrupted(_INTERRUPTED) from None
             rows.append({"rounds": rounds, "seed": seed, search.criterion: value})
@@ -107,7 +109,7 @@ def _value(result: Any, criterion: str, rounds: int) -> float:
         raise FedprivError(
             f"search: the run with T = {rounds} has no {criterion} ({result.folder})"
         )
-    return float("inf") if result.stop_reason == "diverged" else float(value)
+    return float(value)
 
 
 def _samples(folder: Path) -> int:

@@ -23,6 +23,7 @@ def listed():
     return out.getvalue()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_option_is_listed_with_its_line(group, command):
     rows = [" ".join(row.split()) for row in command("list", group).out.splitlines()]
@@ -94,6 +95,7 @@ def test_a_recipe_of_ones_own_is_shown_too(command, tmp_path):
     assert "own mine model cnn clipper.clip_norm 3" in said
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", ["'algorithm'", "'recipe', 'mnist_local_eps1'"])
 def test_listing_imports_nothing_heavy(words):
     code = (
@@ -120,6 +122,7 @@ def test_options_of_the_users_own_are_listed_too(command, tmp_path):
     assert "clipper.force  0.5  how hard" in re.sub(" {2,}", "  ", said.out)
 
 
+@pytest.mark.thorough
 def test_the_help_of_train_is_what_hydra_would_say(command):
     said = command("train", "--help").out
     assert said == command("train", "--help", "--config-dir", ".").out

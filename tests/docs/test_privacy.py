@@ -230,6 +230,7 @@ NUMBERS = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", NUMBERS)
 def test_the_number_is_on_the_page_and_is_what_the_code_computes(name):
     words, compute, value = NUMBERS[name]

@@ -48,6 +48,7 @@ def test_chances_without_rests_cost_what_sampled_gaussians_compose_to(few_sample
     assert turns.epsilon < plan_of(*overrides, *RESTED).epsilon < 1.03 * turns.epsilon
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_chances_that_leave_nothing_to_chance_cost_what_turns_do(strategy):
     """Rate 1 from one start: plain Gaussians, and any strategy."""

@@ -107,6 +107,7 @@ def test_a_wrong_line_ends_the_run_in_one_sentence(command, tmp_path):
     assert said.sentence == "fedpriv: own.txt, line 3: column 2 is not a number (x)"
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(
     not REAL_DATA or not (Path(REAL_DATA) / "adult" / "adult.data").is_file(),
     reason="needs the real Adult files: set FEDPRIV_DATA to the folder that holds adult/",

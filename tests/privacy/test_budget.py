@@ -205,6 +205,7 @@ def test_adaptive_noise_under_the_published_view_is_enforced_by_the_claim():
     assert not budget.eligible(announced(joint(1.1), ALL, 452)).any()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("index", ["eq9", "algorithm1"])
 def test_adaptive_noise_without_a_limit_is_charged_at_the_lowest_it_could_be(index):
     budget = make(joint(2.0), epsilon=None, adaptive=True)

@@ -130,6 +130,7 @@ NOBODY = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("clipper", NOBODY)
 def test_without_an_aggregator_nobody_is_said_to_need_trust(clipper, statement):
     said = statement(*LDP, *NOBODY[clipper])

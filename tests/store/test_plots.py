@@ -19,6 +19,7 @@ def picture(path, labels: list[str]) -> np.ndarray:  # type: ignore[no-untyped-d
     return imread(path)[..., :3]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("letters", [5, 40, 120, 400])
 def test_every_label_of_a_legend_is_inside_the_picture_with_its_handle(letters, tmp_path):
     labels = [(f"{i} " + "noise_multiplier=8, " * 40)[:letters] for i in range(len(CYCLE))]

@@ -42,6 +42,7 @@ def test_the_views_name_unit_trust_and_neighbours(statement):
     assert "theorem 1" in views["published"]["source"]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("wide_cells")
 def test_lots_of_fixed_size_change_the_neighbours_of_the_sound_view(statement):
     said = statement("algorithm=dp_fl", "algorithm.sampling=fixed_size", "epsilon=null", "rounds=2")
@@ -127,6 +128,7 @@ def test_an_adaptive_run_that_no_sound_filter_guards_claims_nothing(statement):
     assert "budget_view=sound gives a finite value" in said.words
 
 
+@pytest.mark.thorough
 def test_an_adaptive_run_of_fixed_length_is_priced_at_the_smallest_sigma(statement):
     short = ("epsilon=null", "rounds=12", "evaluation_interval=12")
     said = statement(*short, "noise_schedule.beta=0.95")
