@@ -7,12 +7,13 @@ Three steps, each one command::
     python scripts/mutation_check.py run mutants.json
     python scripts/mutation_check.py run mutants.json --stage covering --contexts .coverage --junit tests.xml
 
-``choose`` draws the places and the changes at random from the seed. ``run`` plants one mutant at a time in a
-copy of the repository and runs tests up to the first failure: ``--stage near`` runs those of the mutant's module,
-``--stage covering`` those that run the changed line, nearest and fastest first, and ``--stage all`` the default
-suite. A later stage takes what the earlier ones did not catch. Each answer is a file beside ``mutants.json``, so
-that an interrupted check goes on. The mutations are those of cosmic-ray without those that only change texts
-or annotations. Packages: ``pip install cosmic-ray pytest-cov``.
+``choose`` draws the places and the changes at random from the seed. ``run`` plants one mutant at a
+time in a copy of the repository and runs tests up to the first failure: ``--stage near`` runs those
+of the mutant's module, ``--stage covering`` those that run the changed line, nearest and fastest
+first, and ``--stage all`` the default suite. A later stage takes what the earlier ones did not
+catch. Each answer is a file beside ``mutants.json``, so that an interrupted check goes on. The
+mutations are those of cosmic-ray without those that only change texts or annotations. Packages:
+``pip install cosmic-ray pytest-cov``.
 """
 
 import argparse
