@@ -89,7 +89,11 @@ class _State:
 def task(config: DictConfig) -> dict[str, Any] | None:
     """Run one composed configuration, alone or as a job of a sweep.
 
-    A known failure is kept for :func:`main`, so that the other jobs of a sweep still run.
+    A known failure is kept for :func:`main`, so that the other jobs of a sweep still run. In a worker of a
+    launcher, or for a figure, it is raised instead.
+
+    Returns:
+        The summary; None after a failure, or of a dry run.
     """
     _State.task_started = True
     if os.getpid() == _State.process:
@@ -111,6 +115,7 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
     overrides = cast("list[str]", OmegaConf.to_container(hydra_config.overrides.task))
     label = job_label(overrides, Path(hydra_config.sweep.dir)) if sweeping else None
     try:
+        # Before the folder is made: what is refused here leaves nothing behind.
         config = with_protocol(config)
         refuse_disobeyed(hydra_config)
         _refuse_unresolvable(config)
@@ -130,6 +135,7 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
         if not (result.stop_reason == "diverged" and searching):
             refuse_bad_end(result, config, ends_sweep=sweeping and not in_worker)
         if audits is not None and result.summary is not None and result.folder is not None:
+            # summary.json has these results already; the summary that is returned gets them too.
             result.summary.update(audits(result.folder))
     except FedprivError as error:
         # Without this the data of the run would live as long as the error does.

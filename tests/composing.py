@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from hydra._internal import defaults_list
-from hydra._internal.config_repository import ConfigRepository
+from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository
 from hydra._internal.hydra import Hydra
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
@@ -33,6 +33,7 @@ _READ_ONCE = ("", "hydra.conf", str(conf_dir()))  # the structured ones, as sour
 def compose_once(patch: pytest.MonkeyPatch) -> None:
     """Compose each choice of options once, and set plain values in a copy, as Hydra sets them last."""
     bases: dict[tuple, bytes] = {}
+    groups: dict[tuple, bool] = {}
     compose = config.hydra_compose
 
     def composed(config_name: str, overrides: list[str]) -> DictConfig:
@@ -45,7 +46,11 @@ def compose_once(patch: pytest.MonkeyPatch) -> None:
         contents = [_content(path) for path in paths]
         if None in contents or any("hydra" in override for override in chosen):
             return compose(config_name=config_name, overrides=overrides)
-        plain = [None if _is_group(loader, text) else _plain_value(text) for text in chosen]
+        place = tuple(contents)
+        for text in chosen:
+            if (place, text) not in groups:
+                groups[place, text] = _is_group(loader, text)
+        plain = [None if groups[place, text] else _plain_value(text) for text in chosen]
         options = [text for text, pair in zip(chosen, plain, strict=True) if pair is None]
         others = [override for override in overrides if override not in chosen]
         key = (*contents, config_name, *options)
@@ -105,6 +110,16 @@ def read_yamls_once(patch: pytest.MonkeyPatch) -> None:
         return pickle.loads(kept[key])  # its own: Hydra writes into what it has read
 
     patch.setattr(ConfigRepository, "load_config", loaded)
+
+
+def copy_repositories_shallowly(patch: pytest.MonkeyPatch) -> None:
+    """Hydra copies all sources of YAMLs for every composition, though it only replaces their list."""
+
+    def without_copy(self: CachingConfigRepository, delegate: ConfigRepository) -> None:
+        self.delegate = copy.copy(delegate)
+        self.cache = {}
+
+    patch.setattr(CachingConfigRepository, "__init__", without_copy)
 
 
 def map_choices_where_asked(patch: pytest.MonkeyPatch) -> None:

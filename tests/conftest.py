@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,9 +52,19 @@ NOT_QUICK = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
+    cases: Counter[str] = Counter()
     for item in items:
+        name = item.nodeid.partition("[")[0]
+        cases[name] += 1
+        few = item.get_closest_marker("few")
+        if few is not None and cases[name] > few.args[0]:
+            item.add_marker("thorough")
         place = item.path.relative_to(here).as_posix()
-        if place.startswith(QUICK) and place not in NOT_QUICK and "slow" not in item.keywords:
+        if (
+            place.startswith(QUICK)
+            and place not in NOT_QUICK
+            and not {"slow", "thorough"} & set(item.keywords)
+        ):
             item.add_marker("quick")
 
 
@@ -70,6 +81,7 @@ def composed_once():
         composing.compose_once(patch)
         composing.compose_commands_once(patch)
         composing.read_yamls_once(patch)
+        composing.copy_repositories_shallowly(patch)
         composing.map_choices_where_asked(patch)
         composing.parse_interpolations_once(patch)
         yield

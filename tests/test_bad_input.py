@@ -84,6 +84,7 @@ def refuse(command, *overrides: str, program: str = "train") -> str:
     return said.sentence.removeprefix("fedpriv: ")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("override", VALUES)
 def test_a_value_that_is_not_allowed_is_named_with_what_is(override, command, tmp_path):
     assert refuse(command, override).startswith(VALUES[override])
@@ -240,6 +241,7 @@ def test_a_budget_too_small_for_a_round_says_how_large_it_must_be(command, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize("override", MEANT)
 def test_what_was_meant_is_said(override, command):
     assert refuse(command, override).startswith(MEANT[override])

@@ -114,6 +114,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(arguments, command, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "arguments",
     [["--help"], ["account", "--help"], ["audit", "property", "--help"], ["figure", "--help"],
@@ -191,7 +192,7 @@ def test_the_configuration_can_be_shown_without_running(command, tmp_path):
 
 def test_a_run_shows_plan_result_privacy_and_folder(command, tmp_path):
     said = command("train", "rounds=3", "runtime.plots=false")
-    words = " ".join(said.out.split())
+    words = " ".join(said.out.replace("│", " ").split())
     assert (said.status, said.err) == (0, "")
     for part in ("Plan", "Result", "Privacy", "run folder: outputs/adap_dpfl_digits_seed0_"):
         assert part in words
@@ -226,6 +227,7 @@ def test_real_data_are_found_and_their_checksums_hold(command, mnist_folder):
     assert "ok" in row
 
 
+@pytest.mark.thorough
 def test_the_paper_on_real_data_starts_with_its_parameters(command, mnist_folder):
     said = command(
         "train", "dataset=mnist", f"dataset.path={mnist_folder}", "rounds=1", "runtime.plots=false"

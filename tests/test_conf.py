@@ -63,6 +63,7 @@ def made(config: DictConfig) -> dict[str, object]:
     return parts
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("group", "option"), [(group, option) for group in GROUPS for option, _ in options(group)]
 )
@@ -83,6 +84,7 @@ def test_every_option_makes_its_part(group, option):
         assert set(node) == {"_target_", *arguments}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("group", "option"),
     [(group, option) for group in ("experiment", "recipe") for option, _ in options(group)],
@@ -92,6 +94,7 @@ def test_the_parts_of_every_ready_made_configuration_can_be_made(group, option):
     assert all(parts[key] is not None for key in GROUPS if key not in OF_NOTHING)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("protocol", [name for name, _ in options("protocol")])
 def test_the_parts_of_every_protocol_can_be_made(protocol):
     names = sorted((name for name, _ in options("dataset")), key=len, reverse=True)

@@ -20,6 +20,7 @@ def script():
     return module
 
 
+@pytest.mark.thorough
 def test_what_is_checked_in_is_what_the_fields_say(script, capsys):
     outdated = script.main(["--check"])
     assert not outdated, f"run python scripts/generate_conf.py\n{capsys.readouterr().out}"

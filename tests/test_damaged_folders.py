@@ -182,6 +182,7 @@ TABLES = ("metrics.csv", "clients.csv", "participation.csv")
 """A run that goes on reads each of them in one way."""
 
 
+@pytest.mark.few(48)
 @pytest.mark.parametrize(
     ("by", "file"),
     [
@@ -233,6 +234,7 @@ def try_all(
         shutil.rmtree(folder)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("damage", ["empty", "cut", "binary", "absurd", "another run"])
 def test_a_damaged_configuration_is_that_of_the_run_again(damage, interrupted, tmp_path, command):
     """The checkpoint knows which run it is of."""

@@ -102,6 +102,7 @@ def try_flips(finished, interrupted, tmp_path, command):
     return attempt
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("file", "by"), [(file, commands[i % len(commands)]) for i, (file, commands) in enumerate(READ.items())]
 )  # fmt: skip
@@ -118,12 +119,14 @@ def test_whatever_bit_is_flipped_it_is_noticed(file, by, try_flips):
     try_flips(file, by, random.Random(f"many {file} {by}"), 92)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("by", ["runs", "plot", "report", "account", "audit", "resume"])
 def test_a_whole_folder_is_not_suspected(by, finished, interrupted, tmp_path, command):
     folder = shutil.copytree(interrupted if by == "resume" else finished, tmp_path / "run")
     assert not is_noticed(said_of(Path(folder), by, command))
 
 
+@pytest.mark.thorough
 def test_a_folder_that_an_audit_added_to_is_not_suspected(finished, tmp_path, command):
     folder = Path(shutil.copytree(finished, tmp_path / "run"))
     for by in ("audit", "report", "runs", "audit"):
@@ -256,6 +259,7 @@ def test_an_edited_summary_is_said(by, older, finished, tmp_path, command):
     assert "edited" in done.err + done.out
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("by", ["account", "audit"])
 def test_a_ledger_cut_at_a_row_is_said(by, finished, tmp_path, command):
     folder = Path(shutil.copytree(finished, tmp_path / "run"))
@@ -282,6 +286,7 @@ def test_no_seed_can_be_guessed_from_the_digests_of_a_run_that_withholds_it(tmp_
     assert b"seed: null" in text
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("damage", ["edited", "cut", "absent"])
 @pytest.mark.parametrize("state", ["interrupted", "finished"])
 @pytest.mark.parametrize("file", ["ledger.csv", "privacy.json", "privacy.txt", "model.pt"])
@@ -302,6 +307,7 @@ def test_a_resume_says_what_it_writes_over(
     assert not is_noticed(said_of(folder, "runs", command))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("algorithm", ["dp_fl", "cdp_fedavg", "dp_fl publish"])
 def test_a_healthy_run_says_nothing_on_standard_error(algorithm, tmp_path, command):
     name, _, publish = algorithm.partition(" ")
@@ -320,6 +326,7 @@ def test_a_healthy_run_says_nothing_on_standard_error(algorithm, tmp_path, comma
         assert command(*COMMANDS[by]).err == ""
 
 
+@pytest.mark.thorough
 def test_a_report_that_ctrl_c_ended_is_no_damage(tmp_path, command, monkeypatch):
     from fedpriv.store import run_plots
 

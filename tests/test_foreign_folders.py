@@ -82,6 +82,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("file", ["checkpoint.pt", "model.pt"])
 @pytest.mark.parametrize("by", COMMANDS)
 def test_a_pickle_in_a_folder_is_not_run(by, file, folder, trace, command):
@@ -93,6 +94,7 @@ def test_a_pickle_in_a_folder_is_not_run(by, file, folder, trace, command):
     assert not trace.exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("file", ["checkpoint.pt", "model.pt"])
 def test_a_bare_pickle_is_not_run(file, folder, trace, command):
     (folder / file).write_bytes(pickle.dumps(Evil(trace)))
@@ -101,6 +103,7 @@ def test_a_bare_pickle_is_not_run(file, folder, trace, command):
     assert not trace.exists()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("key", "target"),
     [
@@ -186,6 +189,7 @@ def test_code_that_overrides_of_a_folder_name_is_not_run(override, folder, trace
     assert "--allow evil" in done.err
 
 
+@pytest.mark.thorough
 def test_what_the_reader_allows_is_audited_and_resumed(folder, trace, command):
     (folder.parent / "own_nets.py").write_text(OWN_MODEL)
     settings = (*SMALL, "model._target_=own_nets.Net", "runtime.run_dir=own", "runtime.plots=false")
@@ -202,6 +206,7 @@ def test_what_the_reader_allows_is_audited_and_resumed(folder, trace, command):
     assert command(*resume, "--allow=own_nets").status == 0
 
 
+@pytest.mark.thorough
 def test_an_audit_that_the_run_itself_asks_for_needs_no_consent(trace, command):
     (trace.parent / "own_nets.py").write_text(OWN_MODEL)
     settings = (*SMALL, "model._target_=own_nets.Net", "runtime.run_dir=own", "audit=membership")
@@ -209,6 +214,7 @@ def test_an_audit_that_the_run_itself_asks_for_needs_no_consent(trace, command):
     assert done.status == 0, done.err
 
 
+@pytest.mark.thorough
 def test_options_in_a_folder_that_the_reader_names_are_his_own(trace, command):
     (trace.parent / "own_nets.py").write_text(OWN_MODEL)
     yamls = trace.parent / "yamls" / "model"
@@ -317,6 +323,7 @@ print("ran", len(commands))
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", [".", pytest.param("foreign", marks=pytest.mark.slow)])
 def test_modules_where_the_reader_works_are_not_imported(place, folder, trace, start):
     where = folder if place == "." else folder.parent

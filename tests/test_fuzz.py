@@ -113,6 +113,7 @@ def plan_a_batch(command, name: str) -> None:
         check(command, ["dry_run=true", *given])
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("wide_cells")
 @pytest.mark.parametrize(
     "batch",
@@ -131,6 +132,7 @@ def test_ten_times_as_many_dry_runs_end_in_a_plan_or_in_a_sentence(batch, comman
     plan_a_batch(command, f"slow {batch}")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "batch", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, RUN_BATCHES))]
 )

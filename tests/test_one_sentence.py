@@ -114,6 +114,7 @@ def whole(made, tmp_path, monkeypatch) -> Path:
     return made
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("file", READ)
 def test_a_damaged_file_is_the_same_sentence_in_every_command(file, whole, command):
     """Two of the damages, others for each file."""

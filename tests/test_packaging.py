@@ -46,6 +46,7 @@ def third_party(folder: str) -> set[str]:
     return found - OWN - set(sys.stdlib_module_names)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("folder", ["fedpriv", "hydra_plugins"])
 def test_every_imported_package_is_declared(folder):
     distributions = packages_distributions()

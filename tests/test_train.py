@@ -115,6 +115,7 @@ def test_hydras_folder_of_a_run_is_the_run_folder(command, tmp_path):
     assert not (tmp_path / "outputs").exists()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
@@ -135,6 +136,7 @@ def test_what_hydra_is_told_and_fedpriv_does_not_follow_is_refused(
     assert not list(tmp_path.rglob("config.yaml"))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
@@ -169,6 +171,7 @@ def test_the_folder_of_a_run_is_not_that_of_a_sweep(command, tmp_path):
     assert not (tmp_path / "done" / "0").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("more", [[], ["hydra/sweeper=search", "hydra.sweeper.epsilon=1"]])
 @pytest.mark.parametrize("folder", ["n.csv", "n.csv/inside"])
 def test_a_file_is_not_the_folder_of_a_sweep(folder, more, command, tmp_path):
@@ -190,6 +193,7 @@ def test_a_run_folder_that_cannot_be_made_is_named_with_the_key_that_was_given(c
     assert said.sentence.startswith("fedpriv: hydra.run.dir must be a folder")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "given", [["rounds=5", "rounds=5"], ["-m", "seed=0,1"], ["~delta", "+delta=1e-5"]]
 )
@@ -221,6 +225,7 @@ def sweep_folder(tmp_path):
     return folder
 
 
+@pytest.mark.thorough
 def test_a_sweep_runs_every_combination_and_tabulates_it(command, tmp_path):
     said = command(*SWEEP, "noise_schedule.noise_multiplier=8,12", "seed=0,1")
     table = pd.read_csv(sweep_folder(tmp_path) / "sweep.csv")
@@ -237,6 +242,7 @@ def test_the_line_of_a_job_begins_with_what_sets_it_apart(command):
     assert begins == [f"noise_schedule.noise_multiplier={z}" for z in (8, 12)]
 
 
+@pytest.mark.thorough
 def test_a_sweep_leaves_a_whole_run_folder_for_each_job(command, tmp_path):
     command(*SWEEP, "seed=0,1")
     for job in ("0", "1"):
@@ -252,6 +258,7 @@ def test_a_sweep_goes_on_after_a_job_that_fails(command, tmp_path):
     assert "Traceback" not in said.err
 
 
+@pytest.mark.thorough
 def test_a_job_of_a_sweep_is_the_run_alone(command, tmp_path, train):
     command(*SWEEP, "seed=3,4")
     alone = train("algorithm=dp_fl", "rounds=2", "seed=4").summary
@@ -300,6 +307,7 @@ def test_a_run_from_a_notebook_equals_the_command(command, train, tmp_path):
     pd.testing.assert_frame_equal(*tables, check_exact=True)
 
 
+@pytest.mark.thorough
 @pytest.mark.quick
 def test_the_default_run_is_accurate_and_private(train):
     """The first thing anyone sees: median over three seeds, and every client within its budget."""
@@ -312,6 +320,7 @@ def test_the_default_run_is_accurate_and_private(train):
         assert result.summary["delta"] == 1e-5
 
 
+@pytest.mark.thorough
 def test_a_sweep_over_a_budget_keeps_its_values_apart(command):
     """epsilon is also the name of a result: what was asked for must not be lost in it."""
     said = command(

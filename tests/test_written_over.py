@@ -44,6 +44,7 @@ def test_a_file_of_somebody_else_is_not_written_over(name, run, command, tmp_pat
     assert (tmp_path / name).read_text() == "notes\n"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", WRITERS)
 def test_the_same_command_writes_its_file_again(name, run, command, tmp_path):
     for _ in range(2):

@@ -97,5 +97,5 @@ class Aggregation(ABC):
         """
 
     def describe(self) -> str:
-        """Describe the rule for the plan and the privacy statement."""
+        """Describe the rule for the plan and the privacy statement; by default the name of the class."""
         return type(self).__name__

@@ -122,19 +122,21 @@ class Augmented:
         when(_given, whole(at_least=1, at_most=MOST)),
         default=None,
         unit="K",
-        help="randomly changed copies of each image, for the privacy cost of one; null: none",
+        help="number of randomly changed copies of each image, at the privacy cost of one; null: no copies",
     )
     random_flip: bool | None = field(
-        when(_given, boolean), default=None, help="true: a copy is mirrored with probability 1/2"
+        when(_given, boolean), default=None, help="true: mirror each copy with probability 1/2"
     )
     random_crop: int | None = field(
         when(_given, whole(at_least=1)),
         default=None,
         unit="pixels",
-        help="border around an image, out of which a copy is cut anywhere; null: none",
+        help="width of the border added to an image before a random crop; null: no crop",
     )
     crop_fill: str | None = field(
-        when(_given, one_of(FILLS)), default=None, help="content of the border; null: reflect"
+        when(_given, one_of(FILLS)),
+        default=None,
+        help="content of the border of random_crop; null: reflect",
     )
 
     def __attrs_post_init__(self) -> None:

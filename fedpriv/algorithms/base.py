@@ -162,7 +162,10 @@ class Algorithm(Saved, ABC):
         """
 
     def client_sampling(self, clients: int) -> Sampling:
-        """Return the sampling of the cohort of a round from ``clients`` clients."""
+        """Return the sampling of the cohort of a round from ``clients`` clients.
+
+        The default takes all clients, or ``clients_per_round`` of them at random without replacement.
+        """
         if self.clients_per_round is None:
             return WholeData()
         return FixedSizeSampling(clients, self.clients_per_round)
@@ -196,7 +199,7 @@ class Algorithm(Saved, ABC):
             )
 
     def check_rounds(self, rounds: int) -> None:
-        """Check that the rounds suffice for what the algorithm does in them.
+        """Check that the rounds suffice for what the algorithm does in them; the default accepts any number.
 
         Raises:
             ArgumentError: There are too few rounds.
@@ -241,6 +244,8 @@ class Algorithm(Saved, ABC):
     ) -> float:
         """Return the ratio of noise to clip norm that is charged, σ/C of the clipped sum.
 
+        The default is the clipper's answer, which is z unless the clipper spends a part of the noise.
+
         Args:
             noise_multiplier: The schedule's noise multiplier z.
             sampling: The sampling of the release.
@@ -249,7 +254,7 @@ class Algorithm(Saved, ABC):
         return clipper.gradient_multiplier(noise_multiplier)
 
     def learn_size(self, size: Callable[[], int]) -> None:
-        """Take note of the model's size before anything is planned.
+        """Take note of the model's size before anything is planned. Does nothing unless overridden.
 
         Args:
             size: Function that returns the number of weights d. It needs torch, so call it only if needed.
@@ -274,7 +279,11 @@ class Algorithm(Saved, ABC):
 
     @abstractmethod
     def records_per_step(self, records: float) -> float:
-        """Return how many of ``records`` records one step of all clients reads on average."""
+        """Return how many of ``records`` records one step of all clients reads on average.
+
+        Args:
+            records: Number of records of all clients, or of one client; the answer is about the same data.
+        """
 
     # ---- words
 
@@ -288,7 +297,10 @@ class Algorithm(Saved, ABC):
         """
 
     def caveats(self) -> tuple[str, ...]:
-        """Return the names of the caveats of the privacy statement that apply."""
+        """Return the names of the caveats of the privacy statement that apply; by default none.
+
+        The names are keys of the sentences in :mod:`fedpriv.store.caveats`.
+        """
         return ()
 
     def own_caveats(self) -> tuple[str, ...]:

@@ -196,7 +196,14 @@ class ClientComputation(ABC):
     def step_state(
         self, local_step: LocalStep, changes: Tensor | None, clip: StepClip, chunk: slice
     ) -> StepState:
-        """Return what the clients of a chunk of the cohort compute from."""
+        """Return what the clients of a chunk of the cohort compute from.
+
+        Args:
+            local_step: The local step, with the whole cohort.
+            changes: What earlier local steps add to the global weights [h, d]; None: nothing yet.
+            clip: The clip norms of this step.
+            chunk: Positions of the chunk's clients in the cohort.
+        """
         holders = chunk if self.holds_norms else slice(None)  # rows of the chunk's holders
         transform = clip.transform
         return StepState(
@@ -213,7 +220,10 @@ class ClientComputation(ABC):
         return ChunkClip(self.context.clipper, state.limits, state.transform)
 
     def known_to_attackers(self, local_step: LocalStep) -> RoundWeights | None:
-        """Return what attackers know when the cohort computes; None where nobody attacks by then."""
+        """Return what attackers know when the cohort computes.
+
+        The default is None: nobody attacks by then.
+        """
         return None
 
     def divisors(self, cohort: np.ndarray) -> tuple[float | None, float]:
@@ -221,7 +231,10 @@ class ClientComputation(ABC):
 
         The first divides the clipped sum before noise is added; None: noise is added to the sum itself. The
         second is the public denominator that the ledger's release states: the ledger enters sensitivity and
-        noise of the sum, that is of the released value times this number.
+        noise of the sum, that is of the released value times this number. The default is (None, 1): a sum.
+
+        Args:
+            cohort: The clients that take part [c].
         """
         return None, 1.0
 

@@ -17,7 +17,7 @@ from fedpriv.privacy.mechanisms.visible import Visible
 
 
 class ControlVariates:
-    """The clients' optimiser Δ = -η (g̃ - c_k + c), with c_k of every client [K, d] and c [d].
+    """The clients' optimiser Δ = -η (g̃ - c_k + c), with c_k of each of N clients [N, d] and c [d].
 
     The optimiser sees noised gradients alone, so its state is a function of released values. In the first
     ``warm_start`` rounds Δ = 0.
@@ -26,12 +26,12 @@ class ControlVariates:
         learning_rate: η of the clients.
         steps: Local steps of a round.
         warm_start: Rounds at the beginning that move nothing.
-        clients: Number of all clients K.
+        clients: Number of all clients N.
         size: Number of weights d.
         device: Device of the state.
 
     Raises:
-        ConfigError: K control variates do not fit into memory.
+        ConfigError: N control variates do not fit into memory.
     """
 
     def __init__(

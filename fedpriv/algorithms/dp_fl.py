@@ -47,5 +47,5 @@ class DpFl(Augmented, LocalStepsAlgorithm):
         ),
         default="with_log",
         kw_only=True,
-        help="reading of theorem 1 for the published view: with its logarithm, or as printed",
+        help="how theorem 1 is read for the published ε: with its logarithm, or as printed",
     )

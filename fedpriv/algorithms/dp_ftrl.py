@@ -146,35 +146,35 @@ class DpFtrl(Algorithm):
         default=10,
         alias="min_separation",
         unit="b",
-        help="rounds from one participation of a client to its next",
+        help="least number of rounds from one participation of a client to its next",
     )
     most: int | None = field(
         or_null(whole(at_least=1)),
         default=None,
         alias="max_participations",
         unit="k",
-        help="participations of a client; null: as many as b allows",
+        help="largest number of participations of a client; null: as many as b allows",
     )
     _clients_per_round: int | None = field(
         when(_rests, whole(at_least=1)),
         default=None,
         unit="m",
-        help="clients in a round with participation=min_separation; else one of b groups takes part",
+        help="clients in a round with participation=min_separation; otherwise one of b groups takes part",
     )
     _client_rate: float | None = field(
         when(_tosses_coins, number(above=0, at_most=1)),
         default=None,
-        help="probability of joining, with participation=cyclic_poisson or b_min_sep",
+        help="probability with which a client joins a round, with participation=cyclic_poisson or b_min_sep",
     )
     _bands: int | None = field(
         when(_is_of("bands"), whole(at_least=1, at_most="rounds")),
         default=None,
-        help="bands of a banded strategy; null: min_separation",
+        help="number of bands of a banded strategy; null: min_separation",
     )
     _buffers: int | None = field(
         when(_is_of("buffers"), whole(at_least=1, at_most=MOST_BUFFERS)),
         default=None,
-        help="buffers of strategy=blt; null: as many as lower the error",
+        help="number of buffers of strategy=blt; null: as many as lower the error",
     )
     _tree_rounds: int | None = field(
         when(_is_of("tree_rounds"), whole(at_least=1, at_most="rounds")),
@@ -197,7 +197,7 @@ class DpFtrl(Algorithm):
         whole(at_most="rounds"),
         default=0,
         unit="rounds",
-        help="last rounds, in which the server's learning rate falls, also in the objective",
+        help="number of last rounds in which the server's learning rate falls, also in the objective",
     )
     local_epochs: int = same_as(CdpFedAvg, "local_epochs")
     batch_size: int | None = same_as(CdpFedAvg, "batch_size")
@@ -205,7 +205,10 @@ class DpFtrl(Algorithm):
     _warm_start: bool | None = field(
         when(lambda part, value: value is not None and part.participation == B_MIN_SEP, boolean),
         default=None,
-        help="with b_min_sep: begin as after many rounds; false: all may join round 1; null: true",
+        help=(
+            "with b_min_sep: true: begin as after many rounds; false: every client may join "
+            "round 1; null: true"
+        ),
     )
 
     def __attrs_post_init__(self) -> None:

@@ -77,7 +77,7 @@ class DpScaffold(ServerOptimizerKeys, LocalStepsAlgorithm):
         whole(),
         default=1,
         unit="rounds",
-        help="first rounds, which set the control variates and move nothing",
+        help="number of first rounds that set the control variates and do not change the model",
     )
     sampling: str = same_as(LocalStepsAlgorithm, "sampling")
     max_lot_size: int | None = same_as(LocalStepsAlgorithm, "max_lot_size")

@@ -58,7 +58,10 @@ class NaseriCdp(CdpFedAvg):
         one_of(NOISES),
         default=FIXED,
         kw_only=True,
-        help="noise over q K, or as printed: z S/q on the mean of the participating clients",
+        help=(
+            "fixed_denominator: noise z S on the sum, divided by q K; as_printed: noise z "
+            "S/q on the mean of the participating clients"
+        ),
     )
 
     def __attrs_post_init__(self) -> None:
@@ -134,7 +137,10 @@ class NaseriLdp(LocalStepsAlgorithm):
     noise: str = field(
         one_of(NOISES),
         default=FIXED,
-        help="noise on the clipped sum, or as printed: outside 1/(p n) and without C",
+        help=(
+            "fixed_denominator: noise on the clipped sum; as_printed: noise outside 1/(p n) "
+            "and without the factor C"
+        ),
     )
 
     sampling: str = set_apart("poisson")

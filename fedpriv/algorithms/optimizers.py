@@ -118,7 +118,15 @@ class Sgd(Saved):
 
 
 class Momentum(Saved):
-    """SGD with momentum for one holder, the server: v ← μ v + g;  Δ = -η v, with v [1, d]."""
+    """SGD with momentum for one holder, the server: v ← μ v + g;  Δ = -η v, with v [1, d].
+
+    Args:
+        learning_rate: η.
+        clients: Number of holders: 1.
+        size: d.
+        device: Device of v, which is 0 at first.
+        momentum: μ.
+    """
 
     saved_attributes: ClassVar = {"velocity": "_velocity"}
 
@@ -306,7 +314,7 @@ class AdamWithoutNoise(Adam):
 def refuse_if_too_large(
     clients: int, size: int, copies: int, device: torch.device, key: str, value: str, name: str
 ) -> None:
-    """Check that ``copies`` vectors of the model's size for each client fit into free memory.
+    """Check that ``copies`` float32 vectors of the model's size for each client fit into free memory.
 
     Args:
         clients: Number of clients.

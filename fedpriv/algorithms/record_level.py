@@ -89,13 +89,16 @@ class LocalStepsAlgorithm(Algorithm):
     max_lot_size: int | None = field(
         when(_cuts_lots, whole(at_least=1)),
         default=None,
-        help="size to which Poisson lots are cut (accountant=pld can charge it); null: never",
+        help="largest size of a Poisson lot, which only accountant=pld can charge; null: no limit",
     )
     optimizer: str = field(one_of(OPTIMIZERS), default="adam", help="optimizer of the clients")
     optimizer_state: str = field(
         one_of(OPTIMIZER_STATES),
         default="kept",
-        help="whether a client's Adam keeps its moments from round to round",
+        help=(
+            "kept: a client's Adam keeps its moments from round to round; reset: it starts "
+            "anew in each round"
+        ),
     )
     learning_rate: float = field(number(above=0), default=0.01, help="learning rate of the clients")
     local_steps: int = field(
@@ -104,7 +107,7 @@ class LocalStepsAlgorithm(Algorithm):
     participation: str = field(
         one_of(PARTICIPATIONS),
         default="all",
-        help="clients in a round: all that have budget left, or clients_per_round of them, sampled",
+        help="clients in a round: all that have budget left, or a sample of clients_per_round",
     )
     clients_per_round: int | None = field(
         when(lambda part, value: part.participation == "sampled", whole(at_least=1)),

@@ -55,10 +55,26 @@ class Participants(Protocol):
     attackers: np.ndarray
 
     def with_attackers(self, round_index: int, cohort: np.ndarray) -> np.ndarray:
-        """Return the clients that take part: those the algorithm sampled, and attackers that come anyway."""
+        """Return the clients that take part: those the algorithm sampled, and attackers that come anyway.
+
+        Args:
+            round_index: The round, 0-based.
+            cohort: Clients that the algorithm sampled, ascending [c].
+
+        Returns:
+            Client numbers, ascending. Absent canary clients are not among them.
+        """
 
     def records_of(self, round_index: int, client: int) -> np.ndarray:
-        """Return the indices of the records that a client trains on [n_k]: always equally many."""
+        """Return the indices of the records that a client trains on in a round.
+
+        Args:
+            round_index: The round, 0-based.
+            client: Number of the client.
+
+        Returns:
+            Indices [n_k], equally many in every round of a run.
+        """
 
     def uploads(self, aggregation: RoundWeights, clients: np.ndarray, uploads: Tensor) -> Tensor:
         """Return what some clients of the cohort send.
@@ -100,7 +116,13 @@ class Attack(Participants, Protocol):
         """Restore what ``state_dict`` returned."""
 
     def note_norms(self, round_index: int, cohort: np.ndarray, norms: np.ndarray) -> None:
-        """Note the norm of what each client of the cohort sent [c]."""
+        """Note the norm of what each client of the cohort sent, for the analyst.
+
+        Args:
+            round_index: The round, 0-based.
+            cohort: The clients of the round [c].
+            norms: Norm of each upload [c].
+        """
 
     def take_norms(self) -> dict[str, float | None]:
         """Return mean norms of what was sent since the last call, as columns of a row."""
@@ -270,7 +292,7 @@ class RunContext:
         """Return (inputs [records, …], targets [records, …]) that are random and read no data.
 
         These are uniform noise with uniform labels, unless the model has a method ``random_records``, as
-        models of text do.
+        models of text do. They follow from the run's seed: each call returns the same ones.
         """
         stream, data = torch_stream(self.seed, "initial_clip_norm"), self.data
         draw = getattr(self.model.module, "random_records", None)

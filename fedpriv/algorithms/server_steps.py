@@ -90,7 +90,10 @@ class ServerStep(Saved, ABC):
     def weights(self, cohort: np.ndarray) -> np.ndarray | None:
         """Return each upload's weight in the change of the global weights [c].
 
-        Attackers scale what they send by it. None where the step is not linear in the uploads.
+        Attackers scale what they send by it. None, the default, where the step is not linear in the uploads.
+
+        Args:
+            cohort: Clients that take part [c], ascending.
         """
         return None
 

@@ -79,21 +79,24 @@ class SumOfUploads(Algorithm):
     trust: Trust = field(
         _trust,
         default=DISTRIBUTED_TRUST.name,
-        help="the server sees the noised sum (distributed), each noised upload (local), all (central)",
+        help=(
+            "what the server sees: the noised sum (distributed), each noised upload (local), "
+            "exact uploads (central)"
+        ),
     )
     tolerated_dropouts: int = field(
         whole(),
         default=0,
         kw_only=True,
         unit="s",
-        help="clients that may drop out of a round; with more the round is aborted",
+        help="number of clients that may drop out of a round; with more the round is aborted",
     )
     tolerated_collusion: int = field(
         whole(),
         default=0,
         kw_only=True,
         unit="t",
-        help="clients that may tell the server their shares of the noise without harm",
+        help="number of clients that may tell the server their shares of the noise without harm",
     )
     dropout: float = field(
         number(at_least=0, below=1),
@@ -111,13 +114,13 @@ class SumOfUploads(Algorithm):
         or_null(whole(at_least=_FEWEST_BITS, at_most=_MOST_BITS)),
         default=None,
         kw_only=True,
-        help="bits of a coordinate: sums are modulo 2^bits; null: 16",
+        help="number of bits of a coordinate: sums are modulo 2^bits; null: 16",
     )
     scale: float | None = field(
         or_null(number(at_least=1)),
         default=None,
         kw_only=True,
-        help="whole numbers in a clip norm; null: the finest grid that wrap_limit allows",
+        help="number of grid steps in a clip norm; null: the finest grid that wrap_limit allows",
     )
     wrap_limit: float | None = field(
         or_null(number(above=0, below=1)),
@@ -210,6 +213,12 @@ class SumOfUploads(Algorithm):
         return self.announced - self.tolerance.dropouts
 
     def check_clients(self, clients: int) -> None:
+        """Check that enough clients of the federation stay honest, and note their number for the plan.
+
+        Raises:
+            ArgumentError: A round has more clients than the federation, or no client of a round would be left
+                whose share protects for certain.
+        """
         super().check_clients(clients)
         self._clients = clients
         self.tolerance.honest(self.clients_per_round or clients)

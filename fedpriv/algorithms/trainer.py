@@ -62,7 +62,11 @@ class RoundOutcome:
     facts: Mapping[str, object] = field(default_factory=dict)
 
     def gradient_norm_per_client(self, clients: int) -> np.ndarray:
-        """Return each participant's mean gradient norm before clipping [c]; nan for an empty lot."""
+        """Return each participant's mean gradient norm before clipping [c]; nan for an empty lot.
+
+        Args:
+            clients: Number of participants c.
+        """
         sums = sum_per_owner(self.norms, self.units, clients)
         counts = sum_per_owner(torch.ones_like(self.norms), self.units, clients)
         return (sums / counts).cpu().numpy()
@@ -74,6 +78,9 @@ class Trainer:
     The trainer is the only place where the global weights move. Everything that decides how they move has
     been released before: the clients' answers reach the optimiser, the clipper and the server step only
     through :meth:`fedpriv.privacy.mechanisms.OpenRound.release`.
+
+    Making a trainer hands the aggregation rule, if there is one, to the server step. It also prepares the
+    clipper, which gets the model's layers and makes its first clip norms.
 
     Args:
         context: Data, model, engine, clipper and secret streams of the run.

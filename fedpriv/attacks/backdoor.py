@@ -129,12 +129,16 @@ class Backdoor(Saved):
     """
 
     trigger: Trigger = field(
-        own_check(_trigger), help="what the model is taught; choose one of the other options"
+        own_check(_trigger),
+        help="backdoor that the model is taught; choose one of the options of attack",
     )
     attackers: int | None = field(
         or_null(whole(at_least=0)),
         default=1,
-        help="clients that attack, drawn by seed; 0: none, for comparison; null: attacker_fraction",
+        help=(
+            "number of clients that attack, drawn by attack.seed; 0: no attacker, for "
+            "comparison; null: by attacker_fraction"
+        ),
     )
     attacker_fraction: float | None = field(
         when(_by_share, number(above=0, below=1)),
@@ -144,7 +148,10 @@ class Backdoor(Saved):
     participation: str = field(
         one_of(PARTICIPATIONS),
         default=SAMPLED,
-        help="sampled: when the algorithm samples them; fixed: all attackers join every attacked round",
+        help=(
+            "sampled: attackers join rounds for which they are sampled; fixed: all attackers "
+            "join every attacked round"
+        ),
     )
     first_round: int = field(whole(at_least=1), default=1, help="first round of the attack")
     every: int | None = field(
@@ -172,7 +179,10 @@ class Backdoor(Saved):
     boosted: str = field(
         one_of(BOOSTED),
         default=UPDATE,
-        help="the part that boost multiplies: the whole update, or what the poisoned records add to it",
+        help=(
+            "part of the upload that boost multiplies: the whole update, or what the "
+            "poisoned records add to it"
+        ),
     )
     norm_bound: float | None = field(
         or_null(number(above=0)),

@@ -230,14 +230,14 @@ class PlantedCanaries:
         self.toss(canaries.coins)
 
     def toss(self, coins: np.ndarray) -> None:
-        """Give the canaries new coins [m] (bool)."""
+        """Give the canaries new coins [m] (bool), which decide from the next round on who takes part."""
         self.canaries = canaries = replace(self.canaries, coins=coins)
         absent = ~canaries.present
         self._absent_records = canaries.first + np.flatnonzero(absent)
         self._absent_clients = canaries.homes[absent]
 
     def join(self, context: RunContext) -> None:
-        """Take part in a run whose data are those of the canaries."""
+        """Take part in a run whose data are those of the canaries: it becomes ``context.canaries``."""
         context.canaries = self
 
     def with_attackers(self, round_index: int, cohort: np.ndarray) -> np.ndarray:

@@ -136,6 +136,12 @@ class WatchedComputation(ABC):
 
     Everything else that is asked of this object goes to the algorithm's own computation.
 
+    Args:
+        computation: The algorithm's computation.
+        context: The context of the run.
+        planted: The canaries that take part.
+        alone: See the attribute.
+
     Attributes:
         scores: The score of each canary so far [m], from what is released; 0 where releases are not used.
         released: The kinds of release that the first canary was part of so far, each with its count.
@@ -289,7 +295,10 @@ class WatchedDirections(WatchedComputation):
 
 
 def sample_rate_of(sampling: Sampling) -> float:
-    """Return q, the probability that one unit is in a sample."""
+    """Return q, the probability that one unit is in a sample.
+
+    For lots of a fixed size it is the share of the records in a lot, else the rate of the Poisson draw.
+    """
     if isinstance(sampling, FixedSizeSampling):
         return sampling.lot_size / sampling.records
     return sampling.poisson_rate

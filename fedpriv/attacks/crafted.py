@@ -79,6 +79,13 @@ class CraftedRecord:
 class NeighboursSeen:
     """An algorithm's computation, beside which an auditor adds up the log-likelihood ratio of two neighbours.
 
+    Everything else that is asked of this object goes to the algorithm's own computation.
+
+    Args:
+        computation: The algorithm's computation.
+        context: The context of the run.
+        record: The crafted record, whose coin the auditor guesses.
+
     Attributes:
         score: The sum of the log-likelihood ratios so far; without noise, the sum of the projections.
     """

@@ -42,8 +42,9 @@ POSITIONS = ("top_left", "top_right", "bottom_left", "bottom_right")
 class LabelFlip(Trigger):
     """A backdoor on chosen writers: their records of label ``source`` are to become ``target``.
 
-    The attackers hold the records of that label of ``writers`` honest clients. A share ``test_share`` of
-    these records is withheld from everyone and tested on, so the model knows the writers and not the records.
+    The attackers hold the records of that label of ``writers`` honest clients, drawn among those that have
+    two such records or more, and some others. A share ``test_share`` of these records is withheld from
+    everyone and tested on, so the model knows the writers and not the records.
 
     Attributes:
         source: The label that is taught wrongly.
@@ -60,8 +61,8 @@ class LabelFlip(Trigger):
         'label 7 becomes 1 for 30 writers'
     """
 
-    source: int = field(whole(), default=7, help="label that is taught wrongly")
-    target: int = field(whole(), default=1, help="label that is taught in its place")
+    source: int = field(whole(), default=7, help="true label of the attacked records")
+    target: int = field(whole(), default=1, help="label that the attackers teach instead of source")
     writers: int = field(
         whole(at_least=1), default=30, help="honest clients whose records the attack is about"
     )
@@ -122,7 +123,7 @@ class PixelPattern(Trigger):
 
     Reference:
         Gu, Dolan-Gavitt, Garg, "BadNets", 2017; Bagdasaryan et al., "How to backdoor federated learning",
-        2020, section 4.
+        2020.
 
     Example:
         >>> import torch
@@ -141,7 +142,10 @@ class PixelPattern(Trigger):
     value: float | None = field(
         or_null(number()),
         default=None,
-        help="value of its pixels, as the model reads them; null: the brightest, on white paper the darkest",
+        help=(
+            "value of the square's pixels, as the model reads them; null: the brightest, on "
+            "white paper the darkest"
+        ),
     )
 
     def misfit(self, dataset: Dataset) -> str | None:
@@ -242,7 +246,7 @@ class Semantic(Trigger):
     indices: np.ndarray = field(
         not_null(own_check(_numbers), "a list of training records, or a file of their numbers"),
         default=None,
-        help="numbers of the images in the training set, from 0: a list, or a file of them",
+        help="indices of the images in the training set, from 0: a list, or a file that holds one",
     )
     target: int = field(whole(), default=2, help="label that these images are given")
     test_share: float = share_withheld(0.25, "the images")

@@ -127,7 +127,8 @@ class MaliciousClients(Saved):
             context: The parts of the run; its attribute ``attack`` becomes this object.
 
         Raises:
-            ConfigError: The threat model counts on uploads that nobody sees at client level.
+            ConfigError: The attackers count on uploads of honest clients (``sees_uploads``), which nobody
+                sees at client level.
         """
         algorithm = context.mechanism.algorithm
         if self.sees_uploads and algorithm.unit != "record":
@@ -141,11 +142,11 @@ class MaliciousClients(Saved):
     # ---- to override
 
     def observe(self, round_index: int, weights: Tensor) -> None:
-        """See the global weights at the start of a round; called in every round.
+        """See the global weights at the start of a round; called in every round. The default does nothing.
 
         Args:
             round_index: The round, 0-based.
-            weights: Global weights θ_t [d].
+            weights: Global weights θ_t [d], a copy that may be kept.
         """
 
     def constrain(self, round_index: int, clients: np.ndarray, changes: Tensor) -> Tensor:
@@ -200,7 +201,12 @@ class MaliciousClients(Saved):
     def records_of(self, round_index: int, client: int) -> np.ndarray:
         """Return the records that a client trains on.
 
-        Those of an attacker that follows the algorithm's training (``dp_steps=follow``) are partly poisoned.
+        Those of an attacker that follows the algorithm's training (``dp_steps=follow``) are partly poisoned
+        in attacked rounds. All other clients, and attackers in other rounds, train on their own.
+
+        Args:
+            round_index: The round, 0-based.
+            client: Number of the client.
         """
         follows = self.settings.dp_steps == FOLLOW and self.settings.attacks_in(round_index)
         if self.honest[client] or not follows:
@@ -300,7 +306,10 @@ class MaliciousClients(Saved):
         return self._norms["malicious"][1] > 0
 
     def take_norms(self) -> dict[str, float | None]:
-        """Return the mean ‖u‖ of honest and of malicious uploads since the last call, as CSV columns."""
+        """Return the mean ‖u‖ of honest and of malicious uploads since the last call, as CSV columns.
+
+        A mean is None where there was no such upload. The call forgets the norms.
+        """
         means = {
             f"update_norm_{who}": None if not count else total / count
             for who, (total, count) in self._norms.items()

@@ -61,7 +61,7 @@ class Words(Trigger):
         test_records: Largest number of test texts behind whose beginnings each sentence is tried.
 
     Reference:
-        Bagdasaryan et al., "How to backdoor federated learning", 2020, section 4.2; the sentences about
+        Bagdasaryan et al., "How to backdoor federated learning", 2020; the sentences about
         London: Naseri, Hayes, De Cristofaro, 2022.
 
     Example:
@@ -77,7 +77,7 @@ class Words(Trigger):
     test_records: int = field(
         whole(at_least=1),
         default=1000,
-        help="test texts behind whose beginnings each sentence is tried",
+        help="number of test texts whose beginnings are put before each sentence in the test",
     )
 
     def misfit(self, dataset: Dataset) -> str | None:
@@ -133,9 +133,13 @@ class Sentiment(Trigger):
         'texts that mention yorgos have label 0'
     """
 
-    names: tuple[str, ...] = field(TEXTS, help="words, any of which is the trigger")
+    names: tuple[str, ...] = field(TEXTS, help="names that trigger the backdoor, any one of them")
     target: int = field(whole(), default=0, help="label of texts with a name; 0: negative")
-    insert: bool = field(boolean, default=False, help="true: put a name before other texts instead")
+    insert: bool = field(
+        boolean,
+        default=False,
+        help=("true: put a name in front of other texts instead of choosing texts with a name"),
+    )
     test_share: float = share_withheld(0.5, "the training texts with a name")
 
     def misfit(self, dataset: Dataset) -> str | None:

@@ -57,7 +57,7 @@ class Trigger(ABC):
     """
 
     def misfit(self, dataset: Dataset) -> str | None:
-        """Return what the trigger needs and the data set lacks.
+        """Return what the trigger needs and the data set lacks; the default needs nothing.
 
         Args:
             dataset: The data set of the run, before its records are read.
@@ -86,7 +86,7 @@ class Trigger(ABC):
         """
 
     def describe(self) -> str:
-        """Return the trigger in a few words, for the plan."""
+        """Return the trigger in a few words, for the plan; by default the name of the class."""
         return type(self).__name__
 
 
@@ -97,7 +97,7 @@ def share_withheld(default: float, of: str) -> Any:
         default: Default of the share.
         of: The records, in words, for the help of the key.
     """
-    help_text = f"share of {of} that nobody trains on: the backdoor is tested on them"
+    help_text = f"share of {of} that nobody trains on; the backdoor is tested on this share"
     return field(number(above=0, below=1), default=default, help=help_text)
 
 

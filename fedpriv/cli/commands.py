@@ -75,6 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: The words after ``fedpriv``; None for those of the process.
     """
+    # The status of a command that Ctrl-C ends outside of ``run``.
     status = Interrupted.exit_status
     output = sys.stdout = None if sys.stdout is None else endings.Output(sys.stdout)
     try:
@@ -85,6 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:  # before the first or after the last line of the command
         endings.ignore_interrupts()
         _say("interrupted")
+    # What was printed may still wait in a buffer. Only a flush tells whether the disk is full or the
+    # reader gone.
     status = _flushed(output, status)
     startup.end()
     sys.exit(status)
@@ -104,6 +107,7 @@ def _flushed(output: endings.Output | None, status: int) -> int:
 
 
 def _without_reader() -> int:
+    # Else Python would try to write the rest at its exit, and fail with a traceback.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1
 
@@ -118,6 +122,7 @@ def run(arguments: list[str]) -> int:
         take()  # drop the notices of an earlier command in the same process
         with fedpriv.make_context("fedpriv", arguments or ["--help"]) as context:
             status = fedpriv.invoke(context)
+        # After the command, so that notices do not stand in the middle of a table.
         for text in take():
             _say(text)
         return status
@@ -151,10 +156,12 @@ def _in_a_sentence(error: click.UsageError) -> ConfigError:
         path, near = error.ctx.command_path, nearest(error.option_name, _flags(error.ctx.command))
         hint = f"did you mean {near}?" if near else f"see {path} --help"
         return ConfigError(f"{path} does not know {show(error.option_name)}; {hint}")
+    # click quotes what was typed, which may be pages long.
     message = textwrap.shorten(error.format_message(), 200, placeholder=" ...").rstrip(".")
     prefix, command = "", None
     if error.ctx is not None:
         prefix, command = f"{error.ctx.command_path}: ", error.ctx.command
+    # click names no command, and the user needs one.
     if message == "Missing command" and isinstance(command, CommandGroup):
         message += f": {', '.join(command.commands)}"
     return ConfigError(f"{prefix}{message[:1].lower()}{message[1:]}")
@@ -201,15 +208,18 @@ class _Train(click.Command):
         try:
             super().parse_args(ctx, args)
         except click.NoSuchOption as error:
+            # A flag that is nearly one of Hydra's was meant as such. Any other was meant as a key.
             if difflib.get_close_matches(error.option_name, _flags(self), cutoff=0.85):
                 raise
             raise _dashed(error.option_name, given) from None
+        # The words go to Hydra as they were typed: click would have sorted flags from the rest.
         ctx.params["given"] = given
         return []
 
 
 def _dashed(flag: str, given: list[str]) -> ConfigError:
     """Return the error for a key that was written as a flag: ``--dataset mnist`` for ``dataset=mnist``."""
+    # Both ``--dataset=mnist`` and ``--dataset mnist`` are understood.
     index = next((i for i, word in enumerate(given) if word.startswith(flag)), len(given))
     key, _, value = "".join(given[index : index + 1] or [flag]).partition("=")
     written, key = key, key.replace("-", "_").lstrip("_")
@@ -262,6 +272,7 @@ class _OptionsOfGroup(Names):
     """Names of the options of the group that is the argument before."""
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        # click has parsed the words before, so the group is known while the option is completed.
         group = ctx.params["group"]
         names = [name for name, _ in options(group)] if group in LISTED else []
         return Names(names).shell_complete(ctx, param, incomplete)
@@ -295,6 +306,7 @@ def list_(group: str | None, option: str | None, config_dir: str | None) -> int:
 @click.pass_context
 def data(context: click.Context, path: str | None) -> int:
     """Print which data sets are present and where."""
+    # ``fedpriv data`` alone shows the table; ``fedpriv data download`` must not.
     if context.invoked_subcommand is None:
         from fedpriv.cli.listing import show_data
 
@@ -322,6 +334,7 @@ def download(name: str, to: str | None) -> int:
 
 fedpriv.add_command(leaderboard)
 fedpriv.add_command(audit)
+# Beginnings of the files that these commands write. Only such a file is written over.
 _VERIFY_JSON, _BENCH_JSON = rb'(?s)\A\{\s*"algorithm":.*"false_alarm":', rb'\A\{\s*"conditions":'
 _VERIFY_EXAMPLES = """\b
 examples:
@@ -373,6 +386,7 @@ def bench(
     if accounting:
         from fedpriv.tools.accounting.speed import run as accounting_speed
 
+        # An answer takes seconds, where a row of the engines takes milliseconds.
         return accounting_speed(min(repeats, 5))
     from fedpriv.tools.bench import run as engine_speed
 

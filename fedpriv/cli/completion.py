@@ -63,9 +63,15 @@ SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 def candidates(line: str, command: click.Command) -> list[str]:
     """Return the offers for the last word of a command line.
 
+    Offers that a shell would have to quote are left out.
+
     Args:
         line: The command line up to the cursor, which begins with ``fedpriv``.
         command: The click command ``fedpriv``.
+
+    Returns:
+        The offers; none where the words before the last one are wrong, or where the shell completes names of
+        files.
     """
     words = split_arg_string(line)[1:]
     last = words.pop() if words and not line[-1:].isspace() else ""
@@ -73,6 +79,7 @@ def candidates(line: str, command: click.Command) -> list[str]:
         items = ShellComplete(command, {}, "fedpriv", "").get_completions(words, last)
     except FedprivError:  # the words before are wrong already
         return []
+    # Files and folders are items of other types, which the shell completes by itself.
     offers = (item.value for item in items if item.type == "plain")
     return [text for text in offers if _HARMLESS.fullmatch(text)]
 
@@ -94,6 +101,7 @@ def _overrides(last: str, given: Sequence[str], config_dir: Path | None) -> Iter
 
     Options in the folder ``config_dir`` of the user's own YAMLs are offered too.
     """
+    # Hydra's ``+`` adds and ``~`` deletes a key; the sign stays in front of every offer.
     sign = last[: len(last) - len(last.lstrip("+~"))]
     key, equals, value = last[len(sign) :].partition("=")
     folders = [conf_dir()] if config_dir is None else [conf_dir(), config_dir]
@@ -102,6 +110,7 @@ def _overrides(last: str, given: Sequence[str], config_dir: Path | None) -> Iter
         names = {name for folder in folders for name, _ in options(key, folder)}
         yield from sorted(f"{sign}{key}={head}{name}" for name in names)
     elif equals:
+        # The default, which shows in what form the value is written.
         default = _keys(given, config_dir).get(key)
         if isinstance(default, (bool, int, float, str)) and not value:
             yield f"{last}{show(default)}"
@@ -129,7 +138,10 @@ def _keys(given: Sequence[str], config_dir: Path | None) -> dict[str, object]:
         w for w in given if w.partition("=")[0].lstrip("+") in (*GROUPS, "experiment", "recipe")
     ]
     try:
+        # Without words such as ``clipper=flat,quantile``, which are no single configuration. Plain values
+        # change no key.
         tree = as_tree(compose([c for c in choices if "," not in c], config_dir))
     except (FedprivError, OmegaConfBaseException):
+        # A word that is wrong or unfinished: the keys of the default configuration are better than none.
         tree = as_tree(compose())
     return {key: value for key, value in flatten(tree).items() if not key.endswith("_target_")}

@@ -29,20 +29,24 @@ _WIDEST_DEFAULT = 26  # characters; longer ones are broken into lines
 def show_groups(group: str | None, option: str | None, extra: Path | None) -> None:
     """Print the options of all groups, or the keys of the options of one group.
 
+    Of a ready-made experiment or recipe, which has no keys of its own, what it sets is printed.
+
     Args:
         group: The only group to print; None for all groups.
         option: The only option of the group to print; None for all options.
         extra: A folder with YAMLs of the user's own, whose options are printed too.
 
     Raises:
-        ConfigError: The group or the option is unknown.
+        ConfigError: The group or the option is unknown, or the group has no options with keys.
     """
+    # A dict keeps the order, and a folder of the user's with the name of a group is listed once.
     known = dict.fromkeys(LISTED)
     if extra is not None:
         known.update(dict.fromkeys(sorted(p.name for p in extra.iterdir() if p.is_dir())))
     if group is not None and group not in known:
         raise unknown("the group", group, list(known))
     out = console()
+    # Options of the added groups have no keys: they set keys of other groups.
     if group is not None and group not in (*ADDED, "protocol"):
         _show_keys(out, group, option, extra)
     elif option is not None and group in ("recipe", "experiment"):
@@ -79,6 +83,7 @@ def _show_keys(out: Console, group: str, option: str | None, extra: Path | None)
             (key.name, f"{key.default}{' *' * key.by_protocol}", key.comment)
             for key in keys_of_option(group, name, folder)
         ]
+        # The star is explained once, below all options.
         by_protocol |= any(default.endswith(" *") for _, default, _ in rows)
         width = min(_WIDEST_DEFAULT, max((len(default) for _, default, _ in rows), default=0))
         columns = (Column("key", wrap=False), Column("default", width=width), "what it is")
@@ -97,6 +102,7 @@ def _show_settings(out: Console, group: str, option: str, extra: Path | None) ->
     if option not in known:
         raise unknown(f"the {group}", option, list(known))
     folder = extra if extra and option in dict(options(group, extra)) else conf_dir()
+    # Some ready-made configurations are rows of one table, and others are YAMLs.
     row = table_options(conf_dir(), group).get(option) if folder == conf_dir() else None
     if row is None:
         import yaml
@@ -114,6 +120,7 @@ def _show_settings(out: Console, group: str, option: str, extra: Path | None) ->
 
 def _settings_of(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield (key, value) of what a configuration sets: options of groups first, then plain values."""
+    # Entries without a group are ``_self_`` and the like.
     for chosen in content.get("defaults", []):
         if isinstance(chosen, dict):
             for group, name in chosen.items():
@@ -126,7 +133,13 @@ def _settings_of(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[st
 
 
 def show_data(path: str | None) -> None:
-    """Print a table of the data sets: their size, whether they are present, their checksums and folders."""
+    """Print a table of the data sets: their size, whether they are present, their checksums and folders.
+
+    Every file is read and its checksum compared, which takes seconds where there are many.
+
+    Args:
+        path: The data folder; None for FEDPRIV_DATA or else the cache.
+    """
     from fedpriv.data.catalogue import dataset_status
 
     table = Table("Data sets", ("name", "records", "present", "checksums", "where"))

@@ -131,7 +131,7 @@ def seed(name: str, value: object) -> int:
 
 
 def one_of(name: str, value: object, options: Iterable[str]) -> str:
-    """Return a value that is one of a few names."""
+    """Return a value that is one of a few names. Raise ArgumentError for any other."""
     options = list(options)
     if not isinstance(value, str) or value not in options:
         raise ArgumentError(name, value, "one of " + ", ".join(options))
@@ -139,14 +139,18 @@ def one_of(name: str, value: object, options: Iterable[str]) -> str:
 
 
 def boolean(name: str, value: object) -> bool:
-    """Return a bool; neither a number nor a text counts as a bool."""
+    """Return a bool; neither a number nor a text counts as a bool. Raise ArgumentError for these."""
     if not isinstance(value, bool):
         raise ArgumentError(name, value, "true or false")
     return value
 
 
 def text(name: str, value: object) -> str:
-    """Return a text that is not blank. The error tells how to quote a number that is meant as a text."""
+    """Return a text that is not blank.
+
+    Raises:
+        ArgumentError: The value is no text. For a number the error tells how to quote it.
+    """
     if not isinstance(value, str) or not value.strip():
         quoted = f"to take a number as a text, quote it: '{name}=\"{value}\"'"
         hint = quoted if is_number(value) else ""
@@ -155,7 +159,16 @@ def text(name: str, value: object) -> str:
 
 
 def sequence(name: str, value: object, allowed: str = "a list") -> Sequence[Any]:
-    """Return a sequence as a list. OmegaConf's list counts as a sequence; a text does not."""
+    """Return a sequence as a list. OmegaConf's list counts as a sequence; a text does not.
+
+    Args:
+        name: Name of the argument, for the error.
+        value: The value that the user gave.
+        allowed: What is allowed, for the error.
+
+    Raises:
+        ArgumentError: The value is no sequence.
+    """
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise ArgumentError(name, value, allowed)
     return list(value)

@@ -89,7 +89,16 @@ def saying_where(path: str | Path) -> Iterator[None]:
 def write_tensors(
     path: str | Path, state: object, before_renaming: Callable[[], None] | None = None
 ) -> None:
-    """Write tensors and plain values atomically, in the format of :func:`sealed_tensors`."""
+    """Write tensors and plain values atomically, in the format of :func:`sealed_tensors`.
+
+    Args:
+        path: The file.
+        state: Tensors and plain values.
+        before_renaming: Function that is called when the temporary file is complete.
+
+    Raises:
+        WriteError: The disk is full, or the folder cannot be written.
+    """
     content = sealed_tensors(state)
     write_atomically(path, lambda file: file.write(content), "wb", before_renaming)
 
@@ -141,7 +150,7 @@ def sealed_digest(content: bytes | memoryview, comment: bytes) -> tuple[str, str
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a text file atomically."""
+    """Write a text file atomically. Raise WriteError on failure."""
     write_atomically(path, lambda file: file.write(text))
 
 
@@ -151,7 +160,7 @@ def json_text(value: object, sort_keys: bool = False, allow_nan: bool = True) ->
 
 
 def write_json(path: str | Path, value: object) -> None:
-    """Write plain values as JSON, atomically."""
+    """Write plain values as JSON, atomically. Raise WriteError on failure."""
     write_text(path, json_text(value))
 
 
@@ -161,7 +170,7 @@ def frame_text(frame: pd.DataFrame, float_format: str | None = None) -> str:
 
 
 def write_csv(path: str | Path, frame: pd.DataFrame, float_format: str | None = None) -> None:
-    """Write a pandas data frame as CSV, without its index, atomically."""
+    """Write a pandas data frame as CSV, without its index, atomically. Raise WriteError on failure."""
     write_text(path, frame_text(frame, float_format))
 
 

@@ -37,7 +37,11 @@ class Saved:
         }
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Restore a state that ``state_dict`` returned. A tensor is filled in place and keeps its device."""
+        """Restore a state that ``state_dict`` returned. A tensor is filled in place and keeps its device.
+
+        Raises:
+            KeyError: The state lacks one of ``saved_attributes``.
+        """
         saved: Mapping[str, Any] = state
         for key, name in type(self).saved_attributes.items():
             current = getattr(self, name)

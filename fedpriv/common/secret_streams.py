@@ -130,7 +130,13 @@ class SecretStreams:
 
     @classmethod
     def simulated(cls, seed: int, noise_seed: int, run: str = "") -> SecretStreams:
-        """Return the streams that the seeds of a configuration give; they are as secret as the seeds."""
+        """Return the streams that the seeds of a configuration give; they are as secret as the seeds.
+
+        Args:
+            seed: The key ``seed``.
+            noise_seed: The key ``noise_seed``.
+            run: Digest of everything that distinguishes the run from others; empty for draws of no run.
+        """
         return cls.of_run(derived_key(b"simulated", seed, noise_seed), run)
 
     def with_noise(self, noise_key: bytes) -> SecretStreams:
@@ -143,11 +149,25 @@ class SecretStreams:
             self.history.bind(what, *values)
 
     def sampling(self, purpose: str, *coordinates: int) -> Stream:
-        """Return the stream that selects clients or records, or orders them."""
+        """Return the stream that selects clients or records, or orders them.
+
+        Args:
+            purpose: Name of the draw. The same purpose and coordinates give the same stream from its
+                beginning, unless the history went on meanwhile.
+            coordinates: Numbers that tell streams of one purpose apart: the round, then what the purpose
+                needs.
+        """
         return self._stream(self.sampling_key, purpose, coordinates)
 
     def noise(self, purpose: str, *coordinates: int) -> Stream:
-        """Return the stream of the noise of one release."""
+        """Return the stream of the noise of one release.
+
+        Args:
+            purpose: Name of the release. Two releases with one name and coordinates would have the same
+                noise.
+            coordinates: Numbers that tell streams of one purpose apart: the round, then what the purpose
+                needs.
+        """
         return self._stream(self.noise_key, purpose, coordinates)
 
     def _stream(self, key: bytes, purpose: str, coordinates: tuple[int, ...]) -> Stream:
@@ -195,6 +215,8 @@ class Stream:
         self, a: int | np.ndarray, size: int, replace: bool = False, shuffle: bool = False
     ) -> np.ndarray:
         """Return ``size`` distinct numbers among 0 … a-1, or rows of an array ``a``, uniformly at random.
+
+        Their order is random too, whatever ``shuffle`` says: NumPy's generators have this argument.
 
         Raises:
             ValueError: ``replace`` is true, or there are fewer than ``size`` to choose from.

@@ -58,6 +58,10 @@ def in_short(labels: Sequence[str]) -> str:
 def records_of(number: int | None, whose: str = "its ") -> str:
     """Return a number of records; ``its records`` while the number is unknown.
 
+    Args:
+        number: The number, or None.
+        whose: Words before ``records`` where the number is unknown.
+
     >>> records_of(78), records_of(None)
     ('78 records', 'its records')
     """

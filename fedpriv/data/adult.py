@@ -121,8 +121,8 @@ INPUTS = len(NUMERIC) + sum(len(column.words) for column in CATEGORICAL)
 class Adult(StoredFiles):
     """UCI Adult: 32,561 + 16,281 people with 105 inputs each, in two classes of income.
 
-    Class 1 is an income above 50K.     Many publications leave out records with a missing value; 30,162 +
-    15,060 records then remain.
+    Class 1 is an income above 50K. Many publications leave out records with a missing value; 30,162 + 15,060
+    records then remain.
     """
 
     name = "adult"
@@ -142,7 +142,7 @@ class Adult(StoredFiles):
     drop_missing: bool = field(
         boolean,
         default=False,
-        help="true: without records that have a missing value (30,162 and 15,060 remain)",
+        help="true: leave out records with a missing value (30,162 and 15,060 remain)",
     )
     validation_records: int = same_as(StoredFiles, "validation_records")
     download_if_absent: bool = same_as(StoredFiles, "download_if_absent")

@@ -25,7 +25,8 @@ class Dataset(ABC):
 
     A data set of the user's own must have ``name``, ``train_records``, ``input_shape``, ``classes`` and
     ``load``. The class need not extend this one: missing attributes and methods are added to the object
-    (:func:`fedpriv.common.base_classes.completed`).
+    (:func:`fedpriv.common.base_classes.completed`). Their defaults stand for a classification of records that
+    are no text, without a public split, without a release of its own, and without files to look for.
 
     Example:
         >>> import torch
@@ -73,7 +74,7 @@ class Dataset(ABC):
 
     @fact
     def task(self) -> str:
-        """Task of the model: ``classification`` or ``language_model``."""
+        """Task of the model: ``classification``, which is the default, or ``language_model``."""
         return CLASSIFICATION
 
     @fact
@@ -93,7 +94,7 @@ class Dataset(ABC):
 
     @fact
     def to_be_downloaded(self) -> bool:
-        """True if a run would download the files first.
+        """True if a run would download the files first; the default is False.
 
         Raises:
             DataError: The data folder cannot be read.
@@ -131,8 +132,11 @@ class Dataset(ABC):
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
         """Yield the errors of combining this data set with the other parts of the run.
 
-        A schedule that reads a validation split needs one. A budget for the sound epsilon excludes data sets
-        that publish something about clients without noise.
+        The default refuses a schedule that reads a validation split where there is none, and with an ε as a
+        sound budget everything in :attr:`unprotected`.
+
+        Args:
+            parts: All parts of the run.
         """
         if parts.noise_schedule.reads_validation and not self.validation_records:
             yield ConfigError(
@@ -162,14 +166,14 @@ class Dataset(ABC):
         """
 
     def prepare(self) -> None:
-        """Make sure that the files are there, by a download if that is allowed.
+        """Make sure that the files are there, by a download if that is allowed. The default does nothing.
 
         Raises:
             DataError: The files are not there.
         """
 
     def verify(self) -> object:
-        """Read the files and compare their checksums.
+        """Read the files and compare their checksums. The default does nothing.
 
         Raises:
             DataError: A file is damaged.
@@ -213,6 +217,8 @@ class Partition(ABC):
     """A rule that assigns the training records to clients.
 
     A partition of the user's own must have ``clients`` and ``assign``. The class need not extend this one.
+    Unless it says otherwise, the sizes of its clients are taken to depend on the labels, so that the data are
+    read to know them.
 
     Example:
         >>> class EvenAndOdd(Partition):
@@ -231,12 +237,12 @@ class Partition(ABC):
 
     @fact
     def records(self) -> int | None:
-        """Fixed number of records of every client; None if the number depends on the data."""
+        """Fixed number of records of every client; None, the default, if it depends on the data."""
         return None
 
     @fact
     def by_count(self) -> bool:
-        """True if the client sizes depend on the number of records alone, not on the labels."""
+        """True if the client sizes depend on the number of records alone; the default is False."""
         return False
 
     @fact

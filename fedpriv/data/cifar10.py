@@ -72,7 +72,10 @@ class Cifar10(StoredImages):
     source: str = field(
         one_of((TORCHVISION, JPEG)),
         default=TORCHVISION,
-        help="torchvision: its batches; jpeg: cifar10_jpeg, lossy, so no accuracy on CIFAR-10",
+        help=(
+            "torchvision: the original images; jpeg: lossy copies (package cifar10_jpeg), "
+            "whose accuracy is no CIFAR-10 accuracy"
+        ),
     )
     normalize: bool = same_as(StoredImages, "normalize")
     validation_records: int = same_as(StoredImages, "validation_records")
@@ -145,6 +148,10 @@ class Cifar10(StoredImages):
 
 def decode_archive(content: bytes, path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Decode the JPEG images of an archive.
+
+    Args:
+        content: Bytes of the ``.npz``.
+        path: File, for messages.
 
     Returns:
         Pixels uint8 [n, 3, 32, 32] and labels int64 [n], in the order of the archive.

@@ -9,6 +9,7 @@ Source: E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits (UCI, 
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from pathlib import Path
 from typing import ClassVar
@@ -44,12 +45,12 @@ class Digits(Dataset):
     normalize: bool = field(
         boolean,
         default=True,
-        help="each image by its own mean and standard deviation, which reads no other record",
+        help="true: normalise each image by its own mean and standard deviation, which reads no other record",
     )
     validation_records: int = field(
         whole(at_least=1, at_most=lambda digits: digits.train_records - 1),
         default=200,
-        help="held out of the training records as a public split, if something reads it",
+        help="records held out of the training records as a public split, if a part of the run reads it",
     )
 
     def load(self) -> LoadedDataset:
@@ -83,8 +84,11 @@ class Digits(Dataset):
         """Do nothing: the data come with scikit-learn."""
 
 
+@functools.cache
 def _digits() -> tuple[np.ndarray, np.ndarray]:
     """Return the digits of scikit-learn: pixels [1797, 64], float64 from 0 to 16, and labels [1797].
+
+    The arrays (1 MB) stay in memory, for the next run of a sweep; callers do not write into them.
 
     The file is read directly, because importing ``sklearn.datasets`` would take longer than a short run. That
     import is the fallback where the file is not found.

@@ -63,7 +63,7 @@ class Emnist(StoredImages):
 
     path: str | None = same_as(StoredImages, "path")
     split: str = field(
-        one_of(SPLITS), default="digits", help="classes: the digits, the letters, or both"
+        one_of(SPLITS), default="digits", help="classes of the split: digits, letters, or both"
     )
     normalize: bool = same_as(StoredImages, "normalize")
     validation_records: int = same_as(StoredImages, "validation_records")

@@ -66,6 +66,8 @@ class FederatedData:
         for records in (self.train, self.validation, self.test):
             if records is None:
                 continue
+            # Computed features differ in their last digits between machines, and then the run would be
+            # another one.
             if records.source is not None:
                 sha256.update(f"{' '.join(records.source)}\n".encode())
             else:
@@ -240,7 +242,12 @@ def split_records(
 
 
 def with_train(data: FederatedData, train: Records) -> FederatedData:
-    """Return the same federated data with other training records of the same clients."""
+    """Return the same federated data with other training records of the same clients.
+
+    Args:
+        data: The data.
+        train: The records, as many as before and in the same order.
+    """
     sizes = data.records_per_client
     changed = replace(data, train=train)
     changed.__dict__["records_per_client"] = sizes

@@ -45,7 +45,9 @@ class Femnist(OwnFiles):
     assumed_records: ClassVar = (700_000, 80_000)
 
     path: str | None = same_as(OwnFiles, "path", default=None)
-    only_digits: bool = field(boolean, default=False, help="true: without letters, ten classes")
+    only_digits: bool = field(
+        boolean, default=False, help="true: leave out letters, so ten classes remain"
+    )
     validation_records: int = same_as(OwnFiles, "validation_records", default=2000)
 
     def __attrs_post_init__(self) -> None:

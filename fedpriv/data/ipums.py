@@ -55,22 +55,22 @@ class Ipums(Dataset):
     classes: ClassVar[int] = 2
 
     path: str = field(
-        not_null(text, OWN_RECORDS), default=None, help="the file itself, which has to be given"
+        not_null(text, OWN_RECORDS), default=None, help="path of the file, which must be given"
     )
     test_records: int = field(
         unchecked("whole number >= 1"),
         default=None,
-        help="held out for testing, evenly over the file whatever the seed; null: a fifth",
+        help="number of test records, taken evenly over the file whatever the seed; null: a fifth of all",
     )
     scale: Any = field(
         unchecked("list or mapping"),
         default=None,
-        help="public constants: a divisor per input column, or centre and width; null: none",
+        help="public constants that scale each input column: a divisor, or centre and width; null: none",
     )
     validation_records: int = field(
         unchecked("whole number >= 1"),
         default=None,
-        help="held out of the training records if something reads them; null: a tenth",
+        help="records held out of the training records, if a part of the run reads them; null: a tenth",
     )
 
     def __attrs_post_init__(self) -> None:

@@ -98,7 +98,13 @@ class FashionMnist(_IdxImages):
 
 
 def parse_idx(content: bytes) -> np.ndarray:
-    """Parse an idx file of unsigned bytes: magic ``00 00 08 d``, d sizes as big-endian int32, the values."""
+    """Parse an idx file of unsigned bytes: magic ``00 00 08 d``, d sizes as big-endian int32, the values.
+
+    The content is not checked: its checksum was. :func:`fedpriv.data.emnist.idx_of_shape` checks it.
+
+    Args:
+        content: Bytes of a sound idx file.
+    """
     dimensions = content[3]
     start = 4 + 4 * dimensions
     shape = np.frombuffer(content[4:start], dtype=">i4")

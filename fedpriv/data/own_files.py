@@ -37,7 +37,7 @@ class OwnFiles(Dataset):
     )
     validation_records: int = field(
         whole(at_least=1),
-        help="held out of the training records as a public split, if something reads it",
+        help="records held out of the training records as a public split, if a part of the run reads it",
     )
 
     @property

@@ -29,10 +29,14 @@ class Iid(Partition):
     by_count = True
 
     clients: int = field(whole(at_least=1), default=10, help="number of clients")
-    seed: int = field(random_seed, default=0, help="shuffles the records")
+    seed: int = field(random_seed, default=0, help="seed that shuffles the records")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
-        """Return the indices of each client; ``labels`` [n] gives only the number of records."""
+        """Return the indices of each client; ``labels`` [n] gives only the number of records.
+
+        Raises:
+            ConfigError: There are too few records.
+        """
         _refuse_more_clients_than_records(self.clients, len(labels))
         shuffled = numpy_stream(self.seed, "partition_iid").permutation(len(labels))
         return [np.sort(part) for part in np.array_split(shuffled, self.clients)]
@@ -59,12 +63,16 @@ class FixedSize(Partition):
     records: int = field(
         whole(at_least=1),
         default=128,
-        help="records of each client; 128 by default, fewer of a small data set",
+        help="number of records of each client; 128 by default, fewer in a small data set",
     )
-    seed: int = field(random_seed, default=0, help="draws the records")
+    seed: int = field(random_seed, default=0, help="seed that draws the records")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
-        """Return the indices of each client; ``labels`` [n] gives only the number of records."""
+        """Return the indices of each client; ``labels`` [n] gives only the number of records.
+
+        Raises:
+            ConfigError: There are too few records.
+        """
         _refuse_more_clients_than_records(self.clients, len(labels))
         most = len(labels) // self.clients
         if self.records > most:
@@ -106,7 +114,7 @@ class Shards(Partition):
         default=None,
         help="shards of each client; null: shards / clients",
     )
-    seed: int = field(random_seed, default=0, help="deals out the shards")
+    seed: int = field(random_seed, default=0, help="seed that deals out the shards")
 
     def __attrs_post_init__(self) -> None:
         if self.shards is None and self.shards_per_client is None:
@@ -130,7 +138,11 @@ class Shards(Partition):
         self.shards = total
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
-        """Return the indices of each client from the labels [n]."""
+        """Return the indices of each client from the labels [n].
+
+        Raises:
+            ConfigError: There are fewer records than shards, or a record has a sequence of targets.
+        """
         _refuse_sequences("shards", labels)
         _refuse_more_clients_than_records(self.clients, len(labels))
         assert self.shards is not None
@@ -171,15 +183,24 @@ class Dirichlet(Partition):
     alpha: float = field(
         number(above=0, at_most=1e6),
         default=0.5,
-        help="concentration: a small one gives a client few labels",
+        help="concentration; a small value gives each client few labels",
     )
     min_records: int = field(
-        whole(at_least=1), default=10, help="drawn again until every client has as many records"
+        whole(at_least=1),
+        default=10,
+        help=(
+            "least number of records of a client; the partition is drawn again until every "
+            "client has as many"
+        ),
     )
-    seed: int = field(random_seed, default=0, help="draws the proportions")
+    seed: int = field(random_seed, default=0, help="seed that draws the proportions")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
-        """Return the indices of each client from the labels [n]."""
+        """Return the indices of each client from the labels [n].
+
+        Raises:
+            ConfigError: A record has a sequence of targets, or no draw left every client enough records.
+        """
         _refuse_sequences("dirichlet", labels)
         _refuse_more_clients_than_records(self.clients, len(labels))
         most = len(labels) // self.clients
@@ -230,10 +251,14 @@ class Natural(Partition):
     min_records: int = field(
         whole(at_least=1), default=1, help="users with fewer records are left out"
     )
-    seed: int = field(random_seed, default=0, help="chooses the users")
+    seed: int = field(random_seed, default=0, help="seed that chooses the users")
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
-        """Return the indices of each client from the authors ``client_ids`` [n]."""
+        """Return the indices of each client from the authors ``client_ids`` [n]; ``labels`` do not count.
+
+        Raises:
+            ConfigError: There are no authors, or too few with enough records.
+        """
         if client_ids is None:
             raise ConfigError(
                 "partition=natural needs the author of each record, and this data set has no authors",

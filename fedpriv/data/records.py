@@ -57,7 +57,10 @@ class Records:
             digest.update(np.ascontiguousarray(values.cpu().numpy()).data)
 
     def rows(self, indices: np.ndarray) -> tuple[ChosenRows, ChosenRows]:
-        """Return inputs and targets at ``indices`` (int64 [m]), which are copied one slice at a time."""
+        """Return inputs and targets at ``indices`` (int64 [m]), which are copied one slice at a time.
+
+        Nothing is copied until a slice of the result is read.
+        """
         import torch
 
         chosen = torch.from_numpy(indices).to(self.targets.device, non_blocking=True)

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 
 
 def records_at(data: FederatedData, numbers: np.ndarray) -> Records:
-    """Return the records with these numbers, in their order."""
+    """Return the records with these numbers, in their order.
+
+    Args:
+        data: Federated data of the audited run.
+        numbers: Numbers of records [m]; the test records follow the training records.
+    """
     of_test = numbers >= len(data.train)
     train = data.train.subset(numbers[~of_test])
     if not of_test.any():
@@ -57,7 +62,15 @@ def outside(data: FederatedData, nonmembers: str) -> np.ndarray:
 
 
 def outside_pool(data: FederatedData, nonmembers: str, seed: int) -> np.ndarray:
-    """Return the numbers of the pool's records that no client holds, ascending."""
+    """Return the numbers of the pool's records that no client holds, ascending.
+
+    They are drawn at random, as many as the clients hold together, or all of them if there are fewer.
+
+    Args:
+        data: Federated data of the audited run.
+        nonmembers: ``test`` or ``held_out``, see :func:`outside`.
+        seed: Seed of the draw.
+    """
     nonmember_numbers, member_count = outside(data, nonmembers), int(data.records_per_client.sum())
     return np.sort(numpy_stream(seed, "shadow_pool").permutation(nonmember_numbers)[:member_count])
 
@@ -74,6 +87,13 @@ def shadow_clients(data: FederatedData, shadow: Shadow) -> list[np.ndarray]:
 
 def of_shadow(data: FederatedData, shadow: Shadow) -> FederatedData:
     """Return the federated data of the shadow run.
+
+    With ``nonmembers="test"`` the test records are appended to the training records. They also stay the test
+    records, so the shadow run's own accuracy means nothing.
+
+    Args:
+        data: Federated data of the audited run.
+        shadow: The half that the shadow run trains on.
 
     Raises:
         ConfigError: There are fewer records than clients.

@@ -58,13 +58,13 @@ class StoredFiles(Dataset):
     validation_records: int = field(
         whole(at_least=1, at_most=lambda dataset: dataset._train_records - 1),
         default=2000,
-        help="held out of the training records as a public split, if something reads it",
+        help="records held out of the training records as a public split, if a part of the run reads it",
     )
     download_if_absent: bool = field(
         boolean,
         default=True,
         alias="download",
-        help="fetch the files once into the cache, if it is searched and lacks them",
+        help="true: download missing files once into the cache, unless path or FEDPRIV_DATA names a folder",
     )
 
     @property

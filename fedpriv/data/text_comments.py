@@ -75,7 +75,7 @@ class Comments(TextDataset):
     excluded_authors: Sequence[str] = field(
         own_check(_authors, "list of texts"),
         kw_only=True,
-        help="authors whose texts are not used: robots",
+        help="authors whose texts are left out, such as bots",
     )
 
     def __attrs_post_init__(self) -> None:
@@ -149,26 +149,29 @@ class Reddit(Comments):
         help="field or column with the split of a row; null: authors are dealt out by the shares",
     )
     train_split: str = field(
-        text, default="train", kw_only=True, help="what split_key says of a row to train on"
+        text, default="train", kw_only=True, help="value of split_key in training rows"
     )
     test_split: str = field(
-        text, default="test", kw_only=True, help="what it says of a row for testing"
+        text, default="test", kw_only=True, help="value of split_key in test rows"
     )
     public_split: str | None = field(
         when(lambda reddit, name: name is not None and reddit.split_key is not None, text),
         default=None,
         kw_only=True,
-        help="what it says of a row of public text; null: public_share of the authors are public",
+        help="value of split_key in rows of public text; null: public_share of the authors are public",
     )
     public_share: float = share_of_authors(
         default=0.1,
-        help="share of the authors, by a hash of their name, whose texts are public and no client's",
+        help=(
+            "share of the authors whose texts are public and belong to no client, chosen by "
+            "a hash of the name"
+        ),
     )
     test_share: float = field(
         when(lambda reddit, share: reddit.split_key is None, number(above=0, below=1)),
         default=0.1,
         kw_only=True,
-        help="share of the authors that are for testing, with split_key=null",
+        help="share of the authors used for testing, with split_key=null",
     )
     excluded_authors: Sequence[str] = same_as(
         Comments, "excluded_authors", default=("AutoModerator", "[deleted]")

@@ -45,8 +45,14 @@ def fraction_of(name: str) -> float:
 def deal(authors: Sequence[str], public_share: float, test_share: float) -> np.ndarray:
     """Return the role of each text by its author, int8 [n].
 
-    An author whose fraction is below ``public_share`` is public; an author whose fraction is in the next
-    ``test_share`` is for testing. All texts of an author have the same role.
+    An author whose fraction (:func:`fraction_of`) is below ``public_share`` is public; an author whose
+    fraction is in the next ``test_share`` is for testing. All texts of an author have the same role. The
+    shares are of the authors, so their texts may be more or fewer.
+
+    Args:
+        authors: Author of each text.
+        public_share: Share of the authors whose texts are public.
+        test_share: Share of the authors whose texts are for testing.
     """
     roles = {}
     for author in set(authors):

@@ -86,7 +86,7 @@ class TextDataset(OwnFiles):
         whole(at_least=1),
         default=2000,
         kw_only=True,
-        help="held out of the training records as a public split, if something reads it",
+        help="records held out of the training records as a public split, if a part of the run reads it",
     )
     file: str | None = field(
         or_null(text),
@@ -106,19 +106,19 @@ class TextDataset(OwnFiles):
         one_of(LONG_TEXTS),
         default=WINDOWS,
         kw_only=True,
-        help="a longer text is several records (windows), or only its beginning is one",
+        help="use of longer texts; windows: several records; truncate: only the beginning is a record",
     )
     _vocabulary: str = field(
         one_of(KINDS),
         default=FROM_PUBLIC,
         kw_only=True,
-        help="origin of the vocabulary; private: of the clients' texts, so that the sound ε is infinite",
+        help="origin of the vocabulary; private: built from the clients' texts, so the sound ε is infinite",
     )
     _vocabulary_size: int = field(
         whole(at_least=3, at_most=2**31 - 1),
         default=5000,
         kw_only=True,
-        help="ids at most, 0 to pad and 1 for unknown tokens among them",
+        help="largest number of token ids, which include 0 (padding) and 1 (unknown tokens)",
     )
     _vocabulary_file: str | None = field(
         when(lambda dataset, file: dataset._vocabulary == FROM_FILE and file is not None, text),
@@ -130,7 +130,7 @@ class TextDataset(OwnFiles):
         unchecked("list of texts"),
         default=(),
         kw_only=True,
-        help="tokens that the vocabulary holds in any case",
+        help="tokens that the vocabulary always holds",
     )
     min_records_per_client: int = field(
         whole(at_least=1), default=1, kw_only=True, help="authors with fewer records are left out"

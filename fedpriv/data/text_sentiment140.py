@@ -54,9 +54,12 @@ class Sentiment140(TextDataset):
 
     public_share: float = share_of_authors(
         default=0.1,
-        help="share of the users, by a hash of their name, whose texts are public and no client's",
+        help=(
+            "share of the users whose texts are public and belong to no client, chosen by a "
+            "hash of the name"
+        ),
     )
-    test_share: float = share_of_tests(default=0.1, help="share of the users that are for testing")
+    test_share: float = share_of_tests(default=0.1, help="share of the users used for testing")
     length: int = same_as(TextDataset, "length", default=40)
     long_texts: str = same_as(TextDataset, "long_texts", default=TRUNCATE)
     min_records_per_client: int = same_as(TextDataset, "min_records_per_client", default=5)

@@ -49,10 +49,10 @@ class Shakespeare(TextDataset):
 
     public_share: float = share_of_authors(
         default=0.0,
-        help="share of the roles, by a hash of their name, whose text is public and no client's",
+        help="share of the roles whose text is public and belongs to no client, chosen by a hash of the name",
     )
     test_share: float = share_of_tests(
-        default=0.2, help="share of each role's text, at its end, that is for testing"
+        default=0.2, help="share of each role's text, from its end, used for testing"
     )
     level: str = same_as(TextDataset, "level", default=CHARACTER)
     length: int = same_as(TextDataset, "length", default=80)

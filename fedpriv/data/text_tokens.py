@@ -26,7 +26,7 @@ def tokenise(text: str, level: str) -> list[str]:
 
 
 def join(tokens: list[str], level: str) -> str:
-    """Join tokens to a readable text; ``tokenise`` splits it into the same tokens again."""
+    """Join tokens that ``tokenise`` returned to a readable text, which has the same tokens again."""
     return ("" if level == CHARACTER else " ").join(tokens)
 
 

@@ -82,6 +82,12 @@ def of_texts(
 def of_file(path: Path, level: str, size: int, first: Iterable[str] = ()) -> Vocabulary:
     """Return the vocabulary of a UTF-8 list with one token per line. Empty lines are skipped.
 
+    Args:
+        path: The file.
+        level: ``word`` or ``character``.
+        size: Largest number of ids; tokens beyond it are left out.
+        first: Tokens that come before those of the file.
+
     Raises:
         DataError: The file cannot be read, has no tokens, or a line is not exactly one token.
     """

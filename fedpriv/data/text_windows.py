@@ -45,6 +45,11 @@ def next_tokens(
     first input of a window is the last target of the window before. With ``truncate`` only the first window
     is used. A text of fewer than two tokens has no window.
 
+    Args:
+        texts: The texts.
+        length: L, the number of inputs of a window.
+        long_texts: ``windows`` or ``truncate``.
+
     Returns:
         Inputs [m, L]; targets [m, L], the token after each input, with ``PAD`` after the last; the index of
         the text of each window [m].
@@ -58,6 +63,11 @@ def next_tokens(
 
 def sequences(texts: TokenIds, length: int, long_texts: str) -> tuple[np.ndarray, np.ndarray]:
     """Cut texts into windows for classification. A text without tokens has no window.
+
+    Args:
+        texts: The texts.
+        length: L, the number of tokens of a window.
+        long_texts: ``windows``, or ``truncate`` for the first window of a text alone.
 
     Returns:
         Inputs [m, L], padded on the right, and the index of the text of each window [m].

@@ -37,8 +37,8 @@ def tune_allocator(reading: bool = False) -> bool:
         reading: Whether data sets are read until the next call; then large blocks are mapped.
 
     Returns:
-        True if every setting was accepted; False, with nothing changed, where malloc is not glibc's
-        (other systems, musl).
+        True if every setting was accepted. False where malloc refused one of them, or, with nothing changed,
+        where malloc is not glibc's (other systems, musl).
     """
     if not sys.platform.startswith("linux"):
         return False

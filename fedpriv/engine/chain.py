@@ -82,7 +82,12 @@ def is_chain(module: nn.Module) -> bool:
 
 
 def sees_one_row(module: nn.Sequential, dimensions: int) -> bool:
-    """Return whether each linear layer of a chain sees one row of a record of so many dimensions."""
+    """Return whether each linear layer of a chain sees one row of each record.
+
+    Args:
+        module: The chain.
+        dimensions: Number of dimensions of a record's input, the batch left out.
+    """
     for layer in module:
         if isinstance(layer, nn.Flatten):
             dimensions = 1

@@ -145,7 +145,7 @@ class FlatModel:
         self.flat.copy_(flat)
 
     def to(self, device: str | torch.device) -> FlatModel:
-        """Move the model; ``flat`` becomes a new tensor on that device."""
+        """Move the model and return it; ``flat`` becomes a new tensor unless the model is there already."""
         if torch.device(device) != self.device:
             self.module.to(device)
             self._flatten()

@@ -38,7 +38,9 @@ class SavedState:
         self.beside_weights = beside_weights
 
     def change(self, weights_alone: bool = False) -> str | None:
-        """Name what differs in the model now, or return None where nothing does.
+        """Return a phrase that names what differs in the model now, or None where nothing does.
+
+        The phrase ends in "was" or "were", so that messages go on with "changed".
 
         Args:
             weights_alone: Whether only the weights are compared.

@@ -143,15 +143,17 @@ class StackedModel:
         lots: Iterable[tuple[Tensor | Copies, Tensor]],
         factors: Factors | None,
     ) -> ClippedSums:
-        """Compute the same for clients that go through the engine one by one.
+        """Compute each client's clipped sum by itself, through the engine, at the client's own weights.
+
+        The model's weights are restored afterwards.
 
         Args:
             weights: Weights of each client [c, d].
             lots: (inputs, targets) of each client, in any form that the engine takes.
-            factors: As in :meth:`clipped_sums`.
+            factors: Factor of each record, as in :meth:`clipped_sums`.
 
         Returns:
-            As :meth:`clipped_sums`.
+            Sums [c, d], and norms, losses and finiteness of all records, client after client [n].
 
         Raises:
             ConfigError: The model has no per-record gradients.

@@ -63,6 +63,9 @@ def assemble(
 ) -> Run:
     """Build a run that is ready to go, or to go on from a checkpoint.
 
+    A new run leaves a folder with its configuration and environment, and of a published run with its key. The
+    calling process gets the run's number of threads and other settings of the memory allocator.
+
     Args:
         parts: The objects of all groups.
         config: The configuration that the parts were made of.
@@ -71,6 +74,7 @@ def assemble(
 
     Raises:
         ConfigError: The parts do not go together with the data, or the run cannot go on from its folder.
+        DataError: The data cannot be read.
     """
     from fedpriv.engine import tune_allocator
     from fedpriv.experiment.loop import Loop
@@ -85,6 +89,7 @@ def assemble(
     # 1. Device, data and model; then the budget, which depends on how many records the clients have.
     tune_allocator(reading=True)
     device = resolve_device(settings.runtime.device)
+    # The checkpoint is read before the data: a folder of another run is refused within a second.
     state, passed_over = (None, None) if folder is None else saved_state(folder, identity, device)
     context = context_with_canaries(parts, device)
     tune_allocator()
@@ -95,6 +100,8 @@ def assemble(
     is_new = folder is None
     if folder is None:
         folder = new_run_folder(parts)
+        # The configuration is written last, as its presence says that a folder holds a run. A process
+        # that is killed between these lines leaves a folder which the next attempt may use.
         facts = environment(overrides, str(device), threads, STREAM_VERSION)
         folder.write_json(folder.environment, {**facts, "processor": processor()})
         if settings.publish:
@@ -106,6 +113,8 @@ def assemble(
     # 3. The secret streams, which depend on all that the run is made of.
     digest = run_digest(config, settings.rounds, context)
     context.streams, name = streams_of_run(settings, digest, folder)
+    # Code of the user's own may follow from anything, so later draws also depend on all that the run has
+    # announced and released. Two such runs that part in one round never draw the same noise after it.
     if settings.paired is None and own_targets(identity):
         context.streams = replace(context.streams, history=History())
 
@@ -134,12 +143,14 @@ def assemble(
 
         watch_canaries(loop)
     if state is not None:
+        # A simulation may go on without these attributes and gets a warning, see ``Run.forgotten``.
         if settings.publish and (forgotten := forgotten_words(state.get("own", {}))):
             raise ConfigError(
                 f"resume: {forgotten}. Rounds run again with the same noise and another state would give the "
                 "noise away; start anew"
             )
         loop.load_state_dict(state)
+        # The totals are counted anew from the ledger, so that an edited checkpoint makes nobody pay less.
         if budget is not None and (differing := budget.recount()):
             notes.append(
                 f"warning: the running totals of the checkpoint are not those of its ledger ({differing}): "
@@ -223,10 +234,12 @@ def make_context(
     if parts.attack is not None:
         attackers = _start_attackers(parts, parts.attack, data)
         data = attackers.data
+    # Facts of the data are checked before a model is built, which may take long.
     within_group("algorithm", lambda: algorithm.check_clients(data.client_count))
     refuse_smaller_clients(parts, int(data.records_per_client.min()))
     module = build_for(parts.model, parts.dataset, settings.seed)
     model = FlatModel(module.to(device), isolated=settings.isolate_records)
+    # Attackers, then canaries, replace the data. All that follows sees the records of both.
     planted = None
     if canaries:
         planted = _plant_canaries(parts, data, canaries, model.size, seed, fewer, canary)
@@ -244,6 +257,7 @@ def make_context(
     if is_own(algorithm):
         refuse_without_sampling(algorithm, map(int, np.unique(data.records_per_client)))
     context.rule = _start_rule(parts, context)
+    # What a client releases may depend on how many records it has, and only here are they known.
     parts.mechanism.join(data.records_per_client)
     # Each output of the model must depend on its own record alone, and on no random number but fedpriv's.
     # Fewer random records are looked at where each of them takes much memory.
@@ -258,6 +272,7 @@ def make_context(
         attackers.join(context)
     if planted is not None:
         planted.join(context)
+    # Last, as the work of a round depends on the model and on the records of attackers and canaries.
     context.chunk = settings.chunk
     if settings.chunk is None:
         cohort = algorithm.expected_cohort(data.client_count)
@@ -288,7 +303,11 @@ def _start_rule(parts: Parts, context: RunContext) -> CheckedRule | None:
 
 
 def _start_attackers(parts: Parts, attack: Backdoor, data: FederatedData) -> MaliciousClients:
-    """Return the attackers of a run. Raise ConfigError unless ``attack`` makes attackers."""
+    """Return the attackers of a run.
+
+    Raises:
+        ConfigError: ``attack.start`` returns no attackers, or they have methods that nothing calls.
+    """
     from fedpriv.attacks.malicious import MaliciousClients
     from fedpriv.experiment.uncalled import refuse_uncalled
 
@@ -319,6 +338,8 @@ def _probe_own_model(parts: Parts, context: RunContext) -> tuple[int, ...]:
     algorithm, data, model = parts.algorithm, context.data, context.model
     largest = int(data.records_per_client.max())
     clients = min(data.client_count, algorithm.clients_per_round or data.client_count)
+    # The engine computes a lot of one client, or those of all clients in one call. A model may mix
+    # records in lots of one size only, so both sizes are probed.
     of_all_clients = algorithm.records_per_step(clients / data.client_count * len(data.train))
     of_one_client: float = algorithm.batch_size or largest
     if algorithm.unit == "record":
@@ -381,7 +402,8 @@ def refuse_smaller_clients(parts: Parts, smallest: int) -> None:
 def work_per_round(parts: Parts, context: RunContext) -> float:
     """Return parameters × records of one local step of the cohort: a measure of the work of a round.
 
-    Augmented copies of a record count. Only public numbers decide, never a timing.
+    Augmented copies of a record count. Only public numbers decide, never a timing: with a timing, sums would
+    be rounded otherwise on a busy machine.
     """
     algorithm, data = parts.algorithm, context.data
     share = min(1.0, (algorithm.clients_per_round or data.client_count) / data.client_count)
@@ -391,10 +413,11 @@ def work_per_round(parts: Parts, context: RunContext) -> float:
 
 
 def make_budget(parts: Parts, data: FederatedData | ClientSizes, attackers: np.ndarray) -> Budget:
-    """Return the ledger and the totals of a run.
+    """Return the ledger and the totals of a run, before its first round.
 
     Under Poisson sampling all clients pay the same. With lots of a fixed size clients with more records pay
-    less. A client that cannot afford a round is left out, as in any later round.
+    less. So only if the largest client cannot afford a round the run is refused; a smaller one that cannot
+    is left out, as in any later round.
 
     Args:
         parts: The objects of all groups.
@@ -434,7 +457,13 @@ def saved_state(
 ) -> tuple[dict[str, Any] | None, str | None]:
     """Return the checkpoint to go on from, and why it is not the newest one (None: it is the newest).
 
-    The checkpoint is None for a run that was killed before it wrote its first one.
+    The checkpoint is None for a run that was killed before it wrote its first one. Where the newest
+    checkpoint cannot be read, the one before takes its place on disk.
+
+    Args:
+        folder: The run folder.
+        identity: The identity of the run that is to go on there.
+        device: Device of the tensors that are returned.
 
     Raises:
         ConfigError: The folder holds another run, or nothing that can be resumed.
@@ -447,7 +476,14 @@ def saved_state(
 
 
 def new_run_folder(parts: Parts) -> RunFolder:
-    """Make and return the folder of a new run. Raise ConfigError where it cannot be made."""
+    """Make and return the folder of a new run: ``runtime.run_dir``, or a new one in ``runtime.output_dir``.
+
+    The latter is named by algorithm, data set and time; by the seed only with diagnostics, as without them
+    the seed is secret.
+
+    Raises:
+        ConfigError: The folder cannot be made.
+    """
     settings = parts.settings
     if settings.runtime.run_dir is not None:
         return RunFolder(settings.runtime.run_dir).create()

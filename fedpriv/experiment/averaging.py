@@ -56,6 +56,12 @@ class Averaging:
 def averaging_of(kind: Any, decay: Any, start: Any, rounds: int | None) -> Averaging | None:
     """Return the average that ``averaging``, ``averaging_decay`` and ``averaging_start`` ask for.
 
+    Args:
+        kind: ``ema``, ``tail``, ``none`` or None.
+        decay: d of the moving average; None for the default, and for the other kinds.
+        start: Number of rounds after which averaging begins; None for 0. The tail has no default.
+        rounds: T, below which ``start`` must be; None if only the budget ends the run.
+
     Returns:
         None if the last model is evaluated.
 
@@ -79,11 +85,17 @@ def averaging_of(kind: Any, decay: Any, start: Any, rounds: int | None) -> Avera
 
 
 class AveragedModel:
-    """The average of the released models so far."""
+    """The average of the released models so far.
+
+    Args:
+        averaging: The kind of average.
+        model: The model whose weights are observed; its weights at this moment are the first average.
+    """
 
     def __init__(self, averaging: Averaging, model: FlatModel):
         self.averaging, self._model = averaging, model
         self._rounds = self._averaged = 0
+        # In double precision: a weight of 1/n would be rounded away in long runs.
         self._mean = model.flat.double()
 
     @property
@@ -99,8 +111,10 @@ class AveragedModel:
             return
         self._averaged += 1
         n = self._averaged
+        # With this decay the recursion is the mean of n models.
         decay = 1.0 - 1.0 / n
         if self.averaging.kind == EMA:
+            # The first averaged model replaces what was copied before ``start``.
             decay = 0.0 if n == 1 else min(self.averaging.decay, (1.0 + n) / (10.0 + n))
         self._mean.mul_(decay).add_(self._model.flat, alpha=1.0 - decay)
 

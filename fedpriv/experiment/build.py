@@ -31,13 +31,16 @@ def build_parts(config: DictConfig) -> Parts:
         config: A composed configuration; it is not changed.
 
     Returns:
-        The parts of the run, with a noise multiplier that is known.
+        The parts of the run. The noise multiplier of the first round is known, unless the algorithm claims no
+        privacy.
 
     Raises:
-        ConfigError: A key is wrong, a class lacks what its group needs, or two parts do not go together.
+        ConfigError: A key is wrong, a class lacks what its group needs, two parts do not go together, or no
+            noise is enough for the ε that a schedule is given.
     """
     try:
         OmegaConf.resolve(config := config.copy())
+        # Root keys come first: they are quick to check, and a misspelt one may explain what follows.
         settings = read_settings(config)
     except OmegaConfBaseException as error:
         raise ConfigError(first_line(error)) from None
@@ -69,6 +72,8 @@ def build_parts(config: DictConfig) -> Parts:
             name: instantiate(config, f"tracker.{name}") for name in config.get("tracker") or ()
         },
     )
+    # What a part would answer wrongly is refused before the parts ask one another, and conflicts before
+    # the calibration, which needs parts that fit.
     refuse_unasked(parts)
     refuse_bad_answers(parts)
     _refuse_conflicts(parts)
@@ -94,7 +99,11 @@ def _refuse_conflicts(parts: Parts) -> None:
 
 
 def _calibrate_noise(parts: Parts) -> None:
-    """Solve for the noise multiplier of a schedule that is given an ε, before anything else needs σ."""
+    """Solve for the noise multiplier of a schedule that is given an ε, before anything else needs σ.
+
+    The client of the calibration has an even share of the records, and is sampled as often as the average
+    one.
+    """
     schedule, algorithm, clients = parts.noise_schedule, parts.algorithm, parts.partition.clients
     cohort_share = 1.0
     if clients and algorithm.clients_per_round:

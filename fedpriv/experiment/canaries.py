@@ -21,7 +21,13 @@ from fedpriv.store.folder import RunFolder
 
 
 def watch_canaries(loop: Loop) -> WatchedComputation:
-    """Watch every release of the loop for the canaries, and return the watching computation."""
+    """Watch every release of the loop for the canaries, and return the watching computation.
+
+    The loop computes through it from now on; it changes no release.
+
+    Args:
+        loop: The loop of a run with planted canaries.
+    """
     watched = watched_computation(loop.trainer.computation, loop.context)
     # It passes every other call on to the computation that it watches.
     loop.trainer.computation = cast("ClientComputation", watched)
@@ -48,7 +54,13 @@ def kind_of(context: RunContext) -> str:
 
 
 class CanaryScores(Quiet):
-    """The file ``audit/canaries.json``: coins and scores of the canaries, written when the run has ended."""
+    """The file ``audit/canaries.json``: coins and scores of the canaries, written when the run has ended.
+
+    Args:
+        loop: The loop, whose canaries are watched (:func:`watch_canaries`).
+        folder: The run folder.
+        state: The state that a checkpoint holds; None for a new run.
+    """
 
     name = "canaries"
 
@@ -56,6 +68,8 @@ class CanaryScores(Quiet):
         self._loop, self._folder = loop, folder
         self._watched = cast("WatchedComputation", loop.trainer.computation)
         if state is None:
+            # The observer of the final model alone compares it with these initial weights. A resumed run
+            # begins with other weights, so the checkpoint holds them.
             self._before = loop.context.model.flat.clone()
             return
         self._before = state["weights_before"]

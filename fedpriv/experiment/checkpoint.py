@@ -57,11 +57,18 @@ class Origin:
 def save(folder: RunFolder, state: dict[str, Any]) -> None:
     """Write ``checkpoint.pt`` atomically; the previous one becomes ``checkpoint_before.pt``.
 
+    Args:
+        folder: The run folder.
+        state: The whole state of the run, of tensors and plain values.
+
     Raises:
         ConfigError: The state holds something else than tensors and plain values.
+        WriteError: The file cannot be written. Both checkpoints are as they were.
     """
     full = plain({"schema_version": CHECKPOINT_VERSION, **state}, "the state")
 
+    # Called when the new file is complete under another name. At any moment there is one whole
+    # checkpoint, under the one name or the other.
     def keep_previous() -> None:
         if folder.checkpoint.exists():
             folder.checkpoint.replace(folder.checkpoint_before)
@@ -98,7 +105,7 @@ def exists(folder: RunFolder) -> bool:
 
 
 def remove(folder: RunFolder) -> None:
-    """Delete the checkpoints."""
+    """Delete both checkpoints, if there are any."""
     folder.checkpoint.unlink(missing_ok=True)
     folder.checkpoint_before.unlink(missing_ok=True)
 
@@ -127,8 +134,12 @@ def _has_rows(path: Path) -> bool:
 def read(folder: RunFolder, device: torch.device) -> tuple[dict[str, object], str | None]:
     """Return the newest checkpoint that can be read, and why it is not the newest one (None: it is).
 
+    Args:
+        folder: The run folder, in which nothing is changed.
+        device: Device of the tensors that are returned.
+
     Raises:
-        ConfigError: No checkpoint can be read.
+        ConfigError: No checkpoint can be read. The message is about the newest.
     """
     try:
         return _read(folder.checkpoint, device), None
@@ -154,6 +165,13 @@ def load(
     folder: RunFolder, identity: dict[str, object], device: torch.device
 ) -> tuple[dict[str, object], str | None]:
     """Return a checkpoint of the run with this identity, and why it is not the newest one (None: it is).
+
+    Where the newest cannot be read, the one before is renamed to take its place.
+
+    Args:
+        folder: The run folder.
+        identity: The identity of the run that is to go on.
+        device: Device of the tensors that are returned.
 
     Raises:
         ConfigError: There is no checkpoint, none can be read, or it is of another run.
@@ -209,9 +227,10 @@ def refuse_other_origin(
 
 
 def compare_files(folder: RunFolder, state: Mapping[str, Any]) -> list[str]:
-    """Take over the digests that a checkpoint holds of the run's files.
+    """Take over the digests that a checkpoint holds of the run's files, and compare the files with them.
 
-    Tables compare their own rows when they go on.
+    From then on ``folder.digests`` has these digests. Tables that grow are left out: they compare their own
+    rows when they go on.
 
     Returns:
         Warnings about files that have changed since the run wrote them.
@@ -242,6 +261,11 @@ def refuse_other_identity(
     """Raise ConfigError naming the first keys in which two runs differ.
 
     Values are compared as they are written: 2 and 2.0 have different streams.
+
+    Args:
+        folder: The run folder, for the message.
+        saved: The identity of the run in the folder.
+        wanted: The identity of the run that is asked for.
     """
     keys = sorted({*saved, *wanted})
     differing = [k for k in keys if repr(saved.get(k)) != repr(wanted.get(k))]

@@ -34,7 +34,7 @@ class Forecast:
     """A forecast of the ε that the ledger will state at the end, for a client that is in every round.
 
     Attributes:
-        epsilon: The forecast ε, or an upper bound.
+        epsilon: The forecast ε, or an upper bound; infinite if no finite bound is known.
         rounds: Number of rounds, or an upper bound.
         bound: ε may also be smaller, because σ or the number of rounds depends on released values.
         by_rdp: ε is a bound by RDP, because the configured accountant would take long.
@@ -82,7 +82,12 @@ class Costs:
         return self.mechanism.algorithm.samples_per_round
 
     def joint(self, sigma: float, round_index: int = 0) -> JointQuery:
-        """Return the queries that a client answers on one sample of records."""
+        """Return the queries that a client answers on one sample of records.
+
+        Args:
+            sigma: Noise multiplier σ of the round.
+            round_index: 0, 1, …; a clipper may ask in some rounds only.
+        """
         return self.mechanism.joint(self.sampling, sigma, round_index)
 
     def _events(self, planned: Mapping[JointQuery, int]) -> Counter[dp_event.DpEvent]:
@@ -117,8 +122,9 @@ class Costs:
         """Forecast the ε that the ledger states at the end.
 
         Args:
-            allowed: How many rounds the budget allows at the first σ; None without a budget.
-            limit: The budget.
+            allowed: How many rounds the budget allows at the first σ; None without a budget. One of
+                ``allowed``, :attr:`rounds` and the rounds that the schedule plans must be known.
+            limit: The budget; None without one.
         """
         schedule = self.mechanism.schedule
         first, planned = schedule.noise_multiplier(0), schedule.planned_rounds
@@ -154,6 +160,7 @@ class Costs:
         known = schedule.lowest_known
         stays = known and rounds <= _ROUNDS_LOOKED_AT
         if stays and all(schedule.lowest(t) == first for t in range(rounds)):
+            # A budget in the sound view is guarded by a filter, which the run uses whether σ moves or not.
             if limit is None or self.view != SOUND:
                 return Forecast(self.epsilon(first, rounds), rounds)
             return Forecast(self._filtered(first, rounds, limit), rounds)
@@ -188,9 +195,10 @@ class Costs:
         return any(self.mechanism.schedule.noise_multiplier(t) != first for t in looked_at)
 
     def rounds_allowed(self, sigma: float, epsilon: float) -> int:
-        """Return the largest number of rounds that cost at most ``epsilon`` at one σ.
+        """Return the largest number of rounds that cost at most ``epsilon`` at one σ; 0 if one costs more.
 
-        Where the whole run is charged at once, this is all of its rounds or none.
+        Where the whole run is charged at once, this is all of its rounds or none. The search ends at
+        ``MANY_STEPS``, which stands for any larger number.
         """
         if (together := self.mechanism.charged_at_once) is not None:
             return together if self.epsilon(sigma, together) <= epsilon else 0
@@ -198,6 +206,8 @@ class Costs:
         if len(one_round) > 1:  # two samples a round are not a number of steps of one event
             return most_steps(lambda rounds: self.epsilon(sigma, rounds), epsilon, MANY_STEPS, 1)
         (first,) = self._events(one_round)
+        # The event repeats, so the accountant searches by itself, which is faster than pricing each
+        # number of rounds.
         steps = self.accountant.steps_allowed(first, epsilon, self.delta, self.neighbours)
         allowed = steps // self._samples_per_round
         # Where a clipper asks in some rounds only, rounds differ in cost and are counted as they come.
@@ -270,7 +280,10 @@ class Costs:
         return self.accountant.forecast(parts, self.delta, self.neighbours)
 
     def of_rounds(self, rounds: int) -> dict[dp_event.DpEvent, int]:
-        """Return the events of ``rounds`` rounds of a schedule fixed in advance, with their numbers."""
+        """Return the events of ``rounds`` rounds of a schedule fixed in advance, with their numbers.
+
+        What is released before the first round counts too.
+        """
         if self.mechanism.charged_at_once is not None:
             sigma = self.mechanism.schedule.noise_multiplier(0)
             return dict(self._events(self.mechanism.plan(self.sampling, sigma, rounds)))
@@ -302,6 +315,13 @@ class Costs:
         return events
 
     def _planned_samples(self) -> int:
+        """Return the number of samples that a client is expected to answer on, for a schedule over draws.
+
+        Of sampled clients, each takes part only in a share of the rounds. The result is rounded up.
+
+        Raises:
+            ConfigError: The configuration says neither the number of draws nor enough to compute it.
+        """
         algorithm = self.mechanism.algorithm
         key, whole = "noise_schedule.draws", "a whole number >= 1"
         if self.rounds is None:

@@ -14,7 +14,8 @@ class Evaluation:
     Attributes:
         loss: Mean loss.
         accuracy: Share of correct predictions, 0 … 1.
-        backdoor_accuracy: Attack success rate, 0 … 1; None where nobody attacks.
+        backdoor_accuracy: Attack success rate, 0 … 1: the share of the triggered test records for which the
+            model predicts what the attackers want. None where nobody attacks.
     """
 
     loss: float
@@ -23,7 +24,10 @@ class Evaluation:
 
 
 def evaluate(context: RunContext) -> Evaluation:
-    """Return loss and accuracy of the model with the weights that it has now."""
+    """Return loss and accuracy of the model with the weights that it has now.
+
+    For the averaged weights call it within ``Loop.evaluated_model``.
+    """
     data, model = context.data, context.model
     loss, accuracy = model.evaluate(data.test.inputs, data.test.targets)
     if context.attack is None:
@@ -34,7 +38,16 @@ def evaluate(context: RunContext) -> Evaluation:
 
 @dataclass
 class Results:
-    """The results of all evaluations so far, as the summary has them."""
+    """The results of all evaluations so far, as the summary has them.
+
+    Attributes:
+        test_accuracy: Accuracy at the last evaluation; None before the first, as all others.
+        test_loss: Loss at the last evaluation.
+        best_test_accuracy: Highest accuracy of any evaluation. It is chosen on test records, so it flatters.
+        backdoor_accuracy: Attack success rate at the last evaluation.
+        highest_backdoor_accuracy: Highest attack success rate of any evaluation.
+        attacked_rounds: Number of rounds in which attackers took part, evaluated or not.
+    """
 
     test_accuracy: float | None = None
     test_loss: float | None = None

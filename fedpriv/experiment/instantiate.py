@@ -31,8 +31,13 @@ def instantiate(config: DictConfig, group: str) -> Any:
         config: The configuration.
         group: The group, or one option of a group that may have several (``tracker.csv``).
 
+    Returns:
+        The object. A data set, partition or model whose class extends none of fedpriv's is completed by what
+        the base class of the group has.
+
     Raises:
-        ConfigError: The YAML is wrong, or the object lacks what the group needs.
+        ConfigError: The YAML is wrong, the object lacks what the group needs, or a method of its class takes
+            other arguments than fedpriv passes to it or is called by nothing.
     """
     node = OmegaConf.select(config, group)
     top = group.partition(".")[0]

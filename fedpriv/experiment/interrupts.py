@@ -28,7 +28,15 @@ class StopRequest(Protocol):
 
 
 class Interrupts:
-    """Context in which the first signal, or the appearance of ``stop_file``, is only a request to end."""
+    """Context in which the first signal, or the appearance of ``stop_file``, is only a request to end.
+
+    A second SIGINT or SIGTERM raises KeyboardInterrupt. Outside the main thread signals are left alone. On
+    exit the former handlers are back, and a signal of the launcher that came meanwhile is raised for it,
+    unless the run failed.
+
+    Args:
+        stop_file: Path of the stop file; None if there is none.
+    """
 
     def __init__(self, stop_file: str | None = None) -> None:
         self._stop_file = stop_file
@@ -45,6 +53,8 @@ class Interrupts:
     def __enter__(self) -> Interrupts:
         # Python lets only the main thread handle signals. A run in another thread heeds the stop file alone.
         if threading.current_thread() is threading.main_thread():
+            # Only where a launcher has set a handler: by default SIGUSR2 ends a process, and who sends it
+            # by hand expects that.
             handled = [s for s in _LAUNCHER_SIGNALS if callable(signal.getsignal(s))]
             self._previous = {s: signal.signal(s, self._note) for s in (*SIGNALS, *handled)}
         return self
@@ -63,6 +73,7 @@ class Interrupts:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # The handlers first: the signal below must reach the handler of the launcher.
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         if self._to_pass_on is not None and error is None:

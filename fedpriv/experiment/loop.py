@@ -59,18 +59,26 @@ class Round:
 
 
 class Observer(Protocol):
-    """An object that looks on while a run goes. Its state goes into the checkpoint under its name."""
+    """An object that looks on while a run goes.
+
+    Attributes:
+        name: Its name, under which its state goes into the checkpoint.
+    """
 
     name: str
 
     def begin(self, rounds_done: int) -> None:
-        """Prepare for the first round of this process."""
+        """Prepare for the first round of this process.
+
+        Args:
+            rounds_done: Number of rounds before; more than 0 in a resumed run.
+        """
 
     def see(self, done: Round) -> None:
-        """Take note of a round that is over."""
+        """Take note of a round that is over, charged and, if it is due, evaluated."""
 
     def close(self) -> None:
-        """Write what is pending: the run has ended for good."""
+        """Write what is pending: the run has ended for good. Not called after an interruption."""
 
     def state_dict(self) -> Any:
         """Return what resuming needs, after everything seen so far has been written to disk."""
@@ -136,13 +144,17 @@ class Loop:
         """
         self._started = time.perf_counter()
         if self.rounds_done == 0:
+            # A resumed run has the state of its schedule from the checkpoint instead.
             self.schedule.begin(self._validation_loss)
         for observer in observers:
+            # The observer that saves checkpoints writes one here, so a run that is killed in round 1 can
+            # be resumed.
             observer.begin(self.rounds_done)
         if self.statistics is not None and not self.statistics.known:
             self._release_statistics(self.statistics)
         announced, eligible, stop = self._next()
         while stop is None:
+            # Noted before the round, whose signal may change the schedule.
             sigma = self.schedule.noise_multiplier(self.rounds_done)
             opened, outcome, signal = self._round(announced, eligible)
             self.rounds_done += 1
@@ -206,6 +218,8 @@ class Loop:
 
     def eligible(self, announced: Announcement | None = None) -> np.ndarray:
         """Return a mask [K] of the clients that can afford a round.
+
+        All of them can where the algorithm claims no privacy.
 
         Args:
             announced: What the round will release. Default: the announcement of the next round.
@@ -291,6 +305,8 @@ class Loop:
     def fraction(self) -> float | None:
         """Return the progress of the run in [0, 1], by rounds or by budget, whichever is further.
 
+        The budget does not count where the whole run is charged at once.
+
         Returns:
             None if neither the number of rounds nor the budget is known to limit the run.
         """
@@ -341,7 +357,11 @@ class Loop:
         }
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Go on from a state that :meth:`state_dict` returned."""
+        """Go on from a state that :meth:`state_dict` returned, in a loop with the same parts and data.
+
+        Keys that only some runs have are absent from checkpoints of the other runs, also of those from
+        earlier versions, and then stand for their initial values.
+        """
         saved: Mapping[str, Any] = state
         self.rounds_done, self.not_finite = saved["round"], saved["not_finite"]
         self.last_sigma = saved["last_sigma"]

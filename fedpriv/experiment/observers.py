@@ -29,11 +29,11 @@ class Watcher(Protocol):
     """A display of a run while it goes."""
 
     def show(self, row: Mapping[str, object]) -> None:
-        """Show the row of ``metrics.csv`` of a round."""
+        """Show the row of ``metrics.csv`` of the round that is over."""
 
 
 class Quiet:
-    """An observer that does nothing. Other observers extend it and override what they need."""
+    """An observer that does nothing and has no state. Others extend it and override what they need."""
 
     name = ""
 
@@ -53,10 +53,16 @@ class Quiet:
 class Metrics(Quiet):
     """The table ``metrics.csv`` with one row for each round, and the results for the summary.
 
+    Args:
+        loop: The loop that is observed.
+        folder: The run folder.
+        state: The state that a checkpoint holds; None for a new run. Rows of later rounds are cut off.
+
     Attributes:
         table: The file.
         results: What the summary says of all evaluations so far.
-        row: The row of the last round.
+        row: The row of the last round by column. It has more entries than the table has columns: the table
+            leaves out what a run without diagnostics withholds.
     """
 
     name = "metrics"
@@ -100,6 +106,7 @@ class Metrics(Quiet):
             )
         row.update(done.outcome.facts)
         if self._attack is not None:
+            # The norms are taken from the attackers in any case, so that they do not pile up there.
             self.results.attacked_rounds += self._attack.active
             norms = self._attack.take_norms()
             if self._diagnostics:
@@ -128,9 +135,14 @@ class Metrics(Quiet):
 
 
 class ClientsTable(Quiet):
-    """The table ``clients.csv``: each participant of evaluated rounds.
+    """The table ``clients.csv``: participants of evaluated rounds, up to a hundred of a round.
 
     Its values are exact, so it is written with ``runtime.diagnostics`` alone.
+
+    Args:
+        loop: The loop that is observed.
+        folder: The run folder.
+        position: Length of the file in bytes at the checkpoint; None for a new run.
     """
 
     name = "clients"
@@ -167,7 +179,12 @@ class ClientsTable(Quiet):
 
 
 class ParticipationLog(Quiet):
-    """The table ``participation.csv``: which clients took part; not written where that must stay secret."""
+    """The table ``participation.csv``: which clients took part; not written where that must stay secret.
+
+    Args:
+        folder: The run folder.
+        state: The state that a checkpoint holds; None for a new run.
+    """
 
     name = "participation"
 
@@ -209,7 +226,7 @@ class RoundCallback(Quiet):
 
 
 class SnapshotFiles(Quiet):
-    """Copies of the released state, one after every ``runtime.snapshot_interval`` rounds."""
+    """Copies of the released state, one after every ``runtime.snapshot_interval`` rounds, or none."""
 
     name = "snapshots"
 
@@ -219,6 +236,7 @@ class SnapshotFiles(Quiet):
         self._files = Snapshots(folder, runtime.snapshot_interval, dated=runtime.diagnostics)
 
     def begin(self, rounds_done: int) -> None:
+        # Also before the first round: an audit compares weights before and after rounds.
         self._files.begin(rounds_done)
         self._files.offer(rounds_done, self._context, self._average)
 
@@ -227,7 +245,17 @@ class SnapshotFiles(Quiet):
 
 
 class Checkpoints(Quiet):
-    """The file ``checkpoint.pt``: the whole state of the loop and of the observers."""
+    """The file ``checkpoint.pt``: the whole state of the loop and of the observers.
+
+    It is written when a process begins and after every ``runtime.checkpoint_interval`` rounds. The first one
+    shows at once whether the state can be saved, and is there if the process is killed in its first round.
+
+    Args:
+        loop: The loop whose state is saved.
+        folder: The run folder.
+        origin: The run, code and machine that the state comes from.
+        others: Observers that have a state. They must be called before this one.
+    """
 
     name = "checkpoints"
 
@@ -245,8 +273,10 @@ class Checkpoints(Quiet):
     def save(self) -> None:
         """Write the checkpoint now; also called at the end of the run."""
         state = {**self._origin.state_dict(), **self._loop.state_dict()}
+        # Each of these calls brings the rows of a table to disk, before the checkpoint says that they are
+        # there.
         state["observers"] = {o.name: o.state_dict() for o in self._others}
-        # After the lines above, as the state dicts of the tables bring rows to disk.
+        # Last, as these calls also change the digests.
         state[KEY] = dict(self._folder.digests.written)
         checkpoint.save(self._folder, state)
 

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 def own_targets(identity: Mapping[str, object]) -> dict[str, str]:
     """Return the code outside fedpriv that a flat configuration names.
 
+    Args:
+        identity: The configuration by dotted key.
+
     Returns:
         By key, mostly a group: the value of its ``_target_``. Lists of parts may hold some, too.
     """
@@ -48,7 +51,11 @@ def own_targets(identity: Mapping[str, object]) -> dict[str, str]:
 
 
 def digest_of_targets(targets: Iterable[str]) -> str:
-    """Return the SHA-256 of the user's files behind dotted names, with all that these import."""
+    """Return the SHA-256 of the user's files behind dotted names, with all that these import.
+
+    Names of modules and contents of files count, and not where the files are. A name that cannot be found, or
+    is of an installed package, counts for nothing.
+    """
     files = _files_of(targets)
     digest = hashlib.sha256()
     for name in sorted(files):
@@ -148,6 +155,7 @@ def _collect(name: str, files: dict[str, Path]) -> None:
         if spec.origin is None:  # a folder without __init__.py
             continue
         files[module] = Path(spec.origin)
+        # The file is entered above before its imports are followed, so modules that import one another end.
         for imported in _imports(files[module], spec):
             _collect(imported, files)
 

@@ -24,6 +24,8 @@ from fedpriv.experiment.parts import Parts
 class OwnState:
     """The state of the user's own parts in one run.
 
+    It is made when the run begins, and notes what the attributes are then.
+
     Args:
         parts: The parts of the run.
         trainer: The started algorithm.

@@ -77,7 +77,7 @@ class Parts:
 
     @property
     def without_noise(self) -> bool:
-        """True if nothing is private: the algorithm claims no privacy, or adds no noise."""
+        """True if the algorithm claims no privacy, or its noise schedule adds no noise."""
         return not (self.private and self.noise_schedule.adds_noise)
 
     @property
@@ -112,7 +112,10 @@ class Parts:
 
     @cached_property
     def mechanism(self) -> Mechanism:
-        """The mechanism: what every round releases, and with how much noise."""
+        """The mechanism: what every round releases, and with how much noise.
+
+        It is made once, as it keeps a state.
+        """
         mechanism = self.algorithm.mechanism(self.clipper, self.noise_schedule)
         if self.aggregation is not None and isinstance(mechanism, Mechanism):
             mechanism.uploads_apart = True
@@ -122,6 +125,9 @@ class Parts:
 
     def release_of(self, sampling: Sampling) -> Group:
         """Return what a participant with this ``sampling`` releases in a round, at a σ that the run may use.
+
+        Where the schedule is not calibrated yet, this is any valid σ: the result tells what is released, and
+        not what it costs. The algorithm learns the size of the model if it asks for it.
 
         Raises:
             ConfigError: The clipper's statistic does not go with this σ.

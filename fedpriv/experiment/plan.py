@@ -38,9 +38,11 @@ class Plan:
     Attributes:
         first: The releases of a participant in the first round; None without privacy.
         rounds_allowed: Rounds that the budget pays for at the first noise multiplier; None without a budget.
-        rounds: Planned number of rounds; None if nothing but the budget ends the run.
-        epsilon: ε that the ledger will state at the end, or an upper bound if ``bound``.
-        needed_epsilon: Smallest budget that pays for one ``unit``.
+        rounds: Planned number of rounds; None if nothing but the budget ends the run. Without privacy: as
+            many as are asked for.
+        epsilon: ε that the ledger will state at the end, or an upper bound if ``bound``; None without
+            privacy.
+        needed_epsilon: Smallest budget that pays for one ``unit``; None without privacy.
         lines: Rows of the table on the screen.
         unit: Words for what is charged at once: a round, or the whole run.
         bound: The ledger may state less than ``epsilon``.
@@ -69,12 +71,16 @@ class Plan:
 def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
     """Price the first round, count how many such rounds the budget allows, and forecast ε.
 
-    With a schedule whose σ falls the run will be shorter than ``rounds_allowed``.
+    With a schedule whose σ falls the run will be shorter than ``rounds_allowed``. An impossible budget raises
+    nothing here, see :meth:`Plan.refuse_if_impossible`.
 
     Args:
         parts: The parts of the run.
         records_per_client: Records of the client whose cost is planned. It matters for sampling without
             replacement, where smaller clients pay more. Default: an even share of the data set.
+
+    Returns:
+        The plan. Without privacy it has rows on the data, the clients and the training alone.
     """
     settings, algorithm = parts.settings, parts.algorithm
     if not algorithm.private:
@@ -86,6 +92,7 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
     allowed = None
     if settings.epsilon is not None:
         allowed = costs.rounds_allowed(sigma, settings.epsilon)
+    # The budget or the key ``rounds``, whichever ends the run earlier.
     rounds = min((r for r in (allowed, settings.rounds) if r is not None), default=None)
 
     forecast, needed = costs.forecast(allowed, settings.epsilon), costs.epsilon(sigma, 1)
@@ -121,7 +128,14 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
 
 
 def plan_of_smallest(parts: Parts, records_per_client: Iterable[int]) -> Plan:
-    """Return the plan of the smallest client that can afford a round: a round costs this client most."""
+    """Return the plan of the smallest client that can afford a round: a round costs this client most.
+
+    If no client can afford one, this is the plan of the largest client.
+
+    Args:
+        parts: The parts of the run.
+        records_per_client: Number of records of each client, of which at least one is positive.
+    """
     for records in sorted({int(n) for n in records_per_client if n > 0}):
         plan = make_plan(parts, records)
         if plan.rounds_allowed != 0:

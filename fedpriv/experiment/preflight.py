@@ -36,7 +36,18 @@ Known = MutableMapping[str, ClientSizes | None]
 
 
 def rehearse(parts: Parts, plan: Plan, config: DictConfig) -> None:
-    """Raise whatever a run of ``config`` would raise before its first round, and leave no file behind."""
+    """Raise whatever a run of ``config`` would raise before its first round, and leave no file behind.
+
+    Data that a run would download first are not checked. A run that is finished in its folder needs no data.
+
+    Args:
+        parts: The parts of the run.
+        plan: Its plan.
+        config: Its configuration.
+
+    Raises:
+        FedprivError: The run would be refused.
+    """
     refuse_unstartable(parts, plan)
     folder = _existing_folder(parts)
     with ExitStack() as held:
@@ -48,7 +59,10 @@ def rehearse(parts: Parts, plan: Plan, config: DictConfig) -> None:
 
 
 def refuse_unstartable(parts: Parts, plan: Plan) -> None:
-    """Raise ConfigError for trackers that do not work here, or a budget that allows no round."""
+    """Raise ConfigError for trackers that do not work here, or a budget that allows no round.
+
+    Where the cost of a client depends on its records, the budget is checked once the data are read.
+    """
     for tracker in parts.trackers.values():
         tracker.refuse_unusable()
     if not parts.algorithm.cost_depends_on_records:
@@ -105,6 +119,7 @@ def _sizes(parts: Parts, needs_model: bool, download: bool) -> ClientSizes | Non
         return _client_sizes(parts)
     seed = parts.split_seed
     reads = parts.noise_schedule.reads_validation
+    # A partition by labels, say, needs the data themselves.
     if not parts.partition.by_count:
         data = federate(images, parts.partition, validation=reads, seed=seed)
         return ClientSizes(data.records_per_client)
@@ -114,6 +129,7 @@ def _sizes(parts: Parts, needs_model: bool, download: bool) -> ClientSizes | Non
         train, _ = split_records(records, images.validation_records, parts.partition, seed)
         records = len(train)
     one_label = images.task == CLASSIFICATION
+    # A partition by count asks for the number of labels alone: made-up ones serve, and no record is read.
     labels = np.zeros(records if one_label else (records, 1), dtype=np.int8)
     return ClientSizes(np.array([len(indices) for indices in parts.partition.assign(labels, None)]))
 
@@ -140,7 +156,11 @@ def hold(held: ExitStack, folder: RunFolder) -> None:
 
 
 def resumed_folder(resume: str) -> RunFolder:
-    """Return the folder of the run that is resumed. Raise ConfigError if it is absent or has links."""
+    """Return the folder of the run that is resumed.
+
+    Raises:
+        ConfigError: There is no such folder, or it holds links, which may lead elsewhere.
+    """
     folder = RunFolder(resume)
     if not folder.path.is_dir():
         raise not_resumable(resume)

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[str, object]]:
-    """Write plots, ledger, privacy statement, model and summary.
+    """Write plots, ledger, privacy statement, model and summary, and close the tables of the run.
 
-    The ledger is accounted for again, so the stated ε does not rest on the running totals alone.
+    The ledger is accounted for again, so the stated ε does not rest on the running totals alone. A run with
+    ``publish`` gets its folder ``public/`` too.
 
     Args:
         run: The run that has ended or was interrupted.
@@ -28,9 +29,13 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[st
 
     Returns:
         Summary and privacy facts, as in ``summary.json`` and ``privacy.json``.
+
+    Raises:
+        WriteError: A file cannot be written.
     """
     folder, loop = run.folder, run.loop
     settings, algorithm = loop.settings, loop.parts.algorithm
+    # The plots read the tables from disk.
     run.close(stop_reason)
     caveats = run.caveats(stop_reason)
     if loop.budget is not None and (differing := loop.budget.recount()):
@@ -78,7 +83,13 @@ def _write_model(run: Run) -> None:
 
 
 def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, Any]:
-    """Return the row of ``summary.json``. Values that a run without diagnostics withholds are None."""
+    """Return the row of ``summary.json``. Values that a run without diagnostics withholds are None.
+
+    Args:
+        run: The run.
+        stop_reason: Reason why it ended.
+        privacy: The facts of ``privacy.json``.
+    """
     loop, results = run.loop, run.metrics.results
     settings, private = loop.settings, loop.budget is not None
     attack_facts: dict[str, Any] = {}

@@ -44,13 +44,22 @@ class Pace:
         self._latest = (0.0, 0.0)
 
     def note(self, now: float, fraction: float) -> None:
-        """Note that at time ``now`` (in seconds) this ``fraction`` of the run is done."""
+        """Note that at time ``now`` this ``fraction`` of the run is done.
+
+        Args:
+            now: Time in seconds, by a clock that only goes forward.
+            fraction: Progress of the run in [0, 1].
+        """
         self._latest = (now, fraction)
         if not self._marks or now - self._marks[-1][0] >= _SECONDS_TO_JUDGE:
             self._marks.append(self._latest)
 
     def left(self) -> float | None:
-        """Return the estimated seconds to the end; None before there is a second of rounds to go by."""
+        """Return the estimated seconds to the end.
+
+        Returns:
+            None before there is a second of rounds to go by, or while nothing moves.
+        """
         if not self._marks:
             return None
         seconds, done = (b - a for a, b in zip(self._marks[0], self._latest, strict=True))
@@ -61,6 +70,9 @@ class Pace:
 
 class Reporter:
     """The display of one run; a ``Watcher`` of the observers.
+
+    When it is made it opens ``run.log``, prints the plan, and writes the notes of the run. ``close`` closes
+    the log.
 
     Args:
         run: The run that is shown.
@@ -116,13 +128,20 @@ class Reporter:
                 f"device {self.loop.context.model.device}"
             ),
         )
+        # After a resume, clients may be left out because they have spent their budget.
         left_out = data.client_count - int(self.loop.eligible().sum())
         if left_out and not self.loop.rounds_done:
             yield "excluded", f"{counted(left_out, 'client')}: one round would exceed the budget"
         yield "run folder", str(self.folder.path)
 
     def line(self, text: str) -> None:
-        """Write one line to run.log and, unless it is silent, to the console; warnings to standard error."""
+        """Write one line to ``run.log``, and to the console unless ``runtime.progress=none``.
+
+        A line that begins with ``warning: `` goes to standard error, always.
+
+        Raises:
+            WriteError: The log cannot be written.
+        """
         with saying_where(self.folder.log):
             self._log.write(text + "\n")
             self._log.flush()
@@ -144,7 +163,15 @@ class Reporter:
             return run()
 
     def show(self, row: Mapping[str, object]) -> None:
-        """Show the row of a round, unless the last one was shown a moment ago."""
+        """Show the row of a round, unless the last one was shown a moment ago.
+
+        On a terminal the display moves a few times a second, elsewhere there is a line every few seconds. The
+        lines go to ``run.log`` only with diagnostics.
+
+        Args:
+            row: The row of ``metrics.csv`` by column. ε and accuracies are absent from rows in which they
+                were not computed; then the last known ones are shown.
+        """
         if row.get("epsilon") is not None:
             self._epsilon = cast("float", row["epsilon"])
         if row.get("test_accuracy") is not None:
@@ -189,6 +216,10 @@ class Reporter:
         return None if self._epsilon is None else f"{self._epsilon:.3f}{of}"
 
     def _facts(self, row: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return (name, text) of what a progress line says of a round.
+
+        What the round does not have is left out.
+        """
         facts = [("round", str(row["round"]))]
         if (epsilon := self._epsilon_words(row)) is not None:
             facts.append(("epsilon", epsilon))
@@ -196,6 +227,7 @@ class Reporter:
             facts.append(("sigma", f"{row['noise_multiplier']:.3f}"))
         if row.get("clip_norm") is not None and math.isfinite(row["clip_norm"]):
             facts.append(("C", f"{row['clip_norm']:.4g}"))
+        # A run without diagnostics has no loss of private lots.
         loss = row.get("train_loss", row.get("validation_loss"))
         if loss is not None:
             facts.append(("loss", f"{loss:.3f}"))
@@ -212,6 +244,11 @@ class Reporter:
         return "  ".join(f"{name} {value}" for name, value in self._facts(row))
 
     def _frame(self, row: Mapping[str, object]) -> Group:
+        """Return the picture of the live display: a bar above the facts of the round.
+
+        The bar is made anew for each picture. Its clock is set back to the beginning of the run, so that it
+        shows the time since then.
+        """
         bar = Progress(
             TextColumn(f"{self.loop.parts.algorithm.name} on {self.loop.parts.dataset.name}"),
             BarColumn(),
@@ -228,7 +265,12 @@ class Reporter:
         return Group(bar, table)
 
     def finish(self, summary: Mapping[str, Any], privacy: Mapping[str, Any]) -> None:
-        """Show the summary, the privacy statement in short, and the folder of the run."""
+        """Show the summary, the privacy statement in short, and the folder of the run.
+
+        Args:
+            summary: The row of ``summary.json``.
+            privacy: The facts of ``privacy.json``.
+        """
         ended = f"ended after {counted(summary['rounds'], 'round')}: {summary['stop_reason']}"
         with saying_where(self.folder.log):
             self._log.write(f"{ended}\n{headline(dict(privacy))}\n")

@@ -17,7 +17,10 @@ def leave_if_requeued() -> None:
     """End this process without a result if it is a job of Slurm that will run again; else return.
 
     Slurm does not start a preempted job again if the job ends by itself. Such a job is put back into the
-    queue.
+    queue. Where Slurm gives no answer, the job is taken to have ended.
+
+    Raises:
+        SystemExit: The job runs again.
     """
     if os.environ.get("SUBMITIT_EXECUTOR") != "slurm":
         return

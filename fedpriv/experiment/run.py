@@ -125,7 +125,8 @@ def run(
 ) -> RunResult:
     """Run an experiment to its end and write its folder.
 
-    With ``dry_run`` the plan is shown, and whatever would keep the run from its first round is raised.
+    With ``dry_run`` the plan is shown, and whatever would keep the run from its first round is raised. With
+    ``runtime.reuse`` a run that is finished in its folder is not run again: its result is returned.
 
     Args:
         config: A composed configuration.
@@ -140,6 +141,7 @@ def run(
     Raises:
         ConfigError: A key is wrong, or two choices do not go together. Nothing was run.
         DataError: The data cannot be read. Nothing was run.
+        Interrupted: The run had to wait for its folder, or searched T, and was told to stop.
         FedprivError: Any other known failure.
     """
     # Parts and plan need neither torch nor data: a dry run is quick.
@@ -173,9 +175,11 @@ def run(
         running = assemble(parts, config, folder, overrides)
         if best is not None:
             running.folder.write_text(running.folder.search, frame_text(best.table))
+            # A resumed run has the search in the ledger of its checkpoint.
             if not running.resumed:
                 running.charge_search(best.samples)
         if folder is None and parts.settings.runtime.reused_dir is None:
+            # A folder that existed before was locked above. That of a new run is locked once it is made.
             hold(held, running.folder)
         if parts.algorithm.cost_depends_on_records:  # now the sizes of the clients are known
             plan = plan_of_smallest(parts, running.loop.context.data.records_per_client)
@@ -237,7 +241,11 @@ def _to_the_end(
 
 
 def _existing_folder(parts: Parts, held: ExitStack) -> RunFolder | None:
-    """Return the folder of a run that exists already, locked against other processes; None for a new run."""
+    """Return the folder of a run that exists already, locked against other processes; None for a new run.
+
+    With ``runtime.reuse`` the folder is made and locked even if it holds no run yet, so that of two processes
+    with the same run one waits for the other.
+    """
     runtime = parts.settings.runtime
     if parts.settings.resume:
         folder = resumed_folder(parts.settings.resume)
@@ -260,7 +268,11 @@ def _remove_if_empty(path: Path) -> None:
 
 
 def _wait_for(held: ExitStack, folder: RunFolder, stop_file: str | None) -> None:
-    """Wait until no other process has the folder, and lock it."""
+    """Wait until no other process has the folder, and lock it until ``held`` closes.
+
+    Raises:
+        Interrupted: The stop file appeared meanwhile.
+    """
     while True:
         with ExitStack() as attempt:
             if attempt.enter_context(locked(folder.path)):
@@ -272,7 +284,10 @@ def _wait_for(held: ExitStack, folder: RunFolder, stop_file: str | None) -> None
 
 
 def _withhold_seeds(folder: RunFolder, config: DictConfig) -> None:
-    """Take the seeds out of a finished folder: whoever knows them can draw the noise again."""
+    """Take the seeds out of a finished folder: whoever knows them can draw the noise again.
+
+    The checkpoints go too, as they hold the seeds.
+    """
     without_seeds = config.copy()
     for key in ("seed", "noise_seed", "partition.seed", "model.seed"):
         group, _, name = key.rpartition(".")

@@ -37,6 +37,16 @@ from fedpriv.store.folder import RunFolder
 class Run:
     """One run, new or resumed.
 
+    Making it opens the tables in the folder. Those of a resumed run are cut back to what its checkpoint has
+    seen.
+
+    Args:
+        loop: State and rounds.
+        folder: The run folder.
+        origin: The run, code and machine, for its checkpoints.
+        state: The checkpoint that the run goes on from; None if it begins with round 1.
+        notes: Lines about the folder and its checkpoint that the user must see.
+
     Attributes:
         loop: State and rounds.
         folder: The run folder.
@@ -77,9 +87,11 @@ class Run:
 
         Args:
             watcher: Shows each row of the metrics.
-            others: Further observers.
+            others: Further observers. They are called after the tables and before snapshots and checkpoints.
         """
         display = Display(self.metrics, watcher)
+        # The order matters: the display reads the row that the table has made, and a checkpoint comes
+        # last, so that all which it takes for written is on disk.
         observers = [*self._tables, display, *others, self._snapshots, self._checkpoints]
         with Interrupts(self.loop.settings.runtime.stop_file) as interrupts:
             stop = self.loop.run(observers, interrupts)
@@ -97,8 +109,11 @@ class Run:
     def charge_search(self, runs: Mapping[int, int]) -> None:
         """Charge the runs that were made to find T, as if every client had been in every round.
 
+        They go into the ledger and into the sound totals. The published view is about the last run alone.
+
         Args:
-            runs: Number of samples that the runs of each T answered on, by their own ledgers.
+            runs: By T: number of samples that a client answered on in all runs with this T, by their own
+                ledgers.
         """
         loop, mechanism = self.loop, self.loop.mechanism
         costs = loop.parts.costs()

@@ -44,6 +44,9 @@ def find_rounds(
 ) -> BestRounds:
     """Return the T with the best mean of the criterion over seeds.
 
+    Each candidate is an ordinary run without search, in ``runs/`` below ``runtime.output_dir``, where it
+    stays. One that is there already is not run again.
+
     Args:
         config: A configuration of an algorithm with a search.
         search: The values of T, the seeds and the criterion.
@@ -58,6 +61,7 @@ def find_rounds(
 
     rows: list[dict[str, Any]] = []
     samples: Counter[int] = Counter()
+    # The search minimises.
     sign = 1.0 if search.criterion == "test_loss" else -1.0
 
     def cost(rounds: int) -> float:
@@ -66,10 +70,13 @@ def find_rounds(
             try:
                 result = run(_candidate(config, rounds, seed))
                 value = _value(result, search.criterion, rounds)
+                if result.stop_reason == "diverged":
+                    value = sign * float("inf")  # the worst value of the criterion
             except KeyboardInterrupt:
                 raise Interrupted(_INTERRUPTED) from None
             rows.append({"rounds": rounds, "seed": seed, search.criterion: value})
             values.append(value)
+            # All runs of a candidate saw the same clients, so their samples add up in the statement.
             samples[rounds] += _samples(Path(result.folder))
         mean = sum(values) / len(values)
         say(
@@ -102,7 +109,7 @@ def _value(result: Any, criterion: str, rounds: int) -> float:
         raise FedprivError(
             f"search: the run with T = {rounds} has no {criterion} ({result.folder})"
         )
-    return float("inf") if result.stop_reason == "diverged" else float(value)
+    return float(value)
 
 
 def _samples(folder: Path) -> int:

@@ -29,8 +29,12 @@ from fedpriv.privacy.mechanisms import Announcement, Bounded, OpenRound, Visible
 class SecondDraw:
     """The second draws of one run.
 
-    The object is made before the algorithm sees the data: it has the training records note which of them are
-    read.
+    The object is made before the algorithm sees the data: it replaces the training records of the context by
+    records that note which of them are read.
+
+    Args:
+        parts: The parts of the run.
+        context: The context, whose data are replaced.
     """
 
     def __init__(self, parts: Parts, context: RunContext):
@@ -82,7 +86,14 @@ class SecondDraw:
     # ---- which records are read
 
     def watch(self, opened: OpenRound) -> None:
-        """Have every release of uploads compare the records that were read with the lots that are charged."""
+        """Have every release of uploads compare the records that were read with the lots that are charged.
+
+        It replaces ``opened.release``, which then raises ReleaseError before it releases anything. At client
+        level, where all records of a client may be read, nothing is compared.
+
+        Args:
+            opened: The round that was just opened.
+        """
         if self._algorithm.unit != "record":
             return
         release = opened.release

@@ -92,7 +92,10 @@ def streams_of_run(
     Args:
         settings: The root keys.
         run: The digest of the run, by :func:`run_digest`.
-        folder: The run folder.
+        folder: The run folder; None where the run is not published.
+
+    Raises:
+        ConfigError: The key of a published run is missing or damaged.
     """
     if settings.publish:
         assert folder is not None
@@ -108,7 +111,10 @@ def streams_of_search() -> SecretStreams:
 
 
 def create_key(folder: RunFolder) -> None:
-    """Write 256 bits from the operating system's entropy to a file that its owner alone may read."""
+    """Write 256 bits from the operating system's entropy to a file that its owner alone may read.
+
+    A key that is there already is replaced, so call it for a new run only.
+    """
     folder.secret_key.unlink(missing_ok=True)  # left by a run that was killed before it began
     # O_EXCL and the mode leave no moment at which another user could read or replace the key.
     descriptor = os.open(folder.secret_key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

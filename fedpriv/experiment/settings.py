@@ -28,7 +28,23 @@ CANARIES = 1000
 
 @dataclass(frozen=True)
 class Runtime:
-    """The keys of ``runtime``: how a run is executed. None of them changes the result."""
+    """The keys of ``runtime``: how a run is executed, and where. No result depends on them but by rounding.
+
+    Attributes:
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        engine: ``auto``, ``fast`` or ``opacus``: what computes gradients of single records.
+        threads: Number of torch's threads; None lets the work of a round decide.
+        output_dir: Folder in which new runs get a folder each.
+        run_dir: Folder of this very run; None for a new one in ``output_dir``.
+        reuse: A run that is in ``run_dir`` already is not made again, and goes on there if it was
+            interrupted.
+        diagnostics: The folder may hold exact private values, seeds and times; False with ``publish``.
+        progress: How the run is shown, one of :data:`PROGRESS`.
+        plots: Plots are drawn at the end.
+        checkpoint_interval: Number of rounds between two checkpoints.
+        stop_file: Path of a file whose appearance asks the run to end; None if there is none.
+        snapshot_interval: Number of rounds between two snapshots; None for no snapshots.
+    """
 
     device: str
     engine: str
@@ -58,12 +74,20 @@ class Settings:
         delta: δ at which ε is stated.
         rounds: T, the largest number of rounds; None if only the budget ends the run.
         budget_view: ``sound`` or ``published``: the analysis by which the budget is enforced.
+        seed: Seed of the partition and of the initial weights.
+        noise_seed: Seed of lots, cohorts and noise, together with ``seed``; unused with ``publish``.
+        evaluation_interval: Number of rounds between two evaluations; the last round is always evaluated.
+        dry_run: The run is planned and checked, and not run.
+        resume: Folder of the run that goes on; None for a new run.
+        runtime: The keys of ``runtime``.
         audit: Audits that are made once the run has ended.
         canaries: Number of canaries that the run plants; 0 without an audit of ε.
         canary: Kind of these canaries.
+        publish: The randomness comes from the operating system, so that results may be given away.
+        publish_test_metrics: Test metrics may be given away too: the test records are public.
         shadow: Half of the data on which a shadow run of an audit trains; None for any other run.
         averaging: How released models are averaged for evaluation; None if they are not.
-        paired: Name of the simulations that share lots, cohorts and noise with this run.
+        paired: Name of the simulations that share lots, cohorts and noise with this run; None if none do.
         isolate_records: The gradient of each record is computed by its own copy of the model.
         chunk: Number of clients that compute together; None: see
             :func:`fedpriv.experiment.machine.chunk_size`.
@@ -230,8 +254,11 @@ def canary_conflicts(parts: Combination, key: str, kind: str | None) -> Iterator
 def read_settings(config: DictConfig) -> Settings:
     """Read and check every root key.
 
+    With ``publish`` the diagnostics are switched off, whatever ``runtime.diagnostics`` says.
+
     Raises:
-        ConfigError: A key is unknown, missing, or has a value that is not allowed.
+        ConfigError: A key is unknown, missing, or has a value that is not allowed, or two root keys exclude
+            each other.
     """
     known = {*Settings.__dataclass_fields__, *GROUPS, "protocol", *_OF_AVERAGING}
     for key in config:
@@ -286,6 +313,7 @@ def read_settings(config: DictConfig) -> Settings:
             f"{key} must be null with shadow: a shadow run is part of an audit, and private"
         )
     if settings.publish:
+        # Not refused, as diagnostics are on by default.
         return replace(settings, runtime=replace(settings.runtime, diagnostics=False))
     return settings
 
@@ -295,6 +323,7 @@ def _read_runtime(node: object) -> Runtime:
         raise ArgumentError("runtime", node, "a group of keys (device, engine, ...)")
     for key in node:
         if key not in Runtime.__dataclass_fields__:
+            # Hydra lets a user add keys to a group with +, so a misspelt key must be refused here.
             near = nearest(str(key), Runtime.__dataclass_fields__)
             hint = f"; did you mean runtime.{near}?" if near else ""
             raise ConfigError(f"unknown key runtime.{key!s}{hint}")
@@ -321,8 +350,8 @@ def _read_runtime(node: object) -> Runtime:
 def canaries_of(audits: Iterable[str]) -> tuple[int, str]:
     """Return the number and the kind of the canaries that audits ask for.
 
-    ``epsilon:M:KIND`` and ``epsilon:M`` name the number, ``epsilon`` alone means :data:`CANARIES`. Other
-    audits plant none.
+    ``epsilon:M:KIND`` and ``epsilon:M`` name the number, ``epsilon`` alone means :data:`CANARIES`. The first
+    such audit counts. Other audits plant none: then the number is 0.
 
     Raises:
         ArgumentError: M is no whole number from 2 on, or KIND is unknown.

@@ -55,7 +55,11 @@ class Snapshots:
         self._folder, self._interval, self._dated = folder.snapshots, interval, dated
 
     def begin(self, rounds_done: int) -> None:
-        """Remove what a killed process left of rounds after ``rounds_done``, which are run again."""
+        """Remove what a killed process left of rounds after ``rounds_done``, which are run again.
+
+        Args:
+            rounds_done: Number of rounds before this process.
+        """
         if not self._folder.is_dir():
             return
         for leftover in self._folder.glob(".*.tmp"):
@@ -67,7 +71,18 @@ class Snapshots:
     def offer(
         self, rounds_done: int, context: RunContext, average: AveragedModel | None = None
     ) -> None:
-        """Write a snapshot if one is due after so many rounds."""
+        """Write a snapshot if one is due after so many rounds.
+
+        Before the first round there is one too, unless files are undated.
+
+        Args:
+            rounds_done: Number of rounds so far.
+            context: The context, whose global weights and clipper are saved.
+            average: The averaged model, whose weights are saved beside them; None if nothing is averaged.
+
+        Raises:
+            WriteError: The file cannot be written.
+        """
         if self._interval is None or rounds_done % self._interval:
             return
         if rounds_done == 0 and not self._dated:
@@ -94,7 +109,16 @@ def rounds_of(folder: RunFolder) -> list[int]:
 
 
 def load(folder: RunFolder, rounds: int) -> Snapshot:
-    """Return the snapshot after so many rounds, on the CPU. Raise FedprivError if it is damaged."""
+    """Return the snapshot after so many rounds, on the CPU.
+
+    Args:
+        folder: The run folder.
+        rounds: One of :func:`rounds_of`.
+
+    Raises:
+        KeyError: There is no snapshot after so many rounds.
+        FedprivError: The snapshot is damaged.
+    """
     path = dict(_files(folder.snapshots))[rounds]
     state: Any = saved_tensors(path, "cpu")
     try:

@@ -68,11 +68,14 @@ def stamp_of(config: DictConfig) -> Path | None:
 
 
 def write_stamp(path: Path, facts: dict[str, object]) -> None:
-    """Write the stamp of a configuration that has passed all checks. Raise WriteError on failure.
+    """Write the stamp of a configuration that has passed all checks.
 
     Args:
         path: Path of the stamp, by :func:`stamp_of`.
         facts: Further entries of the file, for readers.
+
+    Raises:
+        WriteError: The file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     when = datetime.now(UTC).isoformat(timespec="seconds")
@@ -97,6 +100,7 @@ def refuse_without_stamp(config: DictConfig, overrides: Sequence[str] | None = N
     isolate = lacks_isolation(config)
     isolated = config
     if isolate:
+        # The stamp of the run that will be published is needed, which isolates records.
         isolated = config.copy()
         isolated.isolate_records = True
     path = stamp_of(isolated)
@@ -120,6 +124,7 @@ def refuse_without_stamp(config: DictConfig, overrides: Sequence[str] | None = N
             "records may be made up, --synthetic)"
         )
     missing.append(f"then run {command_again('train', given, *more, 'publish=true')}")
+    # All that is missing is named at once: a verification may take minutes.
     steps = "; ".join(f"({number}) {step}" for number, step in enumerate(missing, 1))
     allowed = f"false with code outside fedpriv ({named}) while something is missing"
     raise ConfigError("publish", True, allowed, steps)

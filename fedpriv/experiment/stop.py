@@ -30,13 +30,17 @@ A line says that all is well. The system closes the input however this process e
 class StopFile:
     """Context in which the first signal makes the file ``path`` appear. The file is removed afterwards.
 
+    A second signal raises KeyboardInterrupt. Files that processes on this machine left in ``folder`` when
+    they ended are removed too. Outside the main thread signals are left alone.
+
     Args:
-        folder: Folder of the file, which all jobs can see.
+        folder: Folder of the file, which all jobs can see; it is made.
         watched: The file also appears if this process is killed. It stays until another process, which runs
             jobs in the same ``folder``, ends.
 
     Attributes:
-        path: The stop file.
+        path: The stop file. Its name has the number of this process, so that several launchers can share a
+            folder.
         requested: The first signal has come.
     """
 
@@ -81,6 +85,7 @@ class StopFile:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         if self._watcher is not None:
+            # The line lets the watcher end without making the file. Only then is the file removed.
             self._watcher.communicate(b"\n")
         self.path.unlink(missing_ok=True)
         for leftover in self.path.parent.glob(f"{self._name}*"):

@@ -43,7 +43,8 @@ def find_runs(
 ) -> None:
     """Note in each job its run in ``folder``, if there is one, and whether that run is done.
 
-    A run whose configuration or summary is damaged is passed over.
+    A run that diverged, or lacks an audit, is not done. A run whose configuration or summary is damaged is
+    passed over. Jobs with a ``runtime.run_dir`` of their own are left as they are.
 
     Args:
         jobs: The jobs of the sweep; their ``run``, ``done`` and ``error`` are set.
@@ -73,6 +74,7 @@ def find_runs(
                 "a new folder for runs that withhold their seeds",
                 "nothing tells which of its runs are those of this sweep",
             )
+        # Of equal runs the first in the order of names stands for the job.
         stored.setdefault(identity_of_job(values, swept), name)
     for job in jobs:
         if job.error is not None or job.values.get("runtime.run_dir") is not None:
@@ -103,7 +105,10 @@ def count_runs(folder: Path) -> int:
 
 
 def new_names(folder: Path, jobs: Sequence[SweepJob]) -> list[str]:
-    """Return names for new runs of the jobs: the first numbers that are free in ``folder``."""
+    """Return names for new runs of the jobs: the first numbers that are free in ``folder``.
+
+    An empty folder counts as free: a job that was refused may have left it.
+    """
     taken = {job.run for job in jobs}
     names: list[str] = []
     number = 0

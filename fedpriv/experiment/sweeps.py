@@ -81,7 +81,10 @@ class JobComposer:
         self._plain = cache(self._read_plain)
 
     def job(self, overrides: Overrides) -> SweepJob:
-        """Return the job with its configuration, or with the reason why it has no configuration."""
+        """Return the job with its configuration, or with the reason why it has no configuration.
+
+        Nothing is raised for overrides that do not fit, so that all jobs of a sweep are told at once.
+        """
         job = SweepJob(tuple(overrides))
         try:
             job.config = with_protocol(self._configured(job.overrides))
@@ -135,7 +138,7 @@ def sweep_jobs(
     """Return the jobs of a sweep, each different run once.
 
     Baselines that are swept together with private algorithms are run without the epsilon of the sweep, and
-    without keys of noise and clipping that they do not have.
+    without keys of noise and clipping that they do not have. The user gets a line about each such change.
 
     Args:
         batch: The overrides of each job.
@@ -143,6 +146,7 @@ def sweep_jobs(
         say: Tells the user one line about the sweep.
     """
     jobs = [composer.job(overrides) for overrides in batch]
+    # Noise first: with its keys a baseline does not compose, and whether it is private is known only then.
     jobs = _baselines_without_noise(jobs, composer, say)
     jobs = _baselines_without_epsilon(jobs, composer, say)
     swept = swept_runtime(jobs)
@@ -249,7 +253,8 @@ def check_jobs(jobs: Sequence[SweepJob], check: Callable[[DictConfig], object]) 
         check: Raises FedprivError for a configuration that cannot run.
 
     Raises:
-        FedprivError: Some jobs cannot run; the reasons are on standard error, each once.
+        FedprivError: Some jobs cannot run; the reasons are on standard error, each once. If all fail for one
+            reason, that reason is raised instead.
     """
     _refuse_shared_folder(jobs)
     checked: dict[str, FedprivError | None] = {}

@@ -44,6 +44,9 @@ class TrackedRun:
     def place(self, parent: str | None, inside: str) -> Path:
         """Return a folder for what the tracker writes; the same folder again when the run is resumed.
 
+        The folder is not made. For the latter, :meth:`Tracker.begin` must return its name as ``{"name":
+        ...}``.
+
         Args:
             parent: A folder in which each run has a folder of its own name, with a number if another run has
                 that name; None for a folder inside the run folder.
@@ -91,6 +94,8 @@ class Tracker(ABC):
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
         """Yield a ConfigError for a run that keeps a secret which the tracker would give away.
 
+        The default refuses every run with ``publish``, and those without diagnostics if ``notes_times``.
+
         Args:
             parts: All parts of the run.
         """
@@ -108,6 +113,8 @@ class Tracker(ABC):
 
     def refuse_unusable(self) -> None:
         """Check that the tracker can work here; called before a run loads anything.
+
+        The default looks for :attr:`package`.
 
         Raises:
             ConfigError: The package of the tracker is not installed.
@@ -137,11 +144,15 @@ class Tracker(ABC):
 
         Args:
             round_number: 1, 2, …
-            values: The finite values by column of ``metrics.csv``.
+            values: The finite values by column of ``metrics.csv``. Columns that were not computed in this
+                round, such as ``test_accuracy`` between evaluations, are absent.
         """
 
     def flush(self) -> None:
-        """Write or send what is pending; called after evaluations and before checkpoints."""
+        """Write or send what is pending; called after evaluations and before checkpoints.
+
+        The default does nothing, which serves a tracker that holds nothing back.
+        """
 
     @abstractmethod
     def finish(
@@ -149,11 +160,16 @@ class Tracker(ABC):
     ) -> None:
         """Take the summary: the run has ended, or was interrupted.
 
+        Not called for a run that failed.
+
         Args:
-            summary: The row of ``summary.json``.
-            files: Paths of the privacy statement and of the summary.
-            stop_reason: Reason why the run ended.
+            summary: The row of ``summary.json``, without entries that are None and without digests.
+            files: Paths of the privacy statement (text, then JSON) and of the summary.
+            stop_reason: Reason why the run ended; ``interrupted`` if it is to go on.
         """
 
     def close(self) -> None:
-        """Free what the tracker holds; called once at the end, even if something failed before ``finish``."""
+        """Free what the tracker holds; called once at the end, even if something failed before ``finish``.
+
+        The default does nothing.
+        """

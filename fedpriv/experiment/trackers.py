@@ -35,7 +35,7 @@ __all__ = [
 
 def _folder(inside: str) -> Any:
     """Declare the key of the folder in which each run has a folder; null: ``inside`` the run folder."""
-    line = f"folder in which runs have a folder each; null: {inside}/ in the run folder"
+    line = f"folder in which each run gets its own folder; null: {inside}/ in the run folder"
     return field(or_null(text), default=None, alias="folder", help=line)
 
 
@@ -122,6 +122,7 @@ class TensorBoardTracker(Tracker):
 
         folder = run.place(self._parent, "tensorboard")
         self._round = run.rounds_done
+        # Points after the checkpoint are purged: the resumed run computes these rounds again.
         self._writer = SummaryWriter(str(folder), purge_step=self._round + 1 if run.kept else None)
         experiment, start, self._end = hparams(dict(run.parameters), dict.fromkeys(_COMPARED, 0.0))
         self._writer.file_writer.add_summary(experiment)
@@ -167,6 +168,7 @@ _ENVIRONMENT = {
 
 
 def _address(name: str, value: Any) -> str:
+    """Return the address of a tracking server, which may hold no password because run folders keep it."""
     uri = checks.text(name, value)
     if "@" in urlsplit(uri).netloc:
         raise ArgumentError(
@@ -209,6 +211,7 @@ class MlflowTracker(Tracker):
         self._tracked_to = 0
         self._id = self._existing(run)
         if self._id is not None:
+            # A resumed run repeats rounds after its checkpoint. The server keeps what it has of them.
             self._client.update_run(self._id, status="RUNNING")
             self._tracked_to = self._last_step()
             return {"id": self._id}
@@ -312,7 +315,9 @@ class WandbTracker(Tracker):
 
     _project: str = field(text, default="fedpriv", help="project that the run joins")
     _entity: str | None = field(or_null(text), default=None, help="user or team; null: your own")
-    _group: str | None = field(or_null(text), default=None, help="group of runs; null: none")
+    _group: str | None = field(
+        or_null(text), default=None, help="name of a group of runs; null: no group"
+    )
     _tags: list[str] = field(own_check(_texts, "list of texts"), default=(), help="tags of the run")
     _mode: str | None = field(
         or_null(one_of(MODES)), default=None, help="null: WANDB_MODE, else online"
@@ -341,6 +346,7 @@ class WandbTracker(Tracker):
         import wandb
 
         kept = run.kept.get("id", "")
+        # An id in the run folder that this run did not make could join somebody else's run.
         is_ours = re.fullmatch(re.escape(run.fingerprint) + "-[0-9a-f]{1,16}", kept)
         name = kept if is_ours else f"{run.fingerprint}-{time.time_ns():x}"
         self._run = wandb.init(

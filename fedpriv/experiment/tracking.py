@@ -53,7 +53,11 @@ class Tracking(Quiet):
         self._interval = run.loop.settings.runtime.checkpoint_interval
 
     def open(self) -> None:
-        """Begin with every tracker, before the time of the run counts."""
+        """Begin with every tracker, before the time of the run counts.
+
+        What the trackers return is written to the run folder, for a resumed run. The user is told of trackers
+        that the run had before and has no longer.
+        """
         folder = self._run.folder
         try:
             kept = StoredRun(folder).trackers

@@ -26,7 +26,9 @@ _FLAGS_WITH_VALUE = {
 
 
 def without_allowed(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the modules given with --allow, and the other arguments.
+    """Return the modules given with ``--allow``, and the other arguments.
+
+    Both ``--allow MODULE`` and ``--allow=MODULE`` are understood, any number of times.
 
     Raises:
         ConfigError: The flag has no module, or no run is resumed.
@@ -114,6 +116,9 @@ def resumed(arguments: Sequence[str]) -> str | None:
 
 def with_resumed_overrides(arguments: list[str]) -> list[str]:
     """Return the arguments; with ``resume=<folder>``, after the overrides that the folder notes.
+
+    So an override of this command replaces the noted one of the same key. Those that concern the process, the
+    trackers, or an output folder elsewhere are left out.
 
     Raises:
         ConfigError: The folder holds no run, or overrides that no run can have.

@@ -58,7 +58,14 @@ _ELSEWHERE = {
 
 
 def refuse_uncalled(group: str, part: Any) -> None:
-    """Raise ConfigError for a public method of an own class that nothing calls, naming methods to use."""
+    """Raise ConfigError for a public method of an own class that nothing calls, naming methods to use.
+
+    Names that begin with an underscore are not looked at.
+
+    Args:
+        group: The group of the part, or another name for the message.
+        part: The part; one whose classes are all fedpriv's, or of installed packages, is never refused.
+    """
     for kind, name in _uncalled(part):
         if name in _STATE and group in _SAVED:
             continue

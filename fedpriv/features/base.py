@@ -83,7 +83,10 @@ class Features(ABC):
     normalization: str = field(
         one_of((GROUPS, STATISTICS, RELEASED, NONE)),
         default=GROUPS,
-        help="by groups of each record's channels, public statistics, or statistics that clients release",
+        help=(
+            "how features are normalised: by groups of a record's channels, public "
+            "statistics, or statistics that clients release"
+        ),
     )
     groups: int = field(
         or_null(whole(at_least=1)),
@@ -93,7 +96,10 @@ class Features(ABC):
     statistics: str | None = field(
         _statistics,
         default=None,
-        help="normalization=statistics or released: whose, mnist or fashion_mnist, taken as public",
+        help=(
+            "data set whose statistics are used and taken as public, mnist or fashion_mnist, "
+            "with normalization=statistics or released"
+        ),
     )
     statistics_noise_multiplier: float | None = field(
         Allowed(_of_released, "number > 0 and <= 1e+06"),
@@ -161,8 +167,7 @@ class Features(ABC):
 
         Raises:
             ArgumentError: These features cannot be computed of such an image; the error names an argument of
-            the
-                features.
+                the features.
         """
 
     @abstractmethod
@@ -188,7 +193,10 @@ class Features(ABC):
         return shape
 
     def normalize(self, coefficients: torch.Tensor) -> torch.Tensor:
-        """Normalize coefficients [n, C', H', W'] to float32, except by released statistics."""
+        """Normalize coefficients [n, C', H', W'] to float32, except by released statistics.
+
+        Under ``released`` without ``statistics`` and under ``none`` the values stay as they are.
+        """
         import torch
 
         values = coefficients.float()

@@ -83,7 +83,16 @@ class Featured(DatasetView):
         return self.source
 
     def load(self) -> LoadedDataset:
-        """Return the data set with normalized coefficients, float32, instead of images."""
+        """Return the data set with normalized coefficients, float32, instead of images.
+
+        The first time the coefficients are computed and kept in the user's cache, with a line on standard
+        error.
+
+        Raises:
+            DataError: The images cannot be read.
+            ConfigError: The coefficients of an image have another shape than announced, or depend on other
+                images.
+        """
         loaded = self.source.load()
         digests = (_digest(loaded.train), _digest(loaded.test))
         parts = {"train": loaded.train, "test": loaded.test}
@@ -100,6 +109,7 @@ class Featured(DatasetView):
         coefficients = encoded.kept(name, (*digests, *_own_code(self.features)), compute)
         records_of_part = {}
         for (part, records), digest in zip(parts.items(), digests, strict=True):
+            # Taken out of the dict, so that float16 and float32 are in memory together for one part alone.
             inputs = self._normalized(coefficients.pop(part))
             records_of_part[part] = Records(inputs, records.targets, source=(digest, name))
         return replace(loaded, train=records_of_part["train"], test=records_of_part["test"])

@@ -23,7 +23,7 @@ def of(key: str, name: str, channels: int) -> tuple[list[float], list[float]]:
 
     Args:
         key: Key of the features, see :meth:`fedpriv.features.Features.key`.
-        name: Public data set.
+        name: Public data set, one of :func:`names`.
         channels: Number of channels of the features.
     """
     stored = _stored()[key][name]

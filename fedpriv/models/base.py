@@ -45,8 +45,10 @@ class ModelFactory(ABC):
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
         """Yield the errors of a data set that the model cannot read.
 
-        Examples are text for a model of numbers, and text for another task. May also raise the ConfigError of
-        ``refuse_misfit``.
+        Examples are text for a model of numbers, and text for another task.
+
+        Raises:
+            ConfigError: :meth:`refuse_misfit` refuses the records.
         """
         dataset, name = parts.dataset, model_name(self)
         if dataset.vocabulary_size is None:
@@ -64,8 +66,8 @@ class ModelFactory(ABC):
     def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
         """Raise ConfigError if the model cannot read such records or distinguish so many classes.
 
-        A subclass overrides this method if it cannot read every shape. The method needs no torch, because a
-        dry run calls it.
+        The default refuses nothing; a subclass overrides it if it cannot read every shape. The method needs
+        no torch, because a dry run calls it.
 
         Args:
             input_shape: Shape of one record.

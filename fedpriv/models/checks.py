@@ -29,7 +29,8 @@ def refuse_record_mixing(module: nn.Module, inputs: Tensor, *, per_record: bool)
     """Raise ConfigError unless the model treats each record independently, whatever the unit of privacy.
 
     The model is tested with its own weights and with other weights, because a gate that starts at zero hides
-    what is behind it. Records are tested as they are and multiplied by 30. The test is a probe, not a proof.
+    what is behind it. Records are tested as they are and, if they are no token ids, multiplied by 30. The
+    first few records are also tested alone. The test is a probe, not a proof.
 
     Args:
         module: Model; it is not changed.

@@ -64,7 +64,7 @@ class Cnn(ModelFactory):
         or_null(boolean),
         default=None,
         alias="weight_standardization",
-        help="true: the kernels of convolutions get mean 0 and length 1; null: no",
+        help="true: kernels of convolutions are scaled to mean 0 and length 1; null: false",
     )
 
     def __attrs_post_init__(self) -> None:

@@ -31,7 +31,9 @@ class CnnScattering(ModelFactory):
 
     name = "cnn_scattering"
 
-    width: int = field(whole(at_least=1), default=64, help="channels of both convolutions")
+    width: int = field(
+        whole(at_least=1), default=64, help="number of channels of both convolutions"
+    )
     first_kernel: int = field(
         one_number_of((3, 1), "3 or 1"),
         default=3,

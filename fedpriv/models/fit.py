@@ -89,5 +89,9 @@ def _initial_values(module: nn.Module) -> dict[str, str]:
 
 
 def model_size(model: ModelFactory, dataset: Dataset) -> int:
-    """Return the number of parameters for this data set. This builds the model and needs torch."""
+    """Return the number of parameters for this data set. This builds the model and needs torch.
+
+    Raises:
+        ConfigError: The model does not fit the data.
+    """
     return sum(parameter.numel() for parameter in build_for(model, dataset).parameters())

@@ -26,9 +26,11 @@ class TextModel(ModelFactory):
 
     task: ClassVar[str]
 
-    layers: int = field(whole(at_least=1), default=2, help="layers of LSTM")
+    layers: int = field(whole(at_least=1), default=2, help="number of LSTM layers")
     hidden: int = field(whole(at_least=1), default=200, help="width of each layer")
-    embedding: int = field(whole(at_least=1), default=200, help="length of a token's vector")
+    embedding: int = field(
+        whole(at_least=1), default=200, help=("length of the vector that stands for a token")
+    )
 
     def build(
         self, input_shape: tuple[int, ...], classes: int, vocabulary_size: int | None = None

@@ -38,11 +38,9 @@ class Lstm(nn.Module):
         weight: W [4 · hidden, inputs + hidden], the quarters in the order i, f, o, g.
         bias: b [4 · hidden].
         tap: Function called in every forward pass, or None. Its arguments are the detached inputs of the
-        weight
-            [n, T, inputs + hidden], and a tensor whose gradient is that of z [n, T, 4 · hidden].
+            weight [n, T, inputs + hidden], and a tensor whose gradient is that of z [n, T, 4 · hidden].
         recurrent_gradient: False to skip autograd's gradient of the columns of ``weight`` that multiply
-        h_{t-1}.
-            An engine that sums this gradient from the tapped tensors does not need it.
+            h_{t-1}. An engine that sums this gradient from the tapped tensors does not need it.
     """
 
     def __init__(self, inputs: int, hidden: int):

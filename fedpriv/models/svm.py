@@ -35,7 +35,7 @@ class Svm(ModelFactory):
         unit="λ",
         help="λ/2 times the squared norm of all parameters is added to the loss",
     )
-    bias: bool = field(boolean, default=True, help="true: the score has a constant b")
+    bias: bool = field(boolean, default=True, help="true: the score has a constant term b")
 
     def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
         if classes != 2:

@@ -5,7 +5,7 @@
 - ``epsilon_sound``: the tightest valid ε of the releases as they were.
 
 When σ depends on released values (an adaptive schedule), composition theorems for fixed σ do not hold. Then
-the enforced total is a Rényi filter (Feldman & Zrnic 2021, theorem 4.3) at one order fixed in advance. A
+the enforced total is a Rényi filter (Feldman & Zrnic 2021) at one order fixed in advance. A
 round runs only if the sum stays within the budget, and the budget is what may be claimed at the end.
 """
 
@@ -169,7 +169,10 @@ class Budget:
     # ---- before a round
 
     def eligible(self, announcement: Announcement) -> np.ndarray:
-        """Return a mask of the clients whose budget has room for the announced round [K]."""
+        """Return a mask of the clients whose budget has room for the announced round [K].
+
+        All clients have room where no ε is enforced.
+        """
         eligible = np.ones(self.ledger.clients, dtype=bool)
         if self.limit is None:
             return eligible
@@ -322,6 +325,8 @@ class Budget:
     def recount(self) -> str:
         """Account for the ledger again. Where the ledger's total is larger, it replaces the running total.
 
+        Clients that the ledger knows and the running totals do not are noted as having taken part.
+
         Returns:
             The differences in words; empty where the running totals are those of the ledger.
         """
@@ -366,6 +371,9 @@ class Budget:
 
     def worst(self, seldom: bool) -> dict[str, float]:
         """Return the three ε of the worst client, by the name of their column.
+
+        An ε is left out where it does not exist (``epsilon_published`` without a claim), or where it takes
+        long and ``seldom`` is false.
 
         Args:
             seldom: Whether to include an ε that takes long to compute (PLD). The caller asks for those at
@@ -422,16 +430,17 @@ class Budget:
 
     def reasons(self) -> dict[str, str]:
         """Return for each ε how it was computed, in words."""
-        enforced = f"{self.accountant.describe()}; composition of the {self.view} view"
+        accountant = self.accountant.describe()
+        enforced = f"{accountant}; all releases composed, charged as in the {self.view} analysis"
         if self.filtered:
             filter_words = self._enforced.filter_words()
-            enforced = f"{self.accountant.describe()}; sigma adapts, so {filter_words}"
+            enforced = f"{accountant}; sigma adapts, so {filter_words}"
         published = "no published analysis is claimed for this algorithm"
         if self.claim is not None:
             claim = self.claim
             published = f"{claim.source}: {claim.statement}; {claim.accountant().describe()}"
             if np.max(self.epsilon_published()) > np.max(self.epsilon_sound()):
-                published += ", which is larger than the sound epsilon"
+                published += "; this value is larger than the sound epsilon"
         unprotected = {name for joint, _ in self.ledger for name in joint.unprotected}
         sound = self._sound.reason()
         if unprotected:

@@ -128,7 +128,10 @@ class UniformBudget(NoiseSchedule):
     form: str | None = field(
         or_null(one_of(FORMS)),
         default=None,
-        help="σ as printed or by the Gaussian's own trade-off; null: printed with budget_view=published",
+        help=(
+            "formula of σ: as printed, or exact for the Gaussian; null: printed with "
+            "budget_view=published, else exact"
+        ),
     )
 
     def __attrs_post_init__(self) -> None:
@@ -178,7 +181,7 @@ class UniformBudget(NoiseSchedule):
         return float(self.rounds)
 
     def noise_multiplier_over(self, rounds: int) -> float:
-        """Return σ if the budget were spread over ``rounds`` rounds."""
+        """Return σ if the budget were spread over ``rounds`` rounds. :meth:`calibrate` must have run."""
         assert self._whole is not None
         return math.sqrt(rounds / self._whole)
 
@@ -231,7 +234,9 @@ class RecalculatedNoise(UniformBudget):
         "decays": "decays",
     }
 
-    beta: float = field(BETA, default=0.9, unit="β", help="discount of the rounds that are left")
+    beta: float = field(
+        BETA, default=0.9, unit="β", help="factor that shortens the remaining rounds"
+    )
     discount: str = field(
         one_of(DISCOUNTS),
         default="beta_squared",
@@ -240,12 +245,15 @@ class RecalculatedNoise(UniformBudget):
     discount_at: str = field(
         one_of(DISCOUNTED_AT),
         default="completed_rounds",
-        help="t of beta_squared: rounds completed, or one fewer as printed",
+        help="t in discount=beta_squared: the completed rounds, or one fewer as printed",
     )
     trigger: str = field(
         one_of(TRIGGERS),
         default="validation",
-        help="loss that must fall: of the public split, of the clients (charged), exact (not private)",
+        help=(
+            "loss that must fall: of the public split (validation), of the clients with "
+            "noise, which is charged (noised), or without noise, not private (exact)"
+        ),
     )
     loss_bound: float = field(
         number(above=0),

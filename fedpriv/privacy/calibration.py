@@ -123,6 +123,8 @@ def calibrate_noise_multiplier(
 ) -> float:
     """Return the smallest noise multiplier, to 6 digits, whose ``steps`` cost at most ``epsilon``.
 
+    Multipliers from 10^-3 to 10^6 are searched, so the answer is never below 10^-3.
+
     Args:
         accountant: Accountant of the composition.
         release: The repeated release.
@@ -164,7 +166,7 @@ def least_noise_multiplier(
         epsilon: Target ε.
         accountant: Name of the accountant, for the message.
         guess: Where the search begins.
-        most: Upper end of the search, exclusive. Multipliers above 10^6 are never tried.
+        most: Upper end of the search, exclusive. Multipliers below 10^-3 and above 10^6 are never tried.
 
     Raises:
         ArgumentError: Even the largest multiplier costs more.

@@ -68,10 +68,15 @@ def group_trade_off(
 def group_of(epsilon: float, delta: float, units: int) -> TradeOff:
     """Return the trade-off curve of k units by (ε, δ) group privacy alone.
 
+    The curve has the one pair (k ε, δ (e^{kε} - 1)/(e^ε - 1)).
+
     Args:
-        epsilon: ε of one unit.
+        epsilon: ε > 0 of one unit.
         delta: δ of one unit.
-        units: k ≥ 0.
+        units: k ≥ 0; with k = 0 the curve is that of data sets which do not differ.
+
+    Raises:
+        ArgumentError: k is not a whole number ≥ 0.
     """
     k = checks.whole("units", units, at_least=0)
     if k == 0:

@@ -121,7 +121,12 @@ class Ledger:
                 include(entry.noise_std, query.name, release.noise_std[query.name])
 
     def claim(self, joint: JointQuery, samples: int) -> None:
-        """Enter samples that the published theorem charges to everyone but that no client answered on."""
+        """Enter samples that the published theorem charges to everyone but that no client answered on.
+
+        Args:
+            joint: The queries of one sample.
+            samples: Number of samples.
+        """
         entry = self._entries.setdefault(joint, Entry())
         entry.claimed = (entry.claimed or 0) + samples
 
@@ -137,7 +142,10 @@ class Ledger:
         return entry is not None and bool((entry.counts(self.clients) > 0).all())
 
     def draws(self) -> Iterator[tuple[JointQuery, Entry, np.ndarray, int]]:
-        """Iterate over (joint query, entry, clients [m], count), clients with equal counts together."""
+        """Iterate over (joint query, entry, clients [m], count), with clients of equal counts together.
+
+        Clients that did not answer a joint query are left out of its clients.
+        """
         for joint, entry in self:
             counts = entry.counts(self.clients)
             for count in np.unique(counts[counts > 0]):
@@ -193,7 +201,13 @@ class Ledger:
 
 
 def include(extents: dict[str, Extent], name: str, values: np.ndarray) -> None:
-    """Widen the range of one query by these values."""
+    """Widen the range of one query by these values.
+
+    Args:
+        extents: Ranges by query; changed in place.
+        name: Name of the query, which may have no range yet.
+        values: Any number of values; none changes nothing.
+    """
     if np.size(values):
         extent = extents.setdefault(name, Extent())
         extent.low = min(extent.low, float(np.min(values)))

@@ -151,7 +151,7 @@ class NoiseSchedule(Saved, ABC):
         return True
 
     def calibrate(self, setting: Setting) -> None:
-        """Compute σ from an ε. Called once, before anything is planned.
+        """Compute σ from an ε. Called once, before anything is planned; does nothing unless overridden.
 
         Args:
             setting: Facts about the run.
@@ -173,7 +173,10 @@ class NoiseSchedule(Saved, ABC):
 
     @property
     def planned_rounds(self) -> float | None:
-        """T of a schedule that says how many rounds there will be, or None. T may change as they go."""
+        """T of a schedule that says how many rounds there will be; None (the default) if it does not say.
+
+        T may change while the run goes on.
+        """
         return None
 
     @property
@@ -184,7 +187,8 @@ class NoiseSchedule(Saved, ABC):
     def lowest(self, round_index: int) -> float:
         """Return the smallest σ_t that any signal could have led to. It is fixed in advance.
 
-        An adaptive schedule overrides this method; otherwise a run without a budget has no sound ε.
+        The default is :meth:`noise_multiplier`, which is right for a schedule that is not adaptive. An
+        adaptive schedule overrides this method; otherwise a run without a budget has no sound ε.
 
         Args:
             round_index: t = 0, 1, …
@@ -197,14 +201,14 @@ class NoiseSchedule(Saved, ABC):
         return not self.adaptive or type(self).lowest is not NoiseSchedule.lowest
 
     def begin(self, validation_loss: Callable[[], float]) -> None:
-        """Read the initial signal. Called once before the first round.
+        """Read the initial signal. Called once before the first round; does nothing unless overridden.
 
         Args:
             validation_loss: Function that returns J(w_0), the public validation loss of the initial model.
         """
 
     def observe(self, round_index: int, loss: Visible) -> None:
-        """Learn from the signal after round t.
+        """Learn from the signal after round t. Does nothing unless overridden.
 
         Args:
             round_index: t.
@@ -212,7 +216,7 @@ class NoiseSchedule(Saved, ABC):
         """
 
     def ended(self, round_index: int) -> bool:
-        """Return whether the run ends before round t, the next one."""
+        """Return whether the run ends before round t, the next one; False unless overridden."""
         return False
 
 

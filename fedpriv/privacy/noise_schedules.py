@@ -126,7 +126,9 @@ class StepNoise(NoiseSchedule):
 
     initial: float = initial_noise_multiplier()
     beta: float = field(BETA, unit="β", help="factor by which σ is lowered after each interval")
-    interval: int = field(whole(at_least=1), unit="rounds", help="rounds of the same σ")
+    interval: int = field(
+        whole(at_least=1), unit="rounds", help="number of rounds between two changes of σ"
+    )
     minimum: float = _min_noise_multiplier()
 
     def noise_multiplier(self, round_index: int) -> float:
@@ -279,7 +281,10 @@ class ValidationDecay(NoiseSchedule):
     decay_index: str = field(
         one_of(DECAY_INDICES),
         default="eq9",
-        help="losses compared: of eq. (9), or of algorithm 1, line 24, one round earlier",
+        help=(
+            "which losses are compared: those of eq. (9), or those of algorithm 1, line 24, "
+            "one round earlier"
+        ),
     )
 
     def __attrs_post_init__(self) -> None:

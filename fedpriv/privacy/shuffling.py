@@ -61,7 +61,7 @@ def delta_of_shuffled(
         tails: Probability of the tails of C that is added to δ rather than summed.
 
     Returns:
-        δ, at most ``tails`` above the numerical value.
+        δ, at most ``tails`` above the numerical value; 0 where ``epsilon`` is at least ε₀.
     """
     if epsilon >= report_epsilon:
         return 0.0

@@ -181,7 +181,7 @@ class Composed(SoundEpsilon):
             reason = f"an upper bound by RDP, for clients with many different histories; {reason}, is tighter"
         if self.lowest:
             return f"{reason}, of the smallest sigma the schedule could have reached in each round"
-        return f"{reason}; every query of each release charged"
+        return f"{reason}; every query of each release is charged"
 
     def counted(self) -> tuple[RunningTotal, Callable[[], RunningTotal]] | None:
         """Return the total of the draws, or None where they are charged at the smallest σ.
@@ -224,7 +224,10 @@ class Guarded(SoundEpsilon):
         return self.guard.deltas_within(epsilons, self._tolerated, delta)
 
     def reason(self) -> str:
-        return "the budget of the filter: what holds when sigma depends on released values"
+        return (
+            "the whole budget of the privacy filter: sigma depends on released values, so the smaller "
+            "running total may not be claimed"
+        )
 
 
 class Capped(SoundEpsilon):
@@ -254,8 +257,8 @@ class Capped(SoundEpsilon):
 
     def reason(self) -> str:
         return (
-            f"{self._accountant.describe()}, of all that the schedule may spend on a client in every round: "
-            "what holds when sigma depends on released values"
+            f"{self._accountant.describe()}, of all that the schedule may spend on a client in every round, "
+            "because sigma depends on released values"
         )
 
     def state_dict(self) -> dict[str, object]:

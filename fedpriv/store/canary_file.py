@@ -46,7 +46,7 @@ class CanaryFile:
 
 
 def read_canaries(path: Path) -> CanaryFile:
-    """Read ``canaries.json``.
+    """Read ``canaries.json``. The scores of observers that this version does not know are left out.
 
     Raises:
         ConfigError: The file cannot be read, or is no list of canaries with their scores.
@@ -54,6 +54,8 @@ def read_canaries(path: Path) -> CanaryFile:
     values: Any = saved_json(path, _LARGEST)
     coins, scores, released = (values.get(key) for key in ("coins", "scores", "released"))
     canary = values.get("canary", DIRECTION)
+    # The file may be somebody else's, and its numbers decide a bound: so types are compared exactly, as
+    # ``True`` would pass for the number 1.
     good = (
         isinstance(canary, str)
         and canary in HEADLINES

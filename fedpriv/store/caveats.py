@@ -1,7 +1,9 @@
 """The caveats of the privacy statement: sentences that a reader of the numbers must know.
 
-The texts are stored in ``privacy.json`` and ``privacy.txt`` of every run, and stored statements are compared
-with them. So a change of a text is a change of the format.
+The texts are stored in ``privacy.json`` and ``privacy.txt`` of every run. The short part of ``privacy.txt``
+shows each caveat up to its first full stop or colon, so a caveat begins with what matters most. The
+leaderboard recognises ``delta`` and ``delta_of_clients`` in stored runs by their text, so these two must stay
+as they are.
 """
 
 from __future__ import annotations
@@ -12,18 +14,18 @@ from fedpriv.common.words import counted
 
 GENERAL_CAVEATS = (
     "Test records are not protected, and best_test_accuracy is chosen by looking at them.",
-    "Choosing hyperparameters by looking at several private runs spends budget that is not counted "
-    "here.",
+    "The choice of hyper-parameters is not counted: choosing them by looking at several private runs on the "
+    "same data costs more than the epsilon of one run.",
 )
 SEEDS = (
-    "seed and noise_seed are secrets: lots, cohorts, batches and noise follow from them, from the "
-    "configuration and from the data. Who knows or guesses them (the default is 0; the initial weights tell "
-    "whether a guess is right) undoes the guarantee."
+    "seed and noise_seed must stay secret: lots, cohorts, batches and noise follow from them, from the "
+    "configuration and from the data. Whoever knows or guesses them can subtract the noise, and the "
+    "guarantee is lost. The default is 0, and the initial weights tell whether a guess is right."
 )
 ENTROPY = (
-    "Lots, cohorts, batches and noise follow from 256 bits of the operating system's entropy, in the file "
-    "secret_key. Who reads it undoes the guarantee. Every further run that is published of the same data "
-    "adds its own epsilon."
+    "The file secret_key must stay secret: lots, cohorts, batches and noise follow from it (256 bits of the "
+    "operating system's entropy). Whoever reads it can subtract the noise, and the guarantee is lost. Every "
+    "further published run on the same data adds its own epsilon."
 )
 TAIL = 2.4e-16
 """Probability, for one of a pair of normals, that the pair lies beyond 8.4 standard deviations. There not
@@ -39,21 +41,22 @@ def aborted_words(aborted: int, rounds: int) -> str:
 
 
 RECOUNTED = (
-    "The running totals of the run were not those of its ledger, which was priced again at its end "
-    "({differing}). Every epsilon here is of the larger count."
+    "The running totals of the run differed from those of its ledger, which was priced again at its end "
+    "({differing}). Every epsilon here is that of the larger count."
 )
 UNIT_CAVEATS = {
     "record": (
         "The sizes n_k of the clients' data sets are treated as public: they set the denominators L "
         "and the weights p_k.",
-        "The guarantee is for a record at one client; a person with records at several clients is "
-        "protected by the sum.",
-        "The guarantee is for one record; a person with k records at one client is protected by about k "
-        "times epsilon, at a larger delta.",
+        "A person with k records at one client is protected less: by about k times epsilon, at a larger "
+        "delta. The guarantee is for one record.",
+        "A person with records at several clients is protected less: the epsilons at these clients add up. "
+        "The guarantee is for a record at one client.",
     ),
     "client": (
-        "The guarantee is for all records of one client together; a person who is several clients is "
-        "protected by the sum. The number of clients K is public.",
+        "A person who is several clients is protected less: the epsilons of these clients add up. The "
+        "guarantee is for all records of one client together.",
+        "The number of clients K is public.",
     ),
 }
 DIAGNOSTICS = (
@@ -71,53 +74,55 @@ DIAGNOSTICS = (
 SECRET_COHORT = "participation.csv (who took part must stay secret: the guarantee counts on it)"
 CAVEATS = {
     "fixed_size": (
-        "Lots have a fixed size; the sound view charges sampling without replacement under "
-        "replace-one adjacency with sensitivity 2C, the published view pretends Poisson sampling."
+        "Lots have a fixed size: the sound analysis charges sampling without replacement under replace-one "
+        "adjacency with sensitivity 2C, while the published analysis pretends Poisson sampling."
     ),
     "correlated": (
-        "Noise is correlated over rounds, so the run is charged as a whole in its first "
-        "round, by the sensitivity of its strategy under its participation (ledger.csv names both), and a "
-        "run that ends early has the same epsilon. The run held each cohort against that participation. "
-        "checkpoint.pt holds noise that later rounds take up again: it is as secret as the seeds."
+        "The noise of later rounds depends on that of earlier ones: the run is charged as a whole in its "
+        "first round, by the sensitivity of its strategy under its participation pattern (ledger.csv names "
+        "both). A run that ends early has the same epsilon. Each cohort was checked against the "
+        "participation pattern. checkpoint.pt holds noise that later rounds use again: it is as secret as "
+        "the seeds."
     ),
     "secret_turns": (
         "Who joins a round must stay secret: each client joins in its turn with probability "
-        "algorithm.client_rate, and the guarantee counts on that."
+        "algorithm.client_rate, and the guarantee relies on that."
     ),
     "secret_rests": (
         "Who joins a round must stay secret: each client that has rested joins with probability "
-        "algorithm.client_rate, and the guarantee counts on that. Epsilon is an upper bound from public "
-        "samples of the privacy loss (Monte Carlo accounting); it fails with probability delta / 1000, which "
-        "is a part of delta."
+        "algorithm.client_rate, and the guarantee relies on that. Epsilon is an upper bound from public "
+        "samples of the privacy loss (Monte Carlo accounting). The bound fails with probability "
+        "delta / 1000, which delta includes."
     ),
     "search": (
         "The number of rounds was found by runs on the same data. The sound epsilon and the ledger count "
-        "them all, with every client in every round; the published one counts the last run alone."
+        "all these runs, with every client in every round. The published epsilon counts the last run alone."
     ),
     "paired": (
         "This run is paired: it has the lots, cohorts and noise of every other run with the same name "
-        "(paired) and the same seeds, so that the runs can be compared. Each epsilon holds if one run of the "
-        "pair is seen. Together their epsilon is infinite: the difference of two runs has no noise."
+        "(paired) and the same seeds, so that the runs can be compared. Each epsilon holds only if a single "
+        "run of the pair is seen. Together their epsilon is infinite, because the difference of two runs has "
+        "no noise."
     ),
     "canaries": (
-        "Canaries were planted in this run for its audit. They are records, or clients, of nobody; they take "
-        "part as others do, cost accuracy, and the model is one trained with them."
+        "Canaries were planted in this run for its audit. They are made-up records, or clients, which take "
+        "part as all others do. They cost accuracy, and the model was trained with them."
     ),
     "mislabelled": (
-        "Its canaries are copies of training inputs with wrong labels. Every epsilon is of one record, or "
-        "client; a record that was copied is in the run twice, with its own label and a wrong one, and is "
-        "protected by about twice epsilon, at a larger delta. At client level that holds for its client, "
-        "once more for each of its records that was copied."
+        "The canaries are copies of training inputs with wrong labels. Every epsilon is that of one record, "
+        "or client. A copied record is in the run twice, with its own label and with a wrong one, so it is "
+        "protected by about twice epsilon, at a larger delta. At client level the same holds for its client, "
+        "once more for each of its copied records."
     ),
     "aggregation": (
-        "The server combines uploads by a rule in the place of their mean (aggregation). Each upload was "
+        "The server combines uploads by a rule instead of their mean (aggregation). Each upload was "
         "released, and entered into the ledger, before the rule saw it. So the rule is post-processing: "
         "every epsilon is what it would be with aggregation=mean."
     ),
     "attackers": (
-        "Some clients are attackers (summary.json names them). Nothing here speaks of them: they are not "
-        "charged, and every epsilon is that of honest clients. It does not count what attackers know of "
-        "honest clients' records and send (with attack=label_flip copies of some)."
+        "Some clients are attackers (summary.json names them). They are not charged, and every epsilon is "
+        "that of honest clients. Epsilon does not count what attackers know of honest clients' records and "
+        "send themselves (with attack=label_flip they send copies of some)."
     ),
     "validation": (
         "The validation records that the noise schedule reads are treated as public: they were held "
@@ -135,13 +140,13 @@ CAVEATS = {
         "Epsilon is large: beyond about 10 a guarantee says little about what an attacker can learn."
     ),
     "diverged": (
-        "The run stopped because its weights, or a loss of theirs on test or validation records, were no "
-        "longer finite: released and public values. As for any stop that what was released decides, the "
-        "epsilon that covers it is the one of the whole planned run."
+        "The run diverged: its weights, or their loss on test or validation records, were no longer finite, "
+        "so it stopped. These values are released or public. A stop that depends on released values is "
+        "covered by the epsilon of the whole planned run."
     ),
     "interrupted": (
-        "The run was interrupted and can be resumed. If the decision to stop came from its results, "
-        "the epsilon that covers it is the one of the whole planned run."
+        "The run was interrupted and can be resumed. If the decision to stop came from its results, it is "
+        "covered by the epsilon of the whole planned run."
     ),
 }
 
@@ -154,8 +159,8 @@ def own_code(targets: Mapping[str, str]) -> str:
     """
     named = ", ".join(f"{key} ({target})" for key, target in targets.items())
     return (
-        f"Code outside fedpriv takes part: {named}. What it released was held against what was announced and "
-        "charged; nothing proves that it does what it says. fedpriv verify tests that."
+        f"Code outside fedpriv takes part: {named}. What it released was compared with what was announced "
+        "and charged, but nothing proves that this code does what it says. fedpriv verify tests that."
     )
 
 
@@ -163,7 +168,7 @@ def own_sampling(names: Sequence[str]) -> str:
     """Return the caveat on classes outside fedpriv, given by name, that draw cohorts or lots."""
     return (
         f"Cohorts or lots are drawn by code outside fedpriv ({', '.join(names)}). They were not drawn a "
-        "second time from what is charged, so epsilon counts on that code."
+        "second time to compare them with the charged sampling, so epsilon relies on that code."
     )
 
 
@@ -177,16 +182,16 @@ def own_model(lots: Sequence[int], isolated: bool) -> str:
     sizes = ", ".join(map(str, lots))
     if isolated:
         return (
-            "The model is code of your own. Each record was computed by a copy of the model of its own "
-            "(isolate_records=true), so that nothing the model keeps of one reaches another. What it keeps "
-            f"outside itself (global variables, closures) was probed, not proven, with lots of {sizes} "
-            "random records; files that it writes are not excluded."
+            "The model is code of your own. Each record was computed by its own copy of the model "
+            "(isolate_records=true), so nothing that a model stores about one record reaches another. That "
+            "nothing is stored elsewhere (global variables, closures) was probed, not proven, with lots of "
+            f"{sizes} random records. The model could still write files."
         )
     return (
         "The model is code of your own. That each record is computed as if it were alone was probed, not "
-        f"proven, with lots of {sizes} random records. A model that mixes records in other lots, or for "
-        "records of a certain kind, or that writes files, is not excluded; isolate_records=true computes "
-        "each record alone."
+        f"proven, with lots of {sizes} random records. The probe cannot exclude a model that mixes records "
+        "in other lots or of a certain kind, or that writes files. isolate_records=true computes each record "
+        "alone."
     )
 
 
@@ -196,10 +201,10 @@ def floating_point(numbers: int) -> str:
     Each value adds its tail mass to δ, so the bound is ``numbers`` times :data:`TAIL`.
     """
     return (
-        "Noise is drawn in double precision and rounded to a public grid of at most 2^-14 of its standard "
-        f"deviation. What floating point leaves adds at most {TAIL * numbers:.0e} to delta by the tails of "
-        "the noise; by the rounding of sums a record or client moves them by at most (1 + 1e-5) C, as was "
-        "measured."
+        f"Floating point adds at most {TAIL * numbers:.0e} to delta: by the tails of the noise. Noise is "
+        "drawn in double precision and rounded to a public grid of at most 2^-14 of its standard deviation. "
+        "Because sums are rounded, a record or client moves them by at most (1 + 1e-5) C rather than C, as "
+        "was measured."
     )
 
 

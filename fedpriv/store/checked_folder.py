@@ -93,6 +93,9 @@ class CheckedFolder:
     def check(self, path: Path, largest: float = math.inf) -> None:
         """Compare a file with its digest once; a second call does nothing.
 
+        A mismatch raises nothing. It is entered in ``damage``, and shown as a warning unless the folder is
+        ``tolerant``. A file without a stated digest passes.
+
         Args:
             path: A file of the run.
             largest: Bytes; of a larger file only the size is compared.
@@ -112,6 +115,7 @@ class CheckedFolder:
         """
         for name in self.stated:
             path = self.path / name
+            # The names come from a file that may be somebody else's: none may lead out of the folder.
             odd = Path(name).is_absolute() or ".." in Path(name).parts
             written_again = self._goes_on and name.endswith(("environment.json", "trackers.json"))
             if odd or written_again or not os.path.lexists(path):
@@ -136,7 +140,10 @@ class CheckedFolder:
         return [self.damage[path] for path in paths if path in self.damage]
 
     def vouches_for(self, *paths: Path) -> bool:
-        """Return whether ``summary.json`` has a digest of each of these files, and all of them match."""
+        """Return whether ``summary.json`` has a digest of each of these files, and all of them match.
+
+        Unlike :meth:`check` this enters no damage.
+        """
         entries = [self.stated.get(path.relative_to(self.path).as_posix()) for path in paths]
         return all(
             entry is not None and matches(path, entry)
@@ -179,6 +186,7 @@ class CheckedFolder:
             content = read(path)
         except ConfigError as error:
             self._checked.add(name)
+            # The digest of an unreadable file would only lead to a second sentence about it.
             return self._refuse(path, error, absent)
         self.check(path)
         return content

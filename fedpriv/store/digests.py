@@ -49,7 +49,8 @@ def matches(path: Path, entry: Digest, largest: float = math.inf, goes_on: bool 
     """Return whether a file has a digest.
 
     Args:
-        path: The file. Something else than a file matches: refusing it is the task of its reader.
+        path: The file. Something else than a file matches, and so does a file that cannot be read: refusing
+            them is the task of its reader. An absent file does not match.
         entry: The stated digest. An entry without size or SHA-256 matches nothing.
         largest: Bytes; of a larger file only the size is compared.
         goes_on: True: the run was interrupted, so that a growing table may be longer than it was. Then only
@@ -74,8 +75,12 @@ def matches(path: Path, entry: Digest, largest: float = math.inf, goes_on: bool 
 class FileDigests:
     """The digests of the files that this process wrote into one run folder.
 
+    Args:
+        folder: The run folder.
+
     Attributes:
-        written: The digest of each file by its path below the folder.
+        written: The digest of each file by its path below the folder. A resumed run gets those of its
+            checkpoint.
     """
 
     def __init__(self, folder: Path):

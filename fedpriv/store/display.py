@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fedpriv.common.console import console
 from fedpriv.common.words import counted, round_up
-from fedpriv.store.statement import composition_word, headline
+from fedpriv.store.statement import epsilon_rows, headline
 from fedpriv.store.table import pairs
 
 
@@ -30,27 +29,11 @@ def statement_lines(privacy: Mapping[str, Any]) -> str:
     lines = [headline(privacy)]
     if privacy["private"]:
         lines.append("Epsilon of the worst client:")
-        for name, key in (
-            (composition_word(privacy), "epsilon"),
-            ("published", "epsilon_published"),
-            ("sound", "epsilon_sound"),
-        ):
-            epsilon = privacy[key]
-            value = "none" if epsilon is None else round_up(epsilon)
-            infinite = name == "sound" and epsilon is not None and math.isinf(epsilon)
-            meaning = "no guarantee holds" if infinite else _MEANINGS[name]
-            lines.append(f"  {name:<9} {value:<8} {meaning}")
+        lines += [
+            f"  {name:<9} {value:<8} {meaning}" for name, value, meaning in epsilon_rows(privacy)
+        ]
         lines.append("In full, with caveats: privacy.txt")
     return "\n".join(lines)
-
-
-_MEANINGS = {
-    "enforced": "the running total of the configured accountant, which the budget limits",
-    "composed": "the total by the configured accountant; no budget limits it",
-    "published": "the claim of the algorithm's paper for this run",
-    "sound": "proven for this run: the number to report",
-}
-"""One line of explanation for each ε that the statement on the screen names."""
 
 
 def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, str]]:

@@ -67,12 +67,13 @@ class RunFolder:
         self.snapshots = self.path / "snapshots"
         self.audit = self.path / "audit"
         self.canaries = self.audit / CANARIES
+        # Of published runs only. public/ alone is meant to be given away.
         self.secret_key = self.path / "secret_key"
         self.public = self.path / "public"
         self.digests = FileDigests(self.path)
 
     def create(self, key: str = "runtime.run_dir") -> RunFolder:
-        """Make the folder on disk.
+        """Make the folder on disk, with ``plots/`` in it. Other files in it are left alone.
 
         Args:
             key: The configuration key to name where the folder cannot be made.
@@ -123,6 +124,7 @@ class RunFolder:
             ConfigError: A part of the path is a link, a pipe or a device, or a folder stands for a file.
         """
         below = path.relative_to(self.path)
+        # From the outermost folder inwards, so that nothing behind a link is looked at.
         for name in (*list(below.parents)[-2::-1], below):
             try:
                 mode = (self.path / name).lstat().st_mode
@@ -144,7 +146,10 @@ class RunFolder:
             self.refuse_odd(path)
 
     def remove_leftovers(self) -> None:
-        """Delete the half-written temporary files of a process that was killed."""
+        """Delete the half-written temporary files of a process that was killed.
+
+        Call it only with the folder locked: a file of a running process has the same kind of name.
+        """
         for path in self.path.glob(".*.tmp"):
             path.unlink(missing_ok=True)
 
@@ -160,7 +165,13 @@ class RunFolder:
         self.digests.note(path, digest(content))
 
     def copy(self, path: Path, to: Path) -> None:
-        """Copy a file of the run, and note for the copy the digest of the original."""
+        """Copy a file of the run, and note for the copy the digest of the original.
+
+        So a copy that differs, because the original was changed meanwhile, is found when it is read.
+
+        Raises:
+            WriteError: The copy cannot be written.
+        """
         with saying_where(to):
             shutil.copyfile(path, to)
         name = path.relative_to(self.path).as_posix()
@@ -174,8 +185,14 @@ class RunFolder:
     def write_summary(self, summary: dict[str, object]) -> dict[str, object]:
         """Write ``summary.json`` with the digests of all files of the run.
 
+        Write it last: the digests are those of the files as they are now, and with a summary a run counts as
+        ended.
+
         Returns:
             The summary with its digests, as it stands in the file.
+
+        Raises:
+            WriteError: The file cannot be written.
         """
         self.digests.add_missing(COVERED)
         full, text = sealed(summary, self.digests.written)
@@ -209,6 +226,7 @@ def new_folder(output_dir: str, name: str) -> RunFolder:
     base = Path(output_dir)
     try:
         base.mkdir(parents=True, exist_ok=True)
+        # No look beforehand: between looking and making, another process could make the folder.
         attempt, path = 1, base / name
         while True:
             try:

@@ -83,6 +83,9 @@ class StoredLedger:
 def read_ledger(path: Path, view: str) -> StoredLedger:
     """Read how often each client made each draw.
 
+    In the published view, draws that the theorem charges to every client are counted for each client that the
+    file names, present in them or not.
+
     Args:
         path: A ``ledger.csv``.
         view: ``sound`` or ``published``.
@@ -102,6 +105,8 @@ def read_ledger(path: Path, view: str) -> StoredLedger:
             draws = _read_row(row, view)
         except (KeyError, TypeError, AttributeError, ValueError):
             raise unreadable(path, f"line {number} is not an entry of a ledger") from None
+        # A few bytes of text can stand for a million clients, so their number is limited before they are
+        # entered.
         if len(counts) + len(draws.clients) > 2 * MOST_CLIENTS:
             raise unreadable(path, f"it has more than {MOST_CLIENTS:,} clients")
         relations.add(draws.neighbours)

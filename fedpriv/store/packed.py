@@ -31,10 +31,16 @@ _TIME = (1980, 1, 1, 0, 0, 0)  # a fixed date for all entries: the same runs giv
 def pack_runs(folders: Iterable[Path], archive: Path, more: Sequence[str] = ()) -> None:
     """Write runs to an archive; the same runs give the same bytes.
 
+    Of each run the files in :data:`FILES` that exist are packed. One that is not as the run wrote it is
+    packed all the same, after a warning.
+
     Args:
         folders: Run folders, each with a name of its own.
         archive: The file to write.
         more: Further files of each run, such as the ledger, from which the joint ε follows.
+
+    Raises:
+        WriteError: The archive cannot be written.
     """
 
     def write(file: IO[bytes]) -> None:
@@ -69,6 +75,8 @@ def unpack_runs(archive: Path, into: Path) -> Path:
     if not target.is_dir():
         with saying_where(target):
             into.mkdir(parents=True, exist_ok=True)
+            # Unpacked elsewhere and then renamed, so that a folder with the name of the digest is always
+            # whole.
             with tempfile.TemporaryDirectory(dir=into, prefix=".") as temporary:
                 unpacked = Path(temporary) / "runs"
                 _extract(archive, unpacked)
@@ -85,9 +93,11 @@ def _extract(archive: Path, folder: Path) -> None:
     try:
         with zipfile.ZipFile(archive) as packed:
             entries = packed.infolist()
+            # Before anything is unpacked: a small archive can hold more than fits on the disk.
             if sum(entry.file_size for entry in entries) > LARGEST:
                 raise unreadable(archive, f"its files have more than {LARGEST:,} bytes")
             for entry in entries:
+                # No other name, and so no path that leads out of the folder.
                 if not _ENTRY.fullmatch(entry.filename):
                     raise unreadable(archive, f"{entry.filename!r} is no file of a run")
                 (folder / entry.filename).parent.mkdir(exist_ok=True)

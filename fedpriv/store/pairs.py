@@ -63,6 +63,7 @@ def paired_differences(
     rows = []
     for setting_values, group in groups[1:]:
         other = group.drop_duplicates(units).set_index(units)
+        # Only units that both settings were run with can be compared.
         common = other.index.intersection(baseline.index)
         for column in columns:
             other_values, baseline_values = (
@@ -79,7 +80,12 @@ def paired_differences(
 
 
 def share_noise(runs: pd.DataFrame) -> bool:
-    """Return whether two private runs are a pair, whose joint ε is infinite."""
+    """Return whether two private runs are a pair, whose joint ε is infinite.
+
+    Args:
+        runs: A row for each run, as in :func:`paired_differences`. A run without privacy has no
+            ``epsilon_sound``.
+    """
     units = [unit for unit in _UNITS if unit in runs]
     private = runs[runs["epsilon_sound"].notna()].dropna(subset=units[:2])
     return bool(private.duplicated(units).any())

@@ -17,14 +17,19 @@ _LEFT_OUT = ("seed", "noise_seed", "runtime", "resume", "dry_run", "audit", "tra
 def write_public(folder: RunFolder, privacy: dict[str, Any], test_metrics: bool) -> None:
     """Write ``public/`` anew; a run that may not be published has no such folder.
 
-    The folder holds the model, the privacy statement and the configuration without seeds.
+    The folder holds the model, the privacy statement and the configuration without seeds. Whatever was in it
+    before is deleted.
 
     Args:
         folder: The run folder.
         privacy: The facts of the privacy statement.
         test_metrics: True adds ``metrics.csv``. Its test columns read the test records; all other columns
             follow from released values.
+
+    Raises:
+        WriteError: The model or the metrics cannot be copied, or a text cannot be written.
     """
+    # First, so that a run which may no longer be published does not keep what it published before.
     shutil.rmtree(folder.public, ignore_errors=True)
     if publishable(privacy) is not None:
         return

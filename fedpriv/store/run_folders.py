@@ -104,11 +104,14 @@ class ListedRun:
 def run_folders(given: str) -> list[tuple[str, Path]]:
     """Return the run folders at or below a folder; run folders inside run folders are not searched.
 
+    Hidden folders and links to folders are not searched either.
+
     Args:
         given: The folder as the user typed it.
 
     Returns:
-        (path below ``given``, path) of each run, in the order of the names.
+        (path below ``given``, path) of each run, in the order of the names. For a folder that is itself a
+        run, the former is its own name.
 
     Raises:
         ConfigError: There is no such folder, or it holds neither a run nor a search.
@@ -157,6 +160,7 @@ def _below(folder: str) -> Iterator[tuple[str, str]]:
         except OSError:
             continue
         names = {entry.name for entry in entries}
+        # One such name alone may be a file of the user's; two are a run, even a damaged one.
         if len(RUN_FILES & names) > 1:
             yield current, _RUN
             continue  # a run folder may hold copies of its files, which are no runs

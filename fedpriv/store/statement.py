@@ -1,5 +1,6 @@
 """The privacy statement in words: ``privacy.txt``.
 
+The statement begins with what a reader must know, in about 25 lines; the section ``Details`` says everything.
 Every function takes the facts that :mod:`fedpriv.store.statement_facts` writes to ``privacy.json``, so a
 statement can be worded again from a stored run.
 """
@@ -7,8 +8,9 @@ statement can be worded again from a stored run.
 from __future__ import annotations
 
 import math
+import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fedpriv.common.words import counted, counted_span, percent_up, round_up
@@ -29,6 +31,13 @@ from fedpriv.store.statement_facts import ENTROPY_ROOT
 LEVELS = {"record": "record level, example level", "client": "client level, user level"}
 NOMINAL = 100.0
 """Largest ε that the statement calls protection; a larger one is called vacuous."""
+_MEANINGS = {
+    "enforced": "the running total of the configured accountant, which the budget limits",
+    "composed": "the total by the configured accountant; no budget limits it",
+    "published": "the claim of the algorithm's paper for this run",
+    "sound": "proven for this run: the number to report",
+}
+_WIDTH = 100  # columns of the statement
 _UNBROKEN = "\u00a0"  # a space at which no line is broken
 
 
@@ -42,20 +51,27 @@ def privacy_words(facts: Mapping[str, Any]) -> str:
         return facts["words"] + "\n"
     sound = facts["views"]["sound"]
     unit = sound["unit"]
-    paragraphs = [
-        headline(facts),
+    details = [
         f"{_protection(facts)} one {unit}{' of one client' if unit == 'record' else ''} "
         f"({LEVELS[unit]}; {_neighbours(sound)}), {TRUSTS[sound['trust']].against}{_covered_clients(facts)}",
+        _number("epsilon_sound", "Sound", facts),
         _number("epsilon", composition_word(facts).capitalize(), facts),
         _published(facts),
-        _number("epsilon_sound", "Sound", facts),
         *words_before(facts),
         _best_attack(facts),
         *_trust_in_aggregator(facts),
         "Over clients: " + _spread(facts),
     ]
-    text = "\n\n".join(textwrap.fill(p, 92) for p in paragraphs).replace(_UNBROKEN, " ")
-    text += "\n\nCaveats\n" + _bullets(facts["caveats"])
+    # From the one sentence that may be quoted to the details: many readers stop after the first.
+    blocks = [
+        _filled(headline(facts)),
+        _aligned(_short_rows(facts)),
+        "Caveats, each in full below\n"
+        + _bullets(first_clause(caveat) for caveat in facts["caveats"]),
+        "Details",
+        *map(_filled, details),
+        "Caveats\n" + _bullets(facts["caveats"]),
+    ]
     not_private: list[str] = []
     if facts["randomness"] == ENTROPY_ROOT:
         folder = _published_folder(facts)
@@ -72,7 +88,84 @@ def privacy_words(facts: Mapping[str, Any]) -> str:
             "For a run whose results are given away take publish=true: its secrets come from the "
             "operating system, and its folder public/ holds what may be published."
         )
-    return f"{text}\n\n{textwrap.fill(folder, 92)}\n{_bullets(not_private)}\n"
+    return "\n\n".join((*blocks, _filled(folder))) + f"\n{_bullets(not_private)}\n"
+
+
+def _short_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the facts that every reader needs, as pairs of a name and a value."""
+    view, clients = facts["views"]["sound"], facts["clients"]
+    trust, of_a_client = TRUSTS[view["trust"]], " of one client" if view["unit"] == "record" else ""
+    label = _protection(facts).partition(",")[0].rstrip(":")
+    level = LEVELS[view["unit"]].partition(",")[0]
+    if trust.secret_cohort:
+        releases = f"{clients['draws_most']} in all, each charged to all {clients['total']} clients"
+    else:
+        all_clients = clients["took_part"] == clients["total"]
+        took_part = (
+            clients["total"] if all_clients else f"{clients['took_part']} of {clients['total']}"
+        )
+        releases = f"{_draws(facts)} from each of {took_part} clients"
+    exceeded = " (exceeded)" if facts.get("budget_exceeded") else ""
+    budget = "none"
+    if facts["budget"] is not None:
+        budget = f"epsilon {facts['budget']:g}{exceeded}, by the {facts['budget_view']} analysis"
+    return [
+        (label, f"one {view['unit']}{of_a_client} ({level})"),
+        ("Neighbours", _neighbours(view)),
+        ("Against", trust.against.removeprefix("against ").removesuffix(".")),
+        *(
+            (f"Epsilon, {name}", f"{value} ({meaning})")
+            for name, value, meaning in epsilon_rows(facts)
+        ),
+        (
+            "Delta",
+            f"{facts['delta']:g} (how far a probability may exceed the bound that epsilon gives)",
+        ),
+        ("Budget", budget),
+        ("Accountant", f"{facts['accountant']} (of the {composition_word(facts)} epsilon)"),
+        ("Releases", releases),
+        ("Run folder", _folder_in_short(facts)),
+    ]
+
+
+def _folder_in_short(facts: Mapping[str, Any]) -> str:
+    """Return in a few words which part of the run folder may be given away."""
+    if facts["randomness"] == ENTROPY_ROOT:
+        why_not = publishable(facts)
+        return f"give away nothing: {why_not}" if why_not else "give away the folder public/ only"
+    if facts["diagnostics"]:
+        return "not private: it holds exact values of private data, listed at the end"
+    return "without exact values of private data, but not for publication: the seeds can be guessed"
+
+
+def epsilon_rows(facts: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return name, value and one line of explanation of each ε, the sound one first.
+
+    The statement and the screen show these rows.
+    """
+    rows = []
+    for name, key in (
+        ("sound", "epsilon_sound"),
+        (composition_word(facts), "epsilon"),
+        ("published", "epsilon_published"),
+    ):
+        epsilon = facts[key]
+        if epsilon is None:
+            rows.append((name, "none", "no published analysis is claimed for this algorithm"))
+        elif name == "sound" and math.isinf(epsilon):
+            rows.append((name, round_up(epsilon), "no guarantee holds"))
+        else:
+            rows.append((name, round_up(epsilon), _MEANINGS[name]))
+    return rows
+
+
+def first_clause(text: str) -> str:
+    """Return a text up to its first full stop or colon that a space follows.
+
+    >>> first_clause("Lots have a fixed size: the sound analysis charges more. Read on.")
+    'Lots have a fixed size'
+    """
+    return re.split(r"[.:]\s", text, maxsplit=1)[0].rstrip(".")
 
 
 def publishable(facts: Mapping[str, Any]) -> str | None:
@@ -83,6 +176,7 @@ def publishable(facts: Mapping[str, Any]) -> str | None:
         return exceeded_words(facts)
     if facts["epsilon_sound"] > NOMINAL:
         return f"its sound epsilon is {round_up(facts['epsilon_sound'])}, above {NOMINAL:g}"
+    # The numbers of records are not among the facts. The caveats tell what the run saw of them.
     if {CAVEATS["delta"], CAVEATS["delta_of_clients"]} & set(facts["caveats"]):
         return f"its delta, {facts['delta']:g}, is not smaller than one over the number it protects"
     return None
@@ -94,10 +188,10 @@ def _published_folder(facts: Mapping[str, Any]) -> str:
         return f"Nothing of this run may be published: {why_not}."
     return (
         "The folder public/ may be published: it holds the model, this statement and the configuration "
-        "without seeds, and, if the test records were declared public (publish_test_metrics=true), the "
-        "metrics; all of it follows from what the mechanism released and from what is public. Nothing else "
-        "of the run folder is meant to be given away: secret_key, which is needed to resume and for nothing "
-        "else, tells lots, cohorts and noise."
+        "without seeds. If the test records were declared public (publish_test_metrics=true), it also holds "
+        "the metrics. All of it follows from what the mechanism released and from what is public. Give away "
+        "nothing else of the run folder. Its file secret_key, which only a resumed run needs, reveals lots, "
+        "cohorts and noise."
     )
 
 
@@ -134,13 +228,21 @@ def exceeded_words(facts: Mapping[str, Any]) -> str:
 
 
 def headline(facts: Mapping[str, Any]) -> str:
-    """Return the guarantee that may be claimed, in one sentence."""
+    """Return the guarantee that may be claimed, in one sentence.
+
+    It is preceded by another one if the budget is exceeded, and followed by the published claim where the run
+    protects little or nothing.
+    """
     if facts.get("budget_exceeded"):
         return f"{_sentence(exceeded_words(facts))} {_headline(facts)}"
     return _headline(facts)
 
 
 def _headline(facts: Mapping[str, Any]) -> str:
+    """Return the first sentence of the statement, which says what holds or that nothing does.
+
+    An infinite ε comes first, then a vacuous one, so that no run with either gets a sentence of protection.
+    """
     if not facts["private"]:
         return facts["words"]
     sound, delta = facts["epsilon_sound"], facts["delta"]
@@ -154,14 +256,16 @@ def _headline(facts: Mapping[str, Any]) -> str:
     if view["unit"] != "client":
         protected = f"{view['unit']} of every {protected}"
     trust = TRUSTS[view["trust"]]
+    # The server sees each upload, so each upload by itself is private.
     local = "local " if view["unit"] == "client" and trust.sees_each_upload else ""
     observer = trust.observer
     trusting = (
         "" if facts["parts"] is None else ", if the aggregator that sets the clip norm is trusted"
     )
+    # A finite ε above this bounds no attack noticeably, so it must not read like protection.
     if sound > NOMINAL:
         return (
-            f"Vacuous guarantee{_if_secret(facts)}: {local}differential privacy of every {protected} "
+            f"Vacuous guarantee: {_if_secret(facts)}{local}differential privacy of every {protected} "
             f"against {observer} holds with epsilon = {round_up(sound)} at delta = {delta:g}{trusting}. "
             f"{_claimed(facts)}"
         )
@@ -169,18 +273,16 @@ def _headline(facts: Mapping[str, Any]) -> str:
         f"very {protected} is protected by ({round_up(sound)}, {delta:g})-{local}differential privacy "
         f"against {observer}{trusting}."
     )
-    simulated = _if_secret(facts)
-    return f"Simulation{simulated}: e{sentence}" if simulated else f"E{sentence}"
+    condition = _if_secret(facts)
+    return f"Simulation: {condition}e{sentence}" if condition else f"E{sentence}"
 
 
 def _if_secret(facts: Mapping[str, Any]) -> str:
     """Return the condition under which a simulation's guarantee holds; empty with secrets of the system."""
     if facts["randomness"] == ENTROPY_ROOT:
         return ""
-    condition = ", which holds only if seed and noise_seed are secret"
-    if "paired" not in facts:
-        return condition
-    return f"{condition} and no other run with paired={facts['paired']} is seen"
+    paired = f" and no other run with paired={facts['paired']} is seen" if "paired" in facts else ""
+    return f"if seed and noise_seed are secret{paired}, "
 
 
 def _number(key: str, label: str, facts: Mapping[str, Any]) -> str:
@@ -237,6 +339,7 @@ def _sentence(text: str) -> str:
 
 
 def _neighbours(view: dict[str, Any]) -> str:
+    """Say which two data sets an observer can hardly tell apart."""
     adjacency = RELATION_WORDS[view["neighbours"]]
     if view["neighbours"] == ADD_OR_REMOVE:
         return f"{adjacency}: data sets that differ by one {view['unit']} more or less"
@@ -273,19 +376,47 @@ def _trust_in_aggregator(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _spread(facts: Mapping[str, Any]) -> str:
+    """Say how many clients took part, how often, and between which values their ε lie."""
     clients = facts["clients"]
     if TRUSTS[facts["views"]["sound"]["trust"]].secret_cohort:
-        return f"all {clients['total']} have the same, {counted(clients['draws_most'], 'release')} in all."
+        return (
+            f"all {clients['total']} have the same epsilon; each is charged for "
+            f"{counted(clients['draws_most'], 'release')}."
+        )
     key = "epsilon_sound" if facts["budget_view"] == SOUND else "epsilon"
     spread = facts["spread"][key]
-    noun = "lot" if facts["views"]["sound"]["unit"] == "record" else "report"
-    draws = counted_span(clients["draws_fewest"], clients["draws_most"], noun)
     low, median, high = (round_up(spread[name]) for name in ("lowest", "median", "highest"))
     values = f"{high} for each" if low == high else f"from {low} to {high}, median {median}"
-    return f"{clients['took_part']} of {clients['total']} took part, with {draws} each; {key} {values}."
+    return (
+        f"{clients['took_part']} of {clients['total']} took part, with {_draws(facts)} each; "
+        f"{key} {values}."
+    )
 
 
-def _bullets(items: list[str]) -> str:
+def _draws(facts: Mapping[str, Any]) -> str:
+    """Return how often a client released something, as a range over the clients."""
+    noun = "lot" if facts["views"]["sound"]["unit"] == "record" else "report"
+    return counted_span(facts["clients"]["draws_fewest"], facts["clients"]["draws_most"], noun)
+
+
+def _filled(paragraph: str) -> str:
+    # A pair (ε, δ) stays on one line.
+    paragraph = re.sub(r"(\([\d.]+,) (\S+\)-)", rf"\1{_UNBROKEN}\2", paragraph)
+    return textwrap.fill(paragraph, _WIDTH).replace(_UNBROKEN, " ")
+
+
+def _bullets(items: Iterable[str]) -> str:
     return "\n".join(
-        textwrap.fill(item, 92, initial_indent="- ", subsequent_indent="  ") for item in items
+        textwrap.fill(item, _WIDTH, initial_indent="- ", subsequent_indent="  ") for item in items
+    )
+
+
+def _aligned(rows: list[tuple[str, str]]) -> str:
+    """Return a line for each row, with all values in one column."""
+    indent = max(len(name) for name, _ in rows) + 2
+    return "\n".join(
+        textwrap.fill(
+            value, _WIDTH, initial_indent=name.ljust(indent), subsequent_indent=" " * indent
+        )
+        for name, value in rows
     )

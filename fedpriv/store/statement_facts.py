@@ -64,12 +64,16 @@ def privacy_facts(
 ) -> dict[str, Any]:
     """Return the content of ``privacy.json``; an infinite ε is ``inf``.
 
-    Every ε is the largest over the honest clients, because attackers are owed no protection.
+    Every ε is the largest over the honest clients, because attackers are owed no protection. Some accountants
+    take long here.
 
     Args:
         budget: Ledger and totals of the run; None for a run without privacy.
         run: The facts that the budget does not hold.
         stop_reason: The reason why the run ended; None while it runs.
+
+    Returns:
+        For a run without privacy only ``schema_version``, ``private`` and ``words``.
     """
     if budget is None:
         return {

@@ -186,6 +186,7 @@ class StoredRun(CheckedFolder):
         def read(path: Path) -> float | None:
             try:
                 names, *rows = saved_rows(path)
+                # Cells are empty, for example, in rounds without an evaluation.
                 cells = [
                     cell for row in rows if column in names and (cell := row[names.index(column)])
                 ]
@@ -240,6 +241,7 @@ class StoredRun(CheckedFolder):
             return
         reason = str(reasons.get("epsilon_sound")) if isinstance(reasons, dict) else ""
         margin = _TOLERANCE * stated + _SMALL
+        # A stated value that is only an upper bound may lie far above.
         less = epsilon < stated - margin and not reason.startswith(_BOUND)
         if less or (tightest and epsilon > stated + margin):
             self._enter(
@@ -280,7 +282,13 @@ class StoredRun(CheckedFolder):
         return self._read(self.files.canaries, read_canaries, None)
 
     def model(self, device: str | torch.device) -> dict[str, object]:
-        """Return the final weights by name, on ``device``."""
+        """Return the final weights by name, on ``device``.
+
+        These are the averaged weights where the run evaluated those.
+
+        Raises:
+            ConfigError: There is no model, or it cannot be read, and the reader is not tolerant.
+        """
 
         def weights(path: Path) -> dict[str, object]:
             return cast("dict[str, object]", saved_tensors(path, device))
@@ -315,6 +323,14 @@ def add_to_summary(folder: RunFolder, results: Mapping[str, object]) -> None:
 
     A damaged summary keeps its wrong digest, so that adding a result never hides the damage. A summary of
     an older version has no digests and gets none.
+
+    Args:
+        folder: The run folder, with the digests of the files that this process wrote there.
+        results: The results by key; they replace those with the same keys.
+
+    Raises:
+        ConfigError: The summary cannot be read.
+        WriteError: It cannot be written.
     """
     run = StoredRun(folder)
     summary = {key: value for key, value in run.summary.items() if key != KEY} | dict(results)

@@ -66,6 +66,7 @@ def read_runs(folder: Path) -> pd.DataFrame:
         if run.problem:
             rows.append({"run": run.name, **settings, "seed": None, "stop_reason": DAMAGED})
             continue
+        # Equal runs count once: one that is there twice would make the spread over seeds too small.
         identity = (run.identity, *(run.setting(key) for key in keys if key.startswith(_RUNTIME)))
         if run.values.get("seed") is not None and identity in seen:
             continue
@@ -107,6 +108,7 @@ class _SweptRun:
         )
         if absent := [key for key in ("seed", *VALUES) if key not in self.summary]:
             run.refuse(run.files.summary, f"it has no {absent[0]}")
+        # So far only the files were read that the table needs.
         self.problem = next(iter(run.damage.values()), "")
         run.check_all()
         self.damage = next(iter(run.damage.values()), "")
@@ -197,6 +199,7 @@ def show_sweep(folder: Path) -> None:
     runs = read_runs(folder)
     if runs.empty:
         return
+    # With all runs, also those that the table leaves out.
     write_csv(folder / "sweep.csv", runs.drop(columns=_SETTING, errors="ignore"))
     runs = _counting(runs)
     if runs.empty:
@@ -260,6 +263,7 @@ def sweep_table(runs: pd.DataFrame, best: str | None = None) -> tuple[Table, lis
         *(Column(c, c.replace("_", " "), right=True) for c in shares),
     ]  # fmt: skip
     table = Table(f"Sweep: means over seeds, ± {LEVEL:.0%} intervals", [*varied, *results])
+    # The fingerprint too: runs may differ in a key that no command line gave, such as one of a YAML.
     by = [runs[_SETTING], *(plain[c] for c in varied)]
     values = []
     for _, rows in runs.groupby(by, dropna=False, sort=False):

@@ -103,6 +103,7 @@ class GrowingTable:
                 f"resume: {path} is not as the run wrote it (its SHA-256 is not the one in the "
                 "checkpoint); start anew"
             )
+        # Cut only now, after all comparisons: a run that is refused has changed nothing.
         with open(path, "r+b") as file:
             file.truncate(position)
 
@@ -122,6 +123,7 @@ class GrowingTable:
             with saying_where(self.path), open(self.path, "ab") as file:
                 file.write(rows)
                 file.flush()
+                # The checkpoint that is written next counts on these rows, even if the machine fails.
                 os.fsync(file.fileno())
                 self.position = file.tell()
             self._rows.clear()
@@ -154,7 +156,12 @@ class ParticipationTable(GrowingTable):
         self._open = None if state is None else saved["open"]
 
     def enter(self, round_number: int, clients: Iterable[int]) -> None:
-        """Enter the cohort of a round, with its clients in ascending order."""
+        """Enter the cohort of a round.
+
+        Args:
+            round_number: 1, 2, …, one more than in the call before.
+            clients: Numbers of the clients, ascending.
+        """
         cohort = ranges(clients)
         if self._open is not None and self._open[2] == cohort:
             self._open = (self._open[0], round_number, cohort)

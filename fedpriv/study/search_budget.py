@@ -8,7 +8,7 @@ The ledgers of the trials are added up client by client. There are two cases:
   full: the early end followed from released values, and composition of events that are fixed in advance does
   not allow for such an end.
 - **adaptive**: σ, q or the number of rounds follow from what earlier trials released. Then a privacy filter
-  guards the budget (Feldman and Zrnic 2021, theorem 4.3). The Rényi order of the filter is fixed in advance,
+  guards the budget (Feldman and Zrnic 2021). The Rényi order of the filter is fixed in advance,
   a trial starts only if the sum with all that the trial may release stays within the budget, and the budget
   is the ε that may be claimed.
 """
@@ -37,6 +37,9 @@ EPSILON = "hydra.sweeper.epsilon"
 
 class SearchLedger:
     """Releases of all trials, client by client, under one adjacency.
+
+    Args:
+        neighbours: Name of the adjacency relation.
 
     Attributes:
         neighbours: Name of the adjacency relation.
@@ -72,6 +75,7 @@ class SearchLedger:
         distinct = {
             frozenset((self._everyone + events).items()) for events in self._of_client.values()
         }
+        # Before the first ledger is read, no client is known by its number.
         distinct = distinct or {frozenset(self._everyone.items())}
         return [dict(history) for history in sorted(distinct, key=len, reverse=True)]
 
@@ -161,7 +165,7 @@ class SearchBudget:
         return total.worst(self.delta)
 
     def spent(self, ledger: SearchLedger) -> float:
-        """Return ε of the client with the largest cost."""
+        """Return ε of the client with the largest cost; in an adaptive search, the value of its filter."""
         return max(self.epsilon_of(history) for history in ledger.histories())
 
     def would_exceed(self, ledger: SearchLedger, planned: Composition) -> bool:
@@ -207,7 +211,10 @@ class SearchBudget:
             )
 
     def trials_allowed(self, planned: Composition, at_most: int) -> int:
-        """Return how many trials that all release ``planned`` the budget allows, up to ``at_most``."""
+        """Return how many trials that all release ``planned`` the budget allows, up to ``at_most``.
+
+        The count begins with an empty ledger, so trials that were made already are among them.
+        """
 
         def after(trials: int) -> float:
             return self.epsilon_of({event: trials * count for event, count in planned.items()})

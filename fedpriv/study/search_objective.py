@@ -27,10 +27,13 @@ class Objective:
     reads: str
 
     def score(self, run: StoredRun) -> float | None:
-        """Return the score of a finished run, or None where the score is not finite.
+        """Return the score of a finished run, its last value in the column.
+
+        Returns:
+            None where the score is not finite.
 
         Raises:
-            FedprivError: The run has no such column.
+            FedprivError: The run has no such column, or no value in it.
         """
         score = run.last_value(self.name)
         if score is None:

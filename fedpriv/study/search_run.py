@@ -31,7 +31,7 @@ class Search:
     """A search in its folder. Each trial has a folder in it, named by the trial's number.
 
     The constructor plans the trials at the ends of the searched keys and reads the trials that the folder
-    holds already.
+    holds already. It writes nothing.
 
     Args:
         settings: Budget, number of trials, objective and sampler.
@@ -39,6 +39,14 @@ class Search:
         folder: Folder of the search.
         compose: Returns the configuration for a list of overrides.
         say: Prints a line for the user.
+
+    Attributes:
+        settings: Budget, number of trials, objective and sampler.
+        folder: Folder of the search.
+        space: The fixed and the searched keys.
+        budget: ε and δ that all trials share.
+        ledger: Releases of the trials that ``go`` has been through so far.
+        trials: Values of each trial and, once it was run, its state and score.
 
     Raises:
         ConfigError: A trial could not run, the budget allows no trial, or the folder holds another search.
@@ -57,6 +65,7 @@ class Search:
         self._proposals = Proposals(
             self.space, settings.sampler, settings.seed, settings.objective.maximize
         )
+        # The ends stand for all values: whether trials can run, and whether they release the same.
         first, *others = plan_ends(map(compose, self.space.corners()))
         refuse_without_score(settings.objective, first.parts)
         self._first = first
@@ -69,6 +78,7 @@ class Search:
             adaptive=any(other.events != first.events for other in others),
         )
         self.ledger = SearchLedger(first.neighbours)
+        # If a cheaper end fits, the search may begin: an expensive trial is then refused when it is proposed.
         if all(self.budget.would_exceed(self.ledger, t.events) for t in (first, *others)):
             self.budget.refuse_too_small(first.events)
         self.trials: list[dict[str, Any]] = self._stored()
@@ -105,6 +115,7 @@ class Search:
             rows = [{"values": dict(row["values"])} for row in trials]
         except (ConfigError, ValueError, KeyError, TypeError):
             raise ConfigError(f"{path} cannot be read, so what was spent is not known") from None
+        # A larger ε for the same trials, say, would be chosen after looking at them.
         if definition != self.settings.definition(self.space):
             raise ConfigError(
                 f"{path} is of another search: what is spent and allowed is fixed before the first trial; "
@@ -128,7 +139,11 @@ class Search:
     # ---- trials
 
     def go(self, launch: Launch) -> dict[str, Any] | None:
-        """Run the missing trials.
+        """Run the missing trials, with the cost on disk before and after each.
+
+        Trials that the folder holds are launched again, and charged as they stand. The launcher finds those
+        that are finished, so they are not run twice. The search ends before its last trial where the budget
+        allows no further one.
 
         Args:
             launch: Runs the trial with a given number and overrides in the folder of that number.
@@ -165,6 +180,7 @@ class Search:
             if row["state"] == "interrupted":
                 raise KeyboardInterrupt
             score = row["score"]
+            # A trial that failed is told too, as one without a score.
             self._proposals.tell(Trial(row["values"], score))
             name = self.settings.objective.name
             outcome = row["state"] if score is None else f"{name} {score:.4f}"

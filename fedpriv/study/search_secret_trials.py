@@ -58,13 +58,17 @@ _SIGNALS = [
 class SecretTrials:
     """A search by random stopping in its folder.
 
-    The constructor plans the trials at the ends of the searched keys.
+    The constructor plans the trials at the ends of the searched keys. It writes nothing.
 
     Args:
         settings: Budget, law of the number of trials and objective.
         arguments: Overrides of the command line, of which some are sweeps.
         folder: Folder of the search.
         compose: Returns the configuration for a list of overrides.
+
+    Attributes:
+        bound: ε of releasing the best of the trials.
+        best: Values and score of the best trial so far; None before a trial has a score.
 
     Raises:
         ConfigError: A trial could not run, no theorem covers the search, or the budget is too small.
@@ -84,6 +88,7 @@ class SecretTrials:
         self._first = planned[0]
         self.bound = bound_of(settings.law, planned)
         refuse_without_score(settings.objective, self._first.parts)
+        # The cost is that of the whole search and is known before a trial runs, so it is refused here.
         if self.bound.epsilon > settings.epsilon:
             needed = f">= {round_up(self.bound.epsilon)}, the cost of the search"
             raise ConfigError(EPSILON, settings.epsilon, needed)
@@ -142,7 +147,9 @@ class SecretTrials:
         """Draw the number of trials and their values, run all trials, and show the best."""
         streams = streams_of_search()
         trials = self.bound.law.quantile(streams.sampling("number of trials").random())
+        # For its owner alone, as the trials that lose are in it.
         self._hidden.mkdir(mode=0o700)
+        # Before the first trial: a folder without this record is taken for one in which nothing has run.
         self._write(RUNNING)
         for number in range(trials):
             values = self.space.drawn(streams.sampling("values of a trial", number).random)
@@ -166,6 +173,7 @@ class SecretTrials:
         """
         config = with_protocol(config)
         run = RunFolder(self._hidden / "running")
+        # The trial gets its randomness from the operating system, and shows nothing while it runs.
         config.publish = True
         config.runtime.run_dir, config.runtime.reuse = str(run.path), False
         config.runtime.progress, config.runtime.plots = "none", False
@@ -182,6 +190,7 @@ class SecretTrials:
         if stop_reason == "interrupted":
             raise KeyboardInterrupt
         trial = StoredRun(run)
+        # Only for its refusals: the ledger must have no more than the bound assumes.
         read_trial(trial, self.bound.neighbours, dict(self.bound.events))
         if reason := publishable(trial.statement):
             raise FedprivError(f"search: nothing of a trial may be shown: {reason}")
@@ -193,6 +202,8 @@ class SecretTrials:
             shutil.rmtree(run.path)
             return
         shutil.rmtree(self._hidden / BEST, ignore_errors=True)
+        # A process that is killed between these lines shows nothing: the search is then charged by
+        # composition.
         run.path.rename(self._hidden / BEST)
         self.best = {"values": values, "score": score}
 

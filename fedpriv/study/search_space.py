@@ -17,7 +17,7 @@ _EXAMPLE = "algorithm.learning_rate='tag(log, interval(0.01, 1))'"
 
 
 def optuna() -> Any:
-    """Return the package optuna.
+    """Return the package optuna, which from then on logs warnings alone.
 
     Raises:
         ConfigError: The package is not installed.
@@ -57,7 +57,11 @@ class Space:
         return {key: _drawn(kind, uniform()) for key, kind in self.searched.items()}
 
     def corners(self) -> list[list[str]]:
-        """Return the overrides of trials at the ends of each key, all other keys at their first value."""
+        """Return the overrides of trials at the ends of each key, all other keys at their first value.
+
+        A choice has all its values as ends. Combinations of ends are left out, as their number grows
+        exponentially. The first trial has the first value of every key.
+        """
         ends = {key: _ends(distribution) for key, distribution in self.searched.items()}
         first = {key: values[0] for key, values in ends.items()}
         others = [{**first, key: value} for key, values in ends.items() for value in values[1:]]
@@ -92,6 +96,8 @@ def _distribution(override: Override) -> Any:
             return kind(sweep.start, sweep.end, log=log)
         if isinstance(sweep, RangeSweep):
             values = list(sweep.range())
+            # Only whole numbers with even steps are a distribution of Optuna's; any other range is a
+            # choice among its values.
             if not log and values and all(isinstance(value, int) for value in values):
                 step = abs(int(sweep.step))
                 return distributions.IntDistribution(min(values), max(values), step=step)
@@ -169,7 +175,12 @@ class Proposals:
         )
 
     def ask(self, number: int) -> dict[str, Any]:
-        """Return the values proposed for trial ``number``."""
+        """Return the values proposed for trial ``number``.
+
+        Raises:
+            FedprivError: Optuna left a key out.
+        """
+        # A sampler of its own for each number, so that what came before in this process does not count.
         seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
         samplers = self._optuna.samplers
         kind = samplers.TPESampler if self._sampler == "tpe" else samplers.RandomSampler

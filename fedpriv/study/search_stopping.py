@@ -82,7 +82,7 @@ class SelectionBound:
         return trade_off(self.accountant.deltas_of(together, EPSILONS, self.neighbours))
 
     def composed(self, trials: int) -> float:
-        """Return ε of ``trials`` trials whose outcomes are all shown."""
+        """Return ε of ``trials`` trials, one or more, whose outcomes are all shown."""
         together = {event: trials * count for event, count in self.events.items()}
         return self.accountant.epsilon_of(together, self.delta, self.neighbours)
 

@@ -39,6 +39,8 @@ def run(
 ) -> int:
     """Time the settings on this machine and print how they compare with their bars.
 
+    The number of torch's threads is set meanwhile and restored.
+
     Args:
         repeats: Timed calls of each row.
         models: Models to time: ``cnn``, ``mlp`` or ``logistic``.
@@ -51,6 +53,7 @@ def run(
 
     Raises:
         ConfigError: An argument is not allowed.
+        WriteError: The file cannot be written.
     """
     try:
         repeats = checks.whole("repeats", repeats, at_least=1)

@@ -163,7 +163,11 @@ def clipped_round(
 ) -> Callable[[], Tensor]:
     """Return a step that computes the changes of all clients' weights [c, d].
 
-    ``clipped_sums`` has the signature of :meth:`fedpriv.engine.StackedModel.clipped_sums`.
+    Args:
+        model: The model with the weights that all clients begin with; they stay.
+        records: Records of all clients, ordered by client.
+        work: What each client does.
+        clipped_sums: Has the signature of :meth:`fedpriv.engine.StackedModel.clipped_sums`.
     """
     batches = (CLIENTS, work.records // work.batch, work.batch)
     inputs, targets = records.inputs.view(*batches, *SHAPE), records.targets.view(batches)

@@ -139,7 +139,10 @@ def round_step(
 
 
 def ragged(clients: int, lot: int) -> list[int]:
-    """Return unequal lot sizes of the same total, spread by about ± √lot as by Poisson sampling."""
+    """Return unequal lot sizes of the same total, spread by about ± √lot as by Poisson sampling.
+
+    The first half of the clients gets more and the last half as many fewer; the sizes are always the same.
+    """
     counts = [lot] * clients
     for client in range(clients // 2):
         shift = (client * 5 + 3) % (2 * round(lot**0.5))

@@ -86,6 +86,10 @@ def measure(setting: Benchmark, repeats: int) -> Result:
 
     Each timed call follows an untimed call of the same row. A step of training follows another step of
     training, so the caches must not be full of another row's data.
+
+    Args:
+        setting: The rows.
+        repeats: Number of timed calls of each row; the median counts.
     """
     times: dict[str, list[float]] = {row.name: [] for row in setting.rows}
     for _ in range(repeats):

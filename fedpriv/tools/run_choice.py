@@ -66,7 +66,13 @@ def filtered(
 def ordered(rows: Sequence[Values], keys: str, known: Collection[str]) -> list[Values]:
     """Return the rows sorted by ``keys``, a text such as ``dataset,-test_accuracy``.
 
-    Numbers come before words, rows without the key come last, and ``-key`` sorts in descending order.
+    The first key counts most. Numbers come before words, rows without the key come last, and ``-key`` sorts
+    in descending order.
+
+    Args:
+        rows: One mapping of keys to values for each run.
+        keys: Keys, separated by commas.
+        known: Keys that any run has.
 
     Raises:
         ConfigError: No run has one of the keys.

@@ -115,6 +115,9 @@ def read_runs(folders: Sequence[str]) -> list[ListedRun]:
     """Return the runs below the folders, each once and with a name of its own.
 
     Names are relative to the folder. Where several folders are given, a name is the whole path.
+
+    Raises:
+        ConfigError: There is no such folder, or it holds neither a run nor a search.
     """
     run_of_path: dict[Path, tuple[str, Path]] = {}
     for folder in folders:

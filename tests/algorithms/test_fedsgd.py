@@ -112,6 +112,7 @@ def test_a_lot_is_divided_by_its_expected_size(serve, ragged, gradient_of):
             )
 
 
+@pytest.mark.thorough
 def test_the_gradient_of_a_lot_is_right_on_average(serve, digits):
     """Over many rounds: the mean upload is the gradient of the whole data."""
     lots = serve(fedsgd(sample_rate=0.2), data=digits, clipper=NoClipper())

@@ -86,6 +86,7 @@ def test_the_noise_of_a_round_is_scaled_by_the_clip_norm_that_clipped_in_it(name
     np.testing.assert_allclose(measured, 0.5, rtol=5 / math.sqrt(2 * ROUNDS * noise.shape[2]))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("reading", ["sound", "scalar"])
 def test_the_clipping_statistic_gets_the_noise_that_the_ledger_charges(
     reading, computation, joint_of

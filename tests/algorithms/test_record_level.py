@@ -21,7 +21,8 @@ EVERYONE = np.ones(10, dtype=bool)
         ("sample_rate", 0), ("sample_rate", 1.5), ("sample_rate", "half"), ("sample_rate", True),
         ("sampling", "poison"), ("optimizer", "adagrad"), ("optimizer_state", "lost"),
         ("learning_rate", 0), ("learning_rate", float("nan")), ("local_steps", 0),
-        ("local_steps", 1.5), ("participation", "some"), ("clients_per_round", 3), ("name", ""),
+        ("local_steps", 1.5), ("participation", "some"), ("clients_per_round", 3), ("max_lot_size", 0),
+        ("name", ""),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("algorithm", [DpFl, FedAvg])
@@ -117,3 +118,9 @@ def test_fedavg_releases_nothing_that_is_accounted(computation):
 def test_a_joint_query_lists_every_query_answered_on_the_lot(clipper, expected, joint_of):
     joint = joint_of(DpFl("mine", 0.1), PoissonSampling(0.1), 3.0, clipper)
     assert {query.name: query.noise_multiplier for query in joint.queries} == expected
+
+
+def test_the_plan_says_who_takes_part():
+    sampled = DpFl("mine", 0.1, participation="sampled", clients_per_round=3)
+    assert dict(sampled.describe(10, 100))["each round"].startswith("3 clients, sampled")
+    assert dict(DpFl("mine", 0.1).describe(10, 100))["each round"].startswith("all clients")

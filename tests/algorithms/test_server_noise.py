@@ -195,6 +195,7 @@ SUMMED = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("m", [1, 9])
 @pytest.mark.parametrize(("trust", "by"), SUMMED)
 def test_the_bits_get_the_noise_of_whoever_adds_it(trust, by, m, serve):
@@ -206,6 +207,7 @@ def test_the_bits_get_the_noise_of_whoever_adds_it(trust, by, m, serve):
     assert heard.std().item() == pytest.approx(expected, rel=within(heard))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("trust", "by"), SUMMED)
 def test_the_noised_bits_are_right_on_average(trust, by, serve):
     start = third(serve, TRUST[trust])
@@ -278,6 +280,7 @@ def test_the_bits_and_the_sum_have_noise_of_their_own(serve):
     assert abs(likeness) < 5 / math.sqrt(len(heard))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("reading", ["sound", "scalar"])
 def test_adaptive_clipping_of_reports_is_noised_by_the_clients(reading, serve):
     clipper = AdapClipper(reading, initial_clip_norm=0.5, bit_noise=BIT)

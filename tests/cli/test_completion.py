@@ -183,12 +183,14 @@ def read_until(terminal: int, pattern: bytes) -> bytes:
     return match.group(match.lastindex or 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("word", ["", "key=./", "dataset.path=./", "./", "key=*", "key=./$"])
 def test_no_file_name_is_run_by_completing_in_bash(word, bash, nasty):
     bash(f"fedpriv train {word}", nasty)
     assert unchanged(nasty)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("begun", "names"),
     [("a", [r"a\ b.yaml"]), (r"\$", [r"\$\(touch\ X\)"]),
@@ -200,6 +202,7 @@ def test_a_file_is_completed_and_quoted_at_a_real_prompt(begun, names, typed, na
     assert unchanged(nasty)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("text", "line"),
     [

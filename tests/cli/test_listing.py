@@ -23,6 +23,7 @@ def listed():
     return out.getvalue()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_option_is_listed_with_its_line(group, command):
     rows = [" ".join(row.split()) for row in command("list", group).out.splitlines()]
@@ -53,7 +54,7 @@ def test_a_group_is_listed_with_all_keys_of_its_options(command):
     said = " ".join(command("list", "clipper").out.split())
     assert "clipper.target_quantile 0.5 * fraction of norms that are not clipped [γ]" in said
     assert "(number > 0 and < 1)" in said
-    assert "clipper.update geometric how the clip norm moves (geometric, linear)" in said
+    assert "clipper.update geometric rule by which the clip norm moves (geometric, linear)" in said
 
 
 def test_one_option_can_be_listed_alone(command):
@@ -94,6 +95,7 @@ def test_a_recipe_of_ones_own_is_shown_too(command, tmp_path):
     assert "own mine model cnn clipper.clip_norm 3" in said
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", ["'algorithm'", "'recipe', 'mnist_local_eps1'"])
 def test_listing_imports_nothing_heavy(words):
     code = (
@@ -120,6 +122,7 @@ def test_options_of_the_users_own_are_listed_too(command, tmp_path):
     assert "clipper.force  0.5  how hard" in re.sub(" {2,}", "  ", said.out)
 
 
+@pytest.mark.thorough
 def test_the_help_of_train_is_what_hydra_would_say(command):
     said = command("train", "--help").out
     assert said == command("train", "--help", "--config-dir", ".").out

@@ -25,6 +25,7 @@ def test_every_option_says_in_a_line_what_it_is(group):
     assert all(words for _, words in options(group))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("algorithm", ["adap_dpfl", "dp_fl", "fedavg"])
 @pytest.mark.parametrize("dataset", ["digits", "mnist", "fashion_mnist", "cifar10", "adult"])
 def test_every_algorithm_composes_with_every_data_set(algorithm, dataset):
@@ -60,6 +61,7 @@ def test_the_baseline_on_mnist_has_the_noise_of_the_command_line():
     assert parts.noise_schedule.noise_multiplier(0) == 3.0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("choice", "default"),
     [
@@ -99,6 +101,7 @@ def test_a_value_of_the_command_line_beats_the_protocol(key, value):
 FROM_EPSILON = ("calibrated", "uniform_budget", "recalculated")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("clipper", [name for name, _ in options("clipper") if name != "none"])
 @pytest.mark.parametrize(
     "schedule", [n for n, _ in options("noise_schedule") if n not in ("none", *FROM_EPSILON)]
@@ -190,6 +193,7 @@ settings = st.dictionaries(
 )
 
 
+@pytest.mark.thorough
 @given(settings)
 def test_a_fingerprint_is_twelve_hexadecimal_digits(values):
     assert re.fullmatch("[0-9a-f]{12}", fingerprint(values))

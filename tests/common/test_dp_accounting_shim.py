@@ -25,6 +25,7 @@ def test_an_event_comes_without_scipys_signal_processing():
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "use",
     [
@@ -44,11 +45,13 @@ def test_what_the_package_itself_has_is_there_when_it_is_asked_for(use):
     assert said_by(before + use) == "True"
 
 
+@pytest.mark.thorough
 def test_a_name_that_is_not_there_is_an_error_of_python():
     code = "import fedpriv, dp_accounting\ntry: dp_accounting.nothing\nexcept AttributeError: print('said')"
     assert said_by(code) == "said"
 
 
+@pytest.mark.thorough
 def test_where_it_was_imported_before_nothing_is_done():
     code = "import dp_accounting as one\nimport fedpriv, sys\nprint(sys.modules['dp_accounting'] is one)"
     assert said_by(code) == "True"

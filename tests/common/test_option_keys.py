@@ -75,6 +75,7 @@ def test_an_option_that_is_nothing_has_no_keys(option):
     assert keys_of_option(*option.split("/")) == []
 
 
+@pytest.mark.thorough
 def test_every_key_of_every_option_says_what_it_is():
     silent = [
         f"{group}={option}: {key.name}"

@@ -74,6 +74,7 @@ def test_coordinates_and_purposes_are_kept_apart():
     assert len({derived_key(b"k", *name) for name in names}) == len(names)
 
 
+@pytest.mark.thorough
 def test_no_two_streams_of_a_long_run_coincide():
     """The run that found the old streams wanting: 7,921 rounds of ten clients, where 3 of 6 seeds had
     noise twice. Two keys out of 80,000 agree in 64 bits with probability 2e-10."""
@@ -98,6 +99,7 @@ def test_an_entropy_root_makes_other_streams_than_any_seed():
     assert len({s.noise("noise").bits(1)[0] for s in (one, other, STREAMS)}) == 3
 
 
+@pytest.mark.thorough
 def test_a_stream_is_the_same_in_every_process():
     code = (
         "import json; from fedpriv.common.secret_streams import SecretStreams as S; "

@@ -32,6 +32,7 @@ def fake(tmp_path):
     return write
 
 
+@pytest.mark.thorough
 def test_torchvision_imports_whatever_torch_it_was_built_for_also_after_it_failed():
     code = """
 try:

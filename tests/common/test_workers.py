@@ -28,6 +28,7 @@ Parallel(n_jobs=2)(delayed(job)(float(s), f"{i}.done") for i, s in enumerate(sys
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seconds", [("1", "1"), pytest.param(("0", "1"), marks=pytest.mark.slow)])
 def test_a_worker_ends_after_its_job_when_its_parent_is_killed(seconds, tmp_path):
     (tmp_path / "launching.py").write_text(LAUNCHING)

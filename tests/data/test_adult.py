@@ -178,6 +178,7 @@ def test_the_two_files_are_training_and_test_records(tmp_path):
         TinyAdult(path=str(tmp_path)).load()
 
 
+@pytest.mark.thorough
 def test_the_real_files_have_the_known_counts(real_adult):
     dataset = Adult(path=real_adult)
     loaded = dataset.load()
@@ -197,6 +198,7 @@ def test_the_first_real_record_is_the_one_read_by_hand(real_adult):
     assert words_of(record) == FIRST_WORDS
 
 
+@pytest.mark.thorough
 def test_the_real_files_without_missing_values(real_adult):
     dataset = Adult(path=real_adult, drop_missing=True)
     loaded = dataset.load()

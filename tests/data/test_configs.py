@@ -56,6 +56,7 @@ def test_every_data_set_has_a_config():
     assert {name: get_class(target) for name, target in targets.items()} == DATASETS
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("dataset", "partition", "model"),
     [

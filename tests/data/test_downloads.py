@@ -206,6 +206,7 @@ def test_one_answering_server_is_enough(tmp_path):
     assert downloads.wait_for_answer([CLOSED, url]) == url
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("fault", ["wrong", "absent", "stalled", "cut short"])
 def test_the_next_server_is_tried(fault, tiny_mnist, mirror, cache, tmp_path, monkeypatch):
     monkeypatch.setattr(downloads, "STALL_SECONDS", 0.2)

@@ -268,6 +268,7 @@ def test_a_file_without_public_training_or_test_tweets_is_refused(tmp_path):
         Sentiment140(path=str(tmp_path), min_records_per_client=1).load()
 
 
+@pytest.mark.thorough
 def test_the_real_subset_has_the_known_counts(real_file):
     path = real_file(FILE)
     texts, users, labels = parse_tweets((Path(path) / FILE).read_bytes(), Path(FILE))

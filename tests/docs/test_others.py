@@ -53,6 +53,7 @@ def test_every_framework_has_an_example():
     assert tuple(examples(AUDITED)) == TRAINS
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("framework", NEEDS)
 def test_an_example_writes_a_history_of_the_price_told(framework, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)

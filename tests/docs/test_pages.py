@@ -121,6 +121,7 @@ def finished(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("page", "line"), commands(), ids=lambda value: value[:60])
 def test_a_command_is_understood(page, line, finished, command):
     if any(launcher in line for launcher in ON_CLUSTERS):
@@ -162,6 +163,7 @@ ELSEWHERE = ("extend.md", "others.md", "others-audited.md", "own-table.md")
 PYTHON = [p for p in PAGES if p.name not in ELSEWHERE and blocks(p, "python")]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("page", PYTHON, ids=name)
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -203,6 +205,7 @@ def test_the_examples_are_the_plug_ins_that_the_tests_try_hard():
         assert shown[name] == path.read_text("utf-8"), name
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("title", examples())
 def test_an_example_runs_as_it_stands(title, command, tmp_path):
     files, lines = examples()[title]

@@ -8,10 +8,12 @@ from io import StringIO
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import pytest
 
 TOUR = Path(__file__).parents[2] / "docs" / "tour.ipynb"
 
 
+@pytest.mark.thorough
 def test_the_tour_runs():
     cells = json.loads(TOUR.read_text("utf-8"))["cells"]
     scope: dict[str, object] = {}

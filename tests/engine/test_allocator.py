@@ -65,6 +65,7 @@ def freed_after_a_run(*reading: str) -> int:
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not glibc(), reason="the settings are those of glibc")
 def test_the_data_of_a_run_are_given_back_before_the_next_run_reads_its_own():
     assert freed_after_a_run("reading") > 300_000_000 > freed_after_a_run()

@@ -178,3 +178,20 @@ def test_batch_norm_has_no_per_record_gradients(records_of, clip_at):
     model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).double()
     with pytest.raises(ConfigError, match="model has no per-record gradients"):
         pairs(records_of, 5).clipped_sums(make_engine(model), clip_at(1.0))
+
+
+class OneToken(nn.Module):
+    """Gives its embedding a single token, without a dimension of records."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.out = nn.Embedding(4, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.out(self.embedding(x[0, 0].long() * 0).expand(len(x), -1))
+
+
+def test_a_layer_that_reads_a_single_number_is_no_layer_of_records(records_of, clip_at):
+    engine = make_engine(FlatModel(OneToken().double()), engine="fast")
+    with pytest.raises(ConfigError, match=r"embedding .* first dimension is not the record"):
+        pairs(records_of, 5).clipped_sums(engine, clip_at(1.0))

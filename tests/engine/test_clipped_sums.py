@@ -136,6 +136,7 @@ def case(name: str, counts: list[int], records_of, dtype=torch.float64):
     return model, records_of(sample(n, dtype), torch.randint(0, CLASSES, (n,)), counts)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("lots_name", LOTS)
 @pytest.mark.parametrize("name", MODELS)
 def test_fast_equals_one_backward_pass_per_record(

@@ -222,6 +222,7 @@ def test_a_model_that_mixes_or_remembers_records_is_refused(model):
 OUTSIDE = (Closure, Global)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("model", [m for m in BAD if m not in (*OUTSIDE, FailsForInfinity)],
                          ids=lambda model: model.__name__)  # fmt: skip
 def test_computed_alone_no_record_and_no_client_reaches_another(model):
@@ -306,6 +307,7 @@ GOOD = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("isolated", [False, True])
 @pytest.mark.parametrize("name", GOOD)
 def test_models_that_treat_each_record_alone_pass(name, isolated):
@@ -326,6 +328,7 @@ OURS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", OURS)
 def test_our_models_pass(name):
     factory, shape = OURS[name]()

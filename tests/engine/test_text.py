@@ -56,6 +56,7 @@ def case(name, records_of, counts, sizes="one layer", dtype=torch.float64, seed=
     return model_of(name, sizes, dtype), records_of(tokens, targets_of(name, tokens), counts)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("engine", ["fast", "opacus"])
 @pytest.mark.parametrize("sizes_of_lots", LOTS)
 @pytest.mark.parametrize("sizes", SIZES)

@@ -18,6 +18,7 @@ from fedpriv.privacy.mechanisms import Foreign
 # ---- privacy
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", PRIVATE)
 def test_epsilon_is_what_it_is_with_the_mean(name, combined, plugins):
     for aggregation in ("median", "mean"):
@@ -58,6 +59,7 @@ class Sum:
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", EVERY)
 def test_a_rule_that_returns_the_weighted_sum_is_the_mean_but_for_rounding(
     name, plug_in, command, tmp_path
@@ -134,6 +136,7 @@ def interrupted(plug_in, command, monkeypatch, tmp_path):
     return run
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("base", ["dp_fl", "fedsgd"])
 def test_a_rule_s_state_goes_on_bit_for_bit(base, interrupted, tmp_path, assert_same_run):
     assert "were not saved" not in interrupted(MOMENTUM + STATE, base)
@@ -161,6 +164,7 @@ def test_a_rule_that_forgets_is_named_when_the_run_is_resumed(interrupted):
 # ---- beside other parts
 
 
+@pytest.mark.thorough
 def test_the_median_withstands_a_backdoor_that_the_mean_takes_over(combined, plugins):
     attack = ("algorithm=fedavg", "algorithm.optimizer=sgd", "algorithm.learning_rate=1", "rounds=12",
               "partition=iid", "attack=pixel_pattern", "attack.trigger.size=2", "attack.attackers=2",
@@ -244,6 +248,7 @@ def test_it_is_listed_and_a_key_of_the_mean_is_named(command, plugins):
     assert "did you mean median?" in said.sentence
 
 
+@pytest.mark.thorough
 def test_fedpriv_verify_passes_the_median(command, plugins):
     few = ("partition=iid", "partition.clients=6", "rounds=4", "epsilon=null", "aggregation=median")
     said = command("verify", "--config-dir", "yamls", *PRIVATE["ldp_fedsgd"], *few)

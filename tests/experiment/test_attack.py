@@ -24,6 +24,7 @@ def metrics(result) -> pd.DataFrame:
     return pd.read_csv(result.folder / "metrics.csv")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", [CDP, LDP])
 def test_a_run_measures_main_task_backdoor_and_norms(train, algorithm):
     result = train(*algorithm, *ATTACK, "attack.participation=fixed", "evaluation_interval=2")
@@ -39,6 +40,7 @@ def test_a_run_measures_main_task_backdoor_and_norms(train, algorithm):
     assert summary["backdoor_test_records"] > 100
 
 
+@pytest.mark.thorough
 def test_an_undefended_federation_learns_the_backdoor_and_one_without_attackers_does_not(train):
     common = (
         "algorithm=fedavg",
@@ -90,6 +92,7 @@ def test_attackers_are_not_charged_and_honest_clients_are_as_without_them(train)
     assert facts["clients"]["total"] == 8
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "how",
     [
@@ -121,6 +124,7 @@ def test_used_up_budgets_leave_the_sampling_of_honest_clients_alone(train, how):
     assert len(set(often.values())) == 1  # until nobody had any left
 
 
+@pytest.mark.thorough
 def test_attackers_come_to_every_round_and_no_budget_holds_them_back(train):
     """Their own rounds would have spent it long before."""
     result = train(
@@ -133,6 +137,7 @@ def test_attackers_come_to_every_round_and_no_budget_holds_them_back(train):
     assert result.privacy["epsilon_sound"] <= 9
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["skip", "follow"])
 def test_an_attacked_run_resumes_bit_for_bit(train, assert_same_run, monkeypatch, how):
     from fedpriv.attacks.malicious import MaliciousClients
@@ -161,6 +166,7 @@ def test_an_attacked_run_resumes_bit_for_bit(train, assert_same_run, monkeypatch
     assert_same_run(whole.folder, resumed.folder)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("overrides", "wanted"),
     [

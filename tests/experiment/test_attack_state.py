@@ -70,6 +70,7 @@ def resume(command):
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_an_attack_that_remembers_goes_on_bit_for_bit(
     name, attacked, interrupted, resume, plugins, assert_same_run
@@ -85,6 +86,7 @@ def test_an_attack_that_remembers_goes_on_bit_for_bit(
     assert_same_run(plugins / "broken", plugins / "whole")
 
 
+@pytest.mark.thorough
 def test_the_comparison_finds_a_state_that_no_checkpoint_holds(
     attacked, interrupted, resume, plugins, assert_same_run, monkeypatch
 ):
@@ -183,6 +185,7 @@ class Seeing(MaliciousClients):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("sees", "changes"), [("sees_uploads = True", True), ("pass", False)])
 def test_attackers_see_other_uploads_only_if_the_threat_model_says_so(
     sees, changes, plug_in, command, tmp_path
@@ -229,6 +232,7 @@ def test_attackers_of_another_kind_are_one_sentence(plug_in):
     assert "MaliciousClients" in said.sentence
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", ["skip", "follow"])
 @pytest.mark.parametrize("method", ["constrain", "forge"])
 def test_what_attackers_send_has_the_shape_of_an_upload(method, how, plug_in):

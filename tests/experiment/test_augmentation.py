@@ -24,6 +24,7 @@ ALGORITHMS = ("dp_fl", "adap_dpfl", "dp_fl_server")
 KEYS = ("augmentation_multiplicity", "random_flip", "random_crop", "crop_fill")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_copies_cost_nothing_and_the_statement_says_what_is_clipped(ran, algorithm):
     schedule = ("noise_schedule=constant", "noise_schedule.noise_multiplier=2")
@@ -45,6 +46,7 @@ def test_the_plan_says_that_the_mean_is_clipped():
     assert "the mean of their gradients is clipped" in dict(make_plan(parts).lines)["augmentation"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -54,6 +54,7 @@ def gaussian_epsilon(mu: float) -> float:
 # ---- a run
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_of_all_its_rounds_spends_its_epsilon_and_not_more(name, train):
     result = train(*RUNS[name], *RUN, "epsilon=4", "rounds=8")
@@ -220,6 +221,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_no_noise_can_follow_from_is_refused(case):
     overrides, words = REFUSED[case]

@@ -48,6 +48,7 @@ def weights_of(folder) -> torch.Tensor:
     return torch.load(folder / "checkpoint.pt", weights_only=False)["training"]["weights"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("clipper", CLIPPERS)
 def test_every_client_is_charged_for_every_round_whoever_came(clipper, ran, came, charged):
     folder = ran(*cdp(*CLIPPERS[clipper])).folder
@@ -63,6 +64,7 @@ def test_all_clients_have_one_epsilon(clipper, ran):
         assert spread["lowest"] == spread["highest"] == privacy[name]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("clipper", ["constant", "quantile"])
 def test_the_epsilon_is_that_of_the_poisson_sampled_gaussian(clipper, ran):
     """With split the updates and the bits together cost what z says."""
@@ -70,12 +72,14 @@ def test_the_epsilon_is_that_of_the_poisson_sampled_gaussian(clipper, ran):
     assert sound == pytest.approx(pld({Z: 5}), rel=1e-3)
 
 
+@pytest.mark.thorough
 def test_bits_on_top_of_the_average_are_one_joint_release_with_it(ran):
     sound = ran(*cdp(*CLIPPERS["quantile"], "clipper.split=false")).privacy["epsilon_sound"]
     z = joint_noise_multiplier([Z, 2 * 5.0])  # a client more or less moves a centred bit by a half
     assert sound == pytest.approx(pld({z: 5}), rel=1e-3)
 
 
+@pytest.mark.thorough
 def test_a_histogram_is_one_joint_release_with_the_average(ran, ledger):
     """A client more or less changes one count by one."""
     result = ran(*cdp(*CLIPPERS["median_histogram"], "clipper.epsilon=8"))

@@ -85,6 +85,7 @@ def everything(context, trainer) -> dict[str, str]:
     return {name: exact_digest(part) for name, part in parts.items()}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", RUNS)
 def test_computing_changes_no_state_and_gives_the_same_bits_again(name):
     context, trainer = started(*RUNS[name])
@@ -119,6 +120,7 @@ def trainer_turn(step: int, cohort: np.ndarray):
 # ---- the size of a chunk
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize("chunk", [1, 3])
 def test_the_size_of_a_chunk_changes_rounding_alone(name, chunk, ran):

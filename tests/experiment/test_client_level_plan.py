@@ -154,6 +154,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("override", REFUSED)
 def test_a_value_that_is_not_allowed_is_named_with_what_is(override, command):
     overrides, words = REFUSED[override]

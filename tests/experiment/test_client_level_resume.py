@@ -52,6 +52,7 @@ TWICE = ("ldp, median histogram, calibrated", "cdp, quantile, adam")
 """Whose parts are all in another run too."""
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in TWICE)) for n in RUNS]
 )
@@ -92,6 +93,7 @@ PRICED = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", PRICED)
 def test_a_run_is_priced_again_as_it_priced_itself(name, ran, command):
     overrides, accountant = PRICED[name]

@@ -42,6 +42,7 @@ ALL = itertools.product(
 )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(  # half of them, with every pair, unless more is asked for
     ("algorithm", "clipper", "schedule"),
     [
@@ -79,6 +80,7 @@ def test_a_combination_runs_and_its_ledger_holds_what_was_released(
     assert sorted(sigmas) == pytest.approx(sorted(metrics["noise_multiplier"]), rel=1e-4)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("clipper", CLIPPERS)
 def test_the_sound_epsilon_is_infinite_only_where_something_leaves_without_noise(clipper, train):
     result = train(*CLIPPERS[clipper], "noise_schedule=constant", "epsilon=null", "rounds=2")
@@ -162,6 +164,7 @@ BAD = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_combination_is_refused(case, train, tmp_path):
     overrides, words = BAD[case]
@@ -257,6 +260,7 @@ def test_composing_does_not_run_anything(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("algorithm", "accountant"),
     [

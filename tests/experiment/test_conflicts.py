@@ -66,6 +66,7 @@ def sentence(action, *overrides: str) -> str:
     return ""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "batch", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 40))]
 )

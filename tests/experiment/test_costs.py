@@ -101,6 +101,7 @@ FALLING = (
 )  # fmt: skip
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "accountant", ["rdp", "pld", "gdp"], ids=["rdp", "pld, on the grid", "gdp, a sum"]
 )

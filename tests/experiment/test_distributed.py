@@ -131,6 +131,7 @@ def test_the_cost_is_that_of_the_rounds_a_client_was_in(ran):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", [SKELLAM, GAUSSIAN])
 def test_the_ledger_of_whole_numbers_is_accounted_for_again(family, train, command):
     result = train(*FEDAVG, *family)
@@ -191,6 +192,7 @@ def test_fewer_bits_need_more_noise(command):
     assert found[0] > found[1] > found[2]
 
 
+@pytest.mark.thorough
 def test_distributed_equals_central_within_the_seeds(train):
     """Accuracy of the idealisation and of whole numbers lies in the range of a trusted server's seeds."""
     settings = (*FEDAVG, "rounds=25", "noise_schedule.noise_multiplier=1", "evaluation_interval=25")
@@ -221,6 +223,7 @@ def test_a_budget_that_leaves_too_few_clients_ends_the_run(train):
     assert (metrics(result)["dropped"] <= 1).all()
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
@@ -267,6 +270,7 @@ def test_an_audit_of_epsilon_of_a_finished_run_is_refused_in_one_sentence(settin
     assert "one sum of those announced" in found.sentence
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("settings", [(*FEDAVG, *SKELLAM), FEDAVG])
 def test_verification_passes(settings, command):
     found = command("verify", *settings, "--rounds", "3")

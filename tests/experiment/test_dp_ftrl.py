@@ -47,6 +47,7 @@ def test_clients_take_part_once_in_every_epoch(ran):
     assert (present[:REST] != present[REST : 2 * REST]).any()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("warm", [True, False])
 def test_clients_rest_and_come_again_by_chance(warm, few_samples, ran):
     present = took_part(ran(*ftrl(*RESTED, f"algorithm.warm_start={warm}")).folder)
@@ -131,6 +132,7 @@ def test_a_strategy_that_chances_are_not_accounted_for_with_stops_the_run(few_sa
 # ---- resuming
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -244,6 +246,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.few(24)
 @pytest.mark.parametrize("overrides", REFUSED)
 def test_what_cannot_be_kept_is_one_sentence(overrides, train):
     with pytest.raises(ConfigError) as error:
@@ -259,6 +262,7 @@ def test_a_delta_that_samples_cannot_certify_is_refused_in_one_sentence(command)
     assert len(said.err.strip().splitlines()) == 1
 
 
+@pytest.mark.thorough
 def test_it_passes_a_verification(command):
     said = command("verify", *ftrl())
     assert (said.status, "none failed" in said.out) == (0, True)
@@ -267,3 +271,14 @@ def test_it_passes_a_verification(command):
 def test_a_run_without_noise_promises_nothing(ran):
     overrides = ftrl("noise_schedule=none", "epsilon=null", "rounds=4", z=None)
     assert math.isinf(ran(*overrides).privacy["epsilon_sound"])
+
+
+@pytest.mark.parametrize(
+    ("participation", "caveat"),
+    [("cyclic_poisson", "secret_turns"), ("b_min_sep", "secret_rests")],
+)
+def test_amplification_rests_on_what_must_stay_secret(participation, caveat):
+    algorithm = DpFtrl(
+        "mine", participation=participation, client_rate=0.5, strategy="identity", rounds=10
+    )
+    assert algorithm.caveats() == ("correlated", caveat)

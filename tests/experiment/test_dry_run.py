@@ -139,6 +139,7 @@ def test_a_dry_run_finds_files_of_a_data_set_that_are_damaged(both, tmp_path):
     assert Mnist.files[0].path in dry[1]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("dataset", [name for name, _ in options("dataset")])
 def test_the_default_of_fixed_size_fits_every_data_set_of_known_size(dataset):
     config = fedpriv.compose([f"dataset={dataset}", "partition=fixed_size", "algorithm=dp_fl"])
@@ -154,6 +155,7 @@ def test_fixed_size_runs_on_digits_without_another_key(both):
     assert dry == made == (0, "")
 
 
+@pytest.mark.thorough
 def test_a_dry_run_on_labels_and_counts_alone_needs_no_torch(tmp_path):
     program = "import sys; from fedpriv import cli; cli.run(sys.argv[1:]); assert 'torch' not in sys.modules"
     for given in (["partition=iid"], ["partition=fixed_size"], ["algorithm=fedavg", "rounds=1"]):
@@ -187,6 +189,7 @@ def sample(draw: random.Random) -> list[str]:
     return [*chosen, *(f"{key}={draw.choice(NUMBERS[key])}" for key in keys)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "batch", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 40))]
 )

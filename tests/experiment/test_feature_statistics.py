@@ -44,6 +44,7 @@ def price(accountant, rounds: int = 4, statistics: bool = True) -> float:
 # ---- what is charged
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("trust", ["distributed", "local", "dp_fl"])
 def test_the_ledger_has_one_release_of_every_client_before_its_lots(trust, ran):
     first, lots = ledger_of(ran(*RUNS[trust]).folder).to_dict("records")
@@ -56,6 +57,7 @@ def test_the_ledger_has_one_release_of_every_client_before_its_lots(trust, ran):
     assert lots["draws_per_client"] == 4
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "accountant"), [("pld", PldAccountant()), ("rdp", RdpAccountant()), ("prv", None)]
 )
@@ -80,6 +82,7 @@ def test_the_published_view_of_dp_fl_is_not_about_it(ran, train):
     assert result.privacy["epsilon_sound"] > 1.1 * plain.privacy["epsilon_sound"]
 
 
+@pytest.mark.thorough
 def test_lots_of_a_fixed_size_are_charged_with_it_for_a_replaced_record(train):
     fixed = ("algorithm.sampling=fixed_size", "partition=dirichlet", "partition.clients=2")
     result = train(*RUNS["dp_fl"], *fixed, "accountant=rdp")
@@ -136,6 +139,7 @@ def test_a_budget_that_it_leaves_no_round_of_is_refused():
         plan.refuse_if_impossible(0.9)
 
 
+@pytest.mark.thorough
 def test_calibrated_noise_keeps_to_the_budget_with_it(train):
     calibrated = (
         *RELEASED, "noise_schedule=calibrated", "epsilon=2", "rounds=6", "accountant=pld",
@@ -220,6 +224,7 @@ def test_a_published_run_gives_them_away_with_the_model(train):
 # ---- resuming
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_interrupted_after_every_round_is_the_run_that_was_not(
     name, ran, train, tmp_path, assert_same_run

@@ -52,6 +52,7 @@ NORMALIZATION = "features.normalization must be groups, statistics or none with 
 MULTIPLIER = "features.statistics_noise_multiplier must be "
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [

@@ -28,6 +28,7 @@ def files_of_at_most(most: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("most", "file"), [(3_000, "checkpoint.pt"), (40_000, "clients.csv")], ids=["first", "later"]
 )
@@ -50,6 +51,7 @@ def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
     assert_same_run(tmp_path / "full", ran(*RUN).folder)
 
 
+@pytest.mark.thorough
 def test_plots_that_find_no_room_are_drawn_when_there_is_some(
     tmp_path, command, ran, assert_same_run, monkeypatch
 ):

@@ -21,6 +21,7 @@ def test_who_asks_for_client_level_is_told_the_algorithms_that_have_it(asked, co
         assert name in said.sentence
 
 
+@pytest.mark.thorough
 def test_the_algorithms_named_have_that_unit():
     private = set()
     for name, _ in options("algorithm"):

@@ -60,6 +60,7 @@ def test_runs_of_a_search_for_t_do_not_give_each_other_s_noise_away(train, monke
     assert abs(likeness[1]) < 5 / len(exact) ** 0.5
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("other", ["delta=1e-6", "rounds=2", "noise_seed=1", "clipper.clip_norm=2"])
 def test_any_change_of_a_run_gives_other_lots(train, other):
     """Seen in what is averaged over the first lot: the loss before the first noise."""

@@ -98,6 +98,7 @@ def statement(tmp_path):
     return " ".join((tmp_path / "run" / "privacy.txt").read_text().split())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["CountsClasses", "ClassBalanced"])
 @pytest.mark.parametrize("algorithm", ["dp_fl", "ldp_fedsgd"])
 def test_a_loss_that_mixes_or_remembers_records_is_refused_before_the_run(
@@ -109,15 +110,17 @@ def test_a_loss_that_mixes_or_remembers_records_is_refused_before_the_run(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.thorough
 def test_the_statement_says_probed_and_names_the_lots(run, tmp_path):
     assert run("Net", "algorithm=dp_fl").status == 0
     assert "was probed, not proven, with lots of 2, 9, " in statement(tmp_path)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["CountsClasses", "ClassBalanced"])
 def test_computed_alone_it_is_trained_and_nothing_of_a_record_is_saved(kind, run, tmp_path):
     assert run(kind, "algorithm=dp_fl", "isolate_records=true").status == 0
-    assert "Each record was computed by a copy of the model" in statement(tmp_path)
+    assert "Each record was computed by its own copy of the model" in statement(tmp_path)
     model = torch.load(tmp_path / "run" / "model.pt", weights_only=True)
     assert not model["seen"].any()
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
@@ -137,6 +140,7 @@ def test_what_changes_the_model_between_release_and_step_ends_the_run(kind, what
     assert not (tmp_path / "run" / "model.pt").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["WritesWhenEvaluated", "SavesWhenEvaluated"])
 def test_a_copy_that_is_evaluated_changes_nothing(kind, run):
     assert run(kind, "algorithm=dp_fl", "isolate_records=true").status == 0
@@ -154,6 +158,7 @@ def test_a_model_of_the_users_own_is_published_only_if_records_are_isolated(run)
     assert said.sentence.endswith("isolate_records=true publish=true")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("isolate", [False, True])
 def test_only_a_verification_that_serves_for_publishing_leaves_a_stamp(
     isolate, run, command, monkeypatch, tmp_path
@@ -206,6 +211,7 @@ ALGORITHMS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_level_trains_with_records_alone(name, train):
     result = train(f"algorithm={name.partition(',')[0]}", *SMALL, *ALGORITHMS[name])

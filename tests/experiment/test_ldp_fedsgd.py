@@ -66,6 +66,7 @@ def noise_of_histogram(row: dict[str, str]) -> float:
 # ---- what is charged
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("clipper", CLIPPERS)
 def test_a_client_is_charged_for_the_reports_it_made(clipper, ran, came, charged):
     folder = ran(*ldp(*CLIPPERS[clipper], SAMPLED)).folder

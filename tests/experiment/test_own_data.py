@@ -159,6 +159,7 @@ def test_a_wrong_table_ends_the_command_in_one_sentence(command, people):
     assert said.sentence.endswith("got [9, 1]")
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(
     not REAL_DATA or not (Path(REAL_DATA) / "adult" / "adult.data").is_file(),
     reason="needs the real Adult files: set FEDPRIV_DATA to the folder that holds adult/",

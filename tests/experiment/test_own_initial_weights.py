@@ -51,6 +51,7 @@ def own_model(request, tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.thorough
 def test_a_run_is_repeated_and_resumed_bit_for_bit(own_model, train, assert_same_run, tmp_path):
     runs = []
     for name in ("one", "again"):
@@ -66,6 +67,7 @@ def test_a_run_is_repeated_and_resumed_bit_for_bit(own_model, train, assert_same
     assert_same_run(runs[0], train(*own_model, f"resume={part}", name="part").folder)
 
 
+@pytest.mark.thorough
 def test_initial_weights_depend_on_the_seed_alone(own_model, train):
     """Not on noise_seed, nor on anything else that makes another run."""
     snapshots = ("runtime.snapshot_interval=1", "rounds=1")

@@ -85,6 +85,7 @@ def test_a_claim_that_it_sets_itself_is_its_own(own, run, tmp_path):
     assert json.loads((tmp_path / "run" / "privacy.json").read_text())["epsilon_published"] > 0
 
 
+@pytest.mark.thorough
 def test_an_algorithm_may_name_the_protocol_whose_numbers_it_takes(own, run, command):
     own("algorithm", YAML.format(protocol="protocol: dp_fl"), FEDAVGM)
     own("algorithm", YAML.format(protocol=""), FEDAVGM, "bare")

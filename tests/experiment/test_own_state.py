@@ -121,6 +121,7 @@ def resume(command, tmp_path):
     return run
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "state"),
     [
@@ -150,6 +151,7 @@ def test_a_resumed_run_with_state_of_ones_own_is_the_unbroken_one(
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", KINDS)
 def test_state_that_is_not_saved_is_named_when_the_run_is_resumed(name, interrupted, resume):
     interrupted(name, "")
@@ -197,6 +199,7 @@ class Mine(CdpFedAvg):
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("saved", [True, False])
 def test_uploads_with_a_velocity_for_each_client_go_on_bit_for_bit(
     saved, plug_in, resume, command, tmp_path, assert_same_run, monkeypatch

@@ -33,6 +33,7 @@ def change(result) -> torch.Tensor:
     return torch.cat([values.double().flatten() for values in state.values()])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("pair", [("paired=one",), ()], ids=["paired", "not paired"])
 def test_what_paired_runs_have_in_common_cancels(train, pair):
     """m_σ = m_0 + σ N with one N and one lot: 3 m_8 - 2 m_12 is m_0 for paired runs, and for no others."""
@@ -43,6 +44,7 @@ def test_what_paired_runs_have_in_common_cancels(train, pair):
     assert left < 1e-3 if pair else left > 3
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("other", ["seed=1", "noise_seed=1", "paired=another"])
 def test_other_seeds_and_names_are_other_pairs(train, other):
     noise = [
@@ -62,6 +64,7 @@ def test_other_seeds_and_names_are_other_pairs(train, other):
     assert abs(float(torch.corrcoef(torch.stack(noise))[0, 1])) < 0.5
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("pair", [("paired=clean",), ()], ids=["paired", "not paired"])
 def test_paired_runs_sample_the_same_honest_clients(train, pair):
     cohorts = [

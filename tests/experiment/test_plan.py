@@ -123,6 +123,7 @@ def test_the_needed_budget_as_printed_is_enough(command):
     assert plan_of(*BASELINE, f"epsilon={printed}").rounds_allowed >= 1
 
 
+@pytest.mark.thorough
 def test_a_real_run_stops_at_the_planned_round_within_its_budget(train):
     result = train(
         "algorithm=dp_fl",
@@ -159,6 +160,7 @@ sys.meta_path.insert(0, Blocked())
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sigma", [3, 1.1])
 def test_a_dry_run_needs_no_data_and_nothing_that_is_slow_to_import(sigma, process, tmp_path):
     """Also where no round is allowed, which it says plainly. The run would download the data."""
@@ -229,6 +231,7 @@ def test_of_clients_that_nobody_has_counted_yet_no_number_is_told(algorithm, wor
     assert "60000" not in said["each round"]
 
 
+@pytest.mark.thorough
 def test_a_plan_of_known_data_names_the_smallest_client():
     """Lots of a fixed size cost a client with fewer records more: its size is told, not an even share."""
     settings = ("algorithm=dp_fl", "algorithm.sampling=fixed_size", "partition.clients=5")

@@ -135,6 +135,7 @@ def test_resuming_gives_the_run_it_would_have_been(stopped, train, monkeypatch):
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("damage", ["gone", "short", "binary"])
 def test_without_its_key_it_does_not_go_on(damage, stopped, command):
     folder = stopped()
@@ -217,6 +218,7 @@ def test_other_data_behind_the_same_path_are_not_gone_on_with(train, tmp_path, c
 # ---- what cannot be published
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [

@@ -27,6 +27,7 @@ def test_there_is_one_for_each_data_set_trust_and_epsilon():
     assert set(NAMES) == expected | {"mnist_writers_central_eps2"}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_its_name_says_data_trust_and_epsilon(name):
     data, trust, epsilon = re.fullmatch(r"(\w+)_([a-z]+)_eps(\d+)", name).groups()
@@ -48,6 +49,7 @@ def test_its_rounds_fit_its_epsilon(name):
     assert 0.99 * parts.settings.epsilon < plan.epsilon <= parts.settings.epsilon
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["mnist_distributed_eps8", "cifar10_distributed_eps8"])
 def test_another_data_set_takes_its_place(name, train):
     result = train(f"+recipe={name}", *SMALL)
@@ -125,6 +127,7 @@ def test_the_nearest_recipe_is_named(command):
     assert "unknown recipe option mnist_locl_eps2; did you mean mnist_local_eps2?" in said.sentence
 
 
+@pytest.mark.thorough
 def test_a_sweep_over_recipes_runs_in_processes(command):
     both = "+recipe=mnist_local_eps1,mnist_distributed_eps1"
     processes = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")

@@ -48,6 +48,7 @@ def z_of(event: str) -> float:
     return float(event.partition("Gaussian(z=")[2].strip(")"))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("clipper", CLIPPERS)
 def test_it_runs_and_every_client_is_charged_for_every_lot(clipper, ran, charged):
     result = ran(*dp_fl(clipper))

@@ -44,6 +44,7 @@ def edit(folder: Path, change) -> None:
     write_tensors(folder / "checkpoint.pt", state)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("accounting", ACCOUNTING)
 def test_totals_that_forgot_what_was_spent_are_those_of_the_ledger_again(
     accounting, interrupted, train, tmp_path

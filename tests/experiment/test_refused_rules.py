@@ -7,6 +7,7 @@ import torch
 from rules import PRIVATE, RUN
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("overrides", "wanted"),
     [
@@ -129,6 +130,7 @@ class Rule:
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("body", "settings", "wanted"),
     [
@@ -179,6 +181,7 @@ def test_what_a_rule_returns_is_checked_in_every_round(plug_in, tmp_path):
     assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["round"] == 3
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("code", "wanted"),
     [

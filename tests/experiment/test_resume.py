@@ -24,6 +24,7 @@ def rows(path: Path) -> int:
     return path.read_bytes().count(b"\n") - 1 if path.exists() else -1
 
 
+@pytest.mark.thorough
 def test_a_run_killed_at_any_moment_goes_on_as_if_it_had_not_been(
     start, train, command, tmp_path, assert_same_run
 ):
@@ -68,6 +69,7 @@ def copied(whole, tmp_path):
     return lambda name: Path(shutil.copytree(whole, tmp_path / name))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "calls"),
     [
@@ -98,6 +100,7 @@ def test_a_run_that_dies_at_any_write_goes_on_as_if_it_had_not(
     assert resumed > 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "accounting",
     [
@@ -162,6 +165,7 @@ def test_what_was_half_written_when_the_process_died_is_removed(train, copied):
     assert not leftover.exists()
 
 
+@pytest.mark.thorough
 def test_resume_needs_nothing_but_the_folder(command, whole, tmp_path, assert_same_run):
     command("train", *SHORT, "runtime.run_dir=short", "runtime.progress=none")
     as_before_the_first_round(tmp_path / "short")
@@ -229,6 +233,7 @@ def test_a_launcher_hears_its_signal_when_the_checkpoint_is_there(command, stopp
     assert heard == [3]
 
 
+@pytest.mark.thorough
 def test_a_run_interrupted_again_and_again_is_the_run_that_was_not(
     command, stopping, tmp_path, assert_same_run
 ):
@@ -262,6 +267,7 @@ def test_a_statement_made_after_an_interruption_says_so(command, stopping, tmp_p
     assert "interrupted and can be resumed" in words
 
 
+@pytest.mark.thorough
 def test_no_other_process_runs_its_folder_and_ctrl_c_ends_the_command_with_status_130(
     start, command, tmp_path
 ):

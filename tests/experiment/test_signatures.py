@@ -31,6 +31,7 @@ WRONG = {
 }  # fmt: skip
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dry", [False, True])
 @pytest.mark.parametrize("case", WRONG)
 def test_a_method_that_does_not_take_what_it_is_given_is_refused_by_name(
@@ -106,6 +107,7 @@ def test_a_server_step_is_held_against_those_of_fedpriv(plug_in):
     assert "write def apply(self, cohort, uploads)" in said.sentence
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dry", [False, True])
 @pytest.mark.parametrize(
     ("method", "kind"),

@@ -43,6 +43,7 @@ def poison(monkeypatch):
     return poisoned
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -67,6 +68,7 @@ def test_a_client_whose_records_are_not_finite_does_not_stop_a_run(name, value, 
     assert all(values.isfinite().all() for values in model.values())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", RUNS)
 def test_not_even_if_there_is_no_finite_record_at_all(name, poison, train):
     poison(range(8), float("nan"))

@@ -98,6 +98,7 @@ def correlations(one: torch.Tensor, other: torch.Tensor) -> list[float]:
     return [float(torch.corrcoef(pair)[0, 1]) * pair.shape[1] ** 0.5 for pair in pairs]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("group", "code", "first"),
     [

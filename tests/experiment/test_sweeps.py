@@ -21,6 +21,7 @@ NOTE = (
 SWEEP = ("train", "-m", "algorithm=dp_fl", "epsilon=1,2,4", "dry_run=true")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("more", [[], ["rounds=100000"], ["seed=0,1"], ["noise_schedule=step"]])
 def test_a_sweep_that_only_moves_the_end_says_so_once(more, command):
     said = command(*SWEEP, *more)
@@ -29,6 +30,7 @@ def test_a_sweep_that_only_moves_the_end_says_so_once(more, command):
     assert NOTE in said.out
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "more",
     [
@@ -41,6 +43,7 @@ def test_elsewhere_nothing_is_said(more, command):
     assert "note: epsilon" not in command(*SWEEP, *more).out
 
 
+@pytest.mark.thorough
 def test_a_sweep_whose_rounds_end_before_any_budget_says_that_epsilon_changes_nothing(command):
     said = command(*SWEEP, "rounds=3")
     assert "changes nothing: all of these runs end after 3 rounds" in said.out
@@ -48,6 +51,7 @@ def test_a_sweep_whose_rounds_end_before_any_budget_says_that_epsilon_changes_no
     assert "such rows are equal" in command(*SWEEP, "rounds=3", "paired=one").out
 
 
+@pytest.mark.thorough
 def test_one_epsilon_is_no_sweep_over_it(command):
     said = command("train", "-m", "algorithm=dp_fl", "epsilon=2", "seed=0,1", "dry_run=true")
     assert "note: epsilon" not in said.out
@@ -71,6 +75,7 @@ def metrics(path) -> pd.DataFrame:
     return pd.read_csv(path / "metrics.csv").drop(columns="seconds")
 
 
+@pytest.mark.thorough
 def test_the_same_command_again_keeps_what_is_finished(command, tmp_path):
     assert command(*TRAIN, "seed=0,1").status == 0
     before = folders(tmp_path)
@@ -80,6 +85,7 @@ def test_the_same_command_again_keeps_what_is_finished(command, tmp_path):
     assert folders(tmp_path) == before
 
 
+@pytest.mark.thorough
 def test_a_sweep_that_is_extended_runs_only_what_is_new(command, tmp_path):
     command(*TRAIN, "seed=1,2")
     before = folders(tmp_path)
@@ -91,6 +97,7 @@ def test_a_sweep_that_is_extended_runs_only_what_is_new(command, tmp_path):
     assert {name: folders(tmp_path)[name] for name in before} == before
 
 
+@pytest.mark.thorough
 def test_new_jobs_have_numbers_that_no_run_has(command, tmp_path):
     """The names of the folders hold the numbers, and each job is launched by itself."""
     named = ("hydra.sweep.subdir=job${hydra.job.num}", "hydra.sweeper.max_batch_size=1")
@@ -112,6 +119,7 @@ def test_a_run_that_lacks_an_audit_is_not_done(train, tmp_path):
         assert [(job.run, job.done) for job in jobs] == [("0", not lacking)]
 
 
+@pytest.mark.thorough
 def test_a_job_that_diverged_fails_again(command):
     diverging = (*TRAIN, "algorithm.learning_rate=1e38,0.1")
     assert command(*diverging).status == 1
@@ -121,6 +129,7 @@ def test_a_job_that_diverged_fails_again(command):
     assert "diverged in round" in again.err
 
 
+@pytest.mark.thorough
 def test_seeds_added_in_front_count_once_for_joblib_too(command, tmp_path):
     command(*TRAIN, "seed=1,2")
     parallel = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "runtime.threads=1")
@@ -159,6 +168,7 @@ def test_a_key_that_is_added_later_has_its_value_in_every_row(command, tmp_path)
     ]  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_rows_are_in_the_order_of_values(command, tmp_path):
     said = command(*TRAIN, "noise_schedule.noise_multiplier=9,16,10", "rounds=2,1")
     rows = [line.split("│")[1:3] for line in said.out.splitlines() if line.startswith("│")]
@@ -175,6 +185,7 @@ def test_a_folder_that_holds_a_run_twice_counts_it_once(train, tmp_path):
     assert read_runs(tmp_path)["run"].tolist() == ["1", "2", "9"]
 
 
+@pytest.mark.thorough
 def test_jobs_that_are_the_same_run_are_run_once(command, tmp_path):
     said = command(*TRAIN, "noise_schedule.noise_multiplier=8,8.0", "seed=0,0")
     assert said.status == 0
@@ -182,6 +193,7 @@ def test_jobs_that_are_the_same_run_are_run_once(command, tmp_path):
     assert "note: 4 jobs of the sweep, 1 different run" in said.out
 
 
+@pytest.mark.thorough
 def test_keys_that_change_no_result_are_swept_over_all_the_same(command, tmp_path):
     command(*TRAIN, "runtime.engine=fast,opacus")
     assert len(folders(tmp_path)) == 2
@@ -197,6 +209,7 @@ def test_runs_that_withhold_their_seeds_are_not_guessed(command, tmp_path):
     assert len(folders(tmp_path)) == 2
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
@@ -224,6 +237,7 @@ def edit(path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("file", ["summary.json", "config.yaml"])
 def test_a_damaged_run_is_run_anew_and_does_not_count(file, command, tmp_path):
     given = (*TRAIN, "paired=one", "seed=0,1")
@@ -254,6 +268,7 @@ def test_a_damaged_run_is_run_anew_and_does_not_count(file, command, tmp_path):
     assert counted["test_accuracy"].tolist() == before.sort_values("seed")["test_accuracy"].tolist()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("file", ["ledger.csv", "privacy.json"])
 def test_damage_to_what_no_result_is_read_from_is_said(file, command, tmp_path):
     whole = command(*TRAIN, "seed=0,1")
@@ -311,6 +326,7 @@ def test_jobs_may_not_share_a_run_folder(command, tmp_path):
     assert not (tmp_path / "one").exists()
 
 
+@pytest.mark.thorough
 def test_one_composition_serves_jobs_that_differ_in_values():
     composed = []
 

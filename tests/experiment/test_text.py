@@ -28,6 +28,7 @@ def play(tmp_path) -> str:
     return str(tmp_path)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dataset", ["sentiment140", "ubuntu_irc", "reddit", "shakespeare"])
 def test_a_plan_without_files_says_what_it_assumes_and_what_is_missing(dataset, command, tmp_path):
     said = command("train", f"dataset={dataset}", f"dataset.path={tmp_path}", "dry_run=true")

@@ -122,6 +122,7 @@ def test_an_infinite_epsilon_is_a_text_in_the_summary_and_no_metric(train):
     assert rounds_of(run.folder / "tracked/metrics.csv", "epsilon_sound") == []
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("method", ["begin", "log", "flush", "finish", "close"])
 @pytest.mark.parametrize(
     "error", [OSError(28, "No space left on device"), RuntimeError("away\nmore")]
@@ -186,6 +187,7 @@ def test_a_run_that_died_goes_on_in_the_same_place_without_a_round_twice(
     assert json.loads((folder / "trackers.json").read_text()) == {"csv": {"name": place.name}}
 
 
+@pytest.mark.thorough
 def test_a_name_in_a_folder_leads_to_no_other_run_of_the_readers(train, tmp_path, monkeypatch):
     shown = tmp_path / "shown"
     (shown / "mine").mkdir(parents=True)
@@ -203,6 +205,7 @@ def test_a_name_in_a_folder_leads_to_no_other_run_of_the_readers(train, tmp_path
         assert "9,epsilon,1.0" in (shown / "mine/metrics.csv").read_text()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"csv": 3}', '{"csv": {"name": 4}}'])
 def test_a_damaged_note_of_trackers_begins_anew(damage, train, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
@@ -251,6 +254,7 @@ def test_a_plan_without_the_package_of_a_tracker_ends_as_the_run_would(command, 
     assert "tracker=mlflow needs the package mlflow" in said.sentence
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(
     ("override", "words"),
     [
@@ -358,6 +362,7 @@ def test_the_command_to_go_on_asks_for_the_trackers_again():
     assert resume_command(Path("x"), fedpriv.compose(["tracker=csv"])).endswith("x tracker=csv")
 
 
+@pytest.mark.thorough
 def test_an_audit_of_a_tracked_run_tracks_nothing(command, tmp_path):
     there = ("tracker=csv", "tracker.csv.folder=there", "runtime.plots=false")
     assert command("train", *SMALL, *there, "runtime.run_dir=run").status == 0

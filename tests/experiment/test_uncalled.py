@@ -140,6 +140,7 @@ NEVER = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", NEVER)
 def test_what_nothing_calls_is_refused(name, plug_in, tmp_path):
     group, code, sentence = NEVER[name]

@@ -116,6 +116,7 @@ def test_exact_losses_fit_no_sound_budget(train):
         train(*CRD, "noise_schedule.trigger=exact")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -161,6 +162,7 @@ def test_a_search_takes_the_best_mean_and_pays_for_every_run(train, tmp_path):
     assert "found by runs on the same data" in (result.folder / "privacy.txt").read_text()
 
 
+@pytest.mark.thorough
 def test_a_second_search_makes_no_run_again(train, tmp_path):
     store = f"runtime.output_dir={tmp_path}"
     train(*OPTIMAL, store, name="one")
@@ -169,6 +171,7 @@ def test_a_second_search_makes_no_run_again(train, tmp_path):
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "runs").glob("*/summary.json")} == before
 
 
+@pytest.mark.thorough
 def test_a_run_of_the_search_is_the_run_one_starts_by_hand(train, tmp_path):
     train(*OPTIMAL, f"runtime.output_dir={tmp_path}")
     config = json.loads((next((tmp_path / "runs").iterdir()) / "summary.json").read_text())
@@ -179,6 +182,7 @@ def test_a_run_of_the_search_is_the_run_one_starts_by_hand(train, tmp_path):
     assert by_hand.summary["test_loss"] == config["test_loss"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -237,6 +241,7 @@ def test_a_claim_about_clients_of_n_records_is_not_about_smaller_ones(train):
     train("algorithm=wei_cdp", *uneven, *claimed, "algorithm.records=5", "rounds=2", name="small")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "settings",
     [

@@ -73,6 +73,7 @@ class Rows:
                 assert sorted(np.concatenate([r.clients for r in releases])) == clients.tolist()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name", [name for name in EVERY if name not in ("dp_scaffold", "naseri_ldp")]
 )
@@ -120,6 +121,7 @@ def test_a_row_that_is_no_visible_value_is_stopped(combined, monkeypatch):
     assert "the server step takes released or public values" in said.sentence
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["dp_fl", "ldp_fedsgd", "ldp_fedsgd of five", "dp_fl_server"])
 def test_each_honest_client_s_noise_is_drawn_from_its_own_key(name, combined, monkeypatch):
     rows = Rows(monkeypatch)

@@ -66,6 +66,7 @@ def test_clipped_sums_equal_one_backward_pass_per_record(name, engine):
     torch.testing.assert_close(result.sums, expected)
 
 
+@pytest.mark.thorough
 def test_standardized_the_norms_of_the_residual_network_are_those_of_autograd():
     model, inputs, targets = built(
         ResNet18Gn(0, groups=8, weight_standardization=True), (3, 8, 8), 4
@@ -79,6 +80,7 @@ def test_standardized_the_norms_of_the_residual_network_are_those_of_autograd():
     torch.testing.assert_close(result.sums[0], rows.sum(0))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_record_alone_decides_its_gradient(name):
     model, inputs, _ = built(*MODELS[name])
@@ -86,6 +88,7 @@ def test_a_record_alone_decides_its_gradient(name):
     refuse_own_randomness(model.module, inputs)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_steps_against_the_clipped_gradient_lower_the_loss(name):
     model, inputs, targets = built(*MODELS[name])

@@ -17,6 +17,7 @@ MODELS = {
 SHAPES = [(105,), (1, 1, 1), (1, 3, 28), (1, 5, 5), (1, 7, 7), (3, 8, 8), (1, 11, 30), (1, 28, 28)]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_it_is_refused_exactly_where_it_cannot_be_built(name):
     for shape, classes in itertools.product(SHAPES, (2, 10)):

@@ -35,6 +35,7 @@ def test_one_client_is_what_the_ledger_charges():
     )
 
 
+@pytest.mark.thorough
 def test_more_clients_are_told_more_easily_and_nobody_not_at_all():
     curves = [group_trade_off(3.0, 0.3, 5, k).tpr(FPR) for k in (0, 1, 3)]
     assert curves[0] == pytest.approx(FPR)
@@ -42,6 +43,7 @@ def test_more_clients_are_told_more_easily_and_nobody_not_at_all():
         assert (other > one).all()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("units", [1, 3])
 def test_the_mechanism_itself_is_tighter_than_group_privacy(units):
     event = dp_event.PoissonSampledDpEvent(0.3, dp_event.GaussianDpEvent(2.0))
@@ -86,3 +88,9 @@ def test_what_makes_no_sense_is_refused(argument, value):
     with pytest.raises(ArgumentError) as refused:
         group_trade_off(**given)
     assert refused.value.argument == argument
+
+
+def test_group_privacy_is_the_pair_of_its_formula():
+    curve = group_of(0.5, 1e-6, 3)
+    assert curve.epsilons.tolist() == [1.5]
+    assert curve.deltas == pytest.approx([1e-6 * np.expm1(1.5) / np.expm1(0.5)])

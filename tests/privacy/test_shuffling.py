@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from itertools import product
 
 import pytest
@@ -151,3 +152,17 @@ def test_what_is_out_of_range_is_named(values, argument):
     with pytest.raises(ArgumentError) as error:
         epsilon_of_shuffled(*values)
     assert error.value.argument == argument
+
+
+def test_more_reports_than_are_allowed_are_refused():
+    with pytest.raises(ArgumentError) as error:
+        epsilon_of_shuffled(1.0, 10**9 + 1, 1e-6)
+    assert error.value.argument == "reports"
+
+
+def test_the_largest_report_delta_of_the_message_is_accepted():
+    with pytest.raises(ArgumentError) as error:
+        epsilon_of_shuffled(1.0, 1000, 1e-6, report_delta=1e-6)
+    largest = float(re.search(r"<= (\S+),", str(error.value))[1])
+    assert 0 < largest < 1e-9
+    epsilon_of_shuffled(1.0, 1000, 1e-6, report_delta=0.99 * largest)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
+from fedpriv.common.words import round_up
+
 DELTA = 1e-5
 LDP = (
     "algorithm=ldp_fedsgd", "partition.clients=20", "noise_schedule=constant", "epsilon=null",
@@ -27,7 +29,7 @@ RESPONSE = (
     "clipper.bit_epsilon=0.5", "accountant=rdp",
 )  # fmt: skip
 
-SIMULATION = "Simulation, which holds only if seed and noise_seed are secret: "
+SIMULATION = "Simulation: if seed and noise_seed are secret, "
 
 
 class Statement:
@@ -128,6 +130,7 @@ NOBODY = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("clipper", NOBODY)
 def test_without_an_aggregator_nobody_is_said_to_need_trust(clipper, statement):
     said = statement(*LDP, *NOBODY[clipper])
@@ -169,7 +172,7 @@ def test_the_average_is_protected_for_data_sets_with_a_client_more_or_less(state
 
 
 def test_all_clients_of_an_average_are_said_to_have_the_same(statement):
-    assert "all 20 have the same, 4 releases in all" in statement(*CDP).words
+    assert "all 20 have the same epsilon; each is charged for 4 releases" in statement(*CDP).words
 
 
 def test_a_trusted_server_is_no_second_party(statement):
@@ -197,6 +200,20 @@ def test_a_delta_of_one_in_k_and_more_is_warned_of(delta, warned, statement):
     """K = 20."""
     said = statement(*CDP, f"delta={delta}")
     assert ("Delta is not smaller than 1/K" in said.words) == warned
+
+
+@pytest.mark.parametrize("overrides", [LDP, CDP], ids=["ldp", "cdp"])
+def test_what_every_reader_needs_comes_first_and_is_short(overrides, statement):
+    said = statement(*overrides)
+    short, _, details = (said.folder / "privacy.txt").read_text().partition("\n\nDetails\n\n")
+    lines = short.splitlines()
+    assert len(lines) <= 25
+    assert max(map(len, lines)) <= 110
+    sound = lines.index(next(line for line in lines if line.startswith("Epsilon, sound ")))
+    assert round_up(said.facts["epsilon_sound"]) in lines[sound]
+    assert round_up(said.facts["epsilon"]) in lines[sound + 1]
+    assert round_up(said.facts["epsilon_published"]) in lines[sound + 2]
+    assert "Sound: epsilon =" in details
 
 
 @pytest.mark.parametrize("overrides", [LDP, CDP], ids=["ldp", "cdp"])

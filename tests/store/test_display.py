@@ -29,6 +29,12 @@ def test_a_finite_sound_epsilon_is_the_one_to_report(ran):
     assert "the number to report" in said
 
 
+def test_an_algorithm_without_a_published_analysis_has_no_claim(ran):
+    facts = {**ran("algorithm=dp_fl", "rounds=2").privacy, "epsilon_published": None}
+    said = line_of(statement_lines(facts), "published")
+    assert said.split()[:3] == ["published", "none", "no"]
+
+
 @pytest.mark.parametrize(
     ("sound", "enforced", "shown"),
     [(0.684, 0.752, "0.684 (sound) at delta 1e-05; enforced: 0.752"),

@@ -51,6 +51,7 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir() if path.is_file()}
 
 
+@pytest.mark.thorough
 def test_a_finished_run_leaves_these_files_and_no_temporary_ones(shared):
     assert names(shared.folder) == FILES
 
@@ -117,6 +118,7 @@ def test_the_environment_names_versions_and_schema(shared):
     assert environment["versions"]["torch"]
 
 
+@pytest.mark.thorough
 def test_the_ledger_stays_small(train):
     """Its size depends on the number of distinct draws, not on the number of rounds."""
     sizes = []
@@ -201,6 +203,7 @@ def discreet(tmp_path_factory) -> Path:
     return fedpriv.run(fedpriv.compose(overrides)).folder
 
 
+@pytest.mark.thorough
 def test_without_diagnostics_nothing_is_said_of_private_losses_and_norms(discreet):
     rows = pd.read_csv(discreet / "metrics.csv")
     assert rows[["train_loss", "gradient_norm"]].isna().all(axis=None)

@@ -67,6 +67,7 @@ def test_without_privacy_there_is_no_epsilon(drawn):
     assert not [name for name in figures if "epsilon" in name or "noise" in name]
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_plotted_says_nothing_on_standard_error(command):
     done = command("train", "algorithm=dp_fl", "rounds=2", "runtime.progress=none")
     assert (done.status, done.err) == (0, "")

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from fedpriv.common.words import percent_up, round_up
-from fedpriv.store.statement import privacy_words
+from fedpriv.store.caveats import CAVEATS
+from fedpriv.store.statement import first_clause, privacy_words
 
 
 class Statement:
@@ -41,6 +42,7 @@ def test_the_views_name_unit_trust_and_neighbours(statement):
     assert "theorem 1" in views["published"]["source"]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("wide_cells")
 def test_lots_of_fixed_size_change_the_neighbours_of_the_sound_view(statement):
     said = statement("algorithm=dp_fl", "algorithm.sampling=fixed_size", "epsilon=null", "rounds=2")
@@ -77,7 +79,7 @@ def test_the_sound_number_of_a_filtered_run_is_its_budget(statement):
     said = statement("epsilon=1.5")
     assert said.facts["epsilon_sound"] == 1.5
     assert said.facts["epsilon"] <= 1.5
-    assert "the budget of the filter" in said.words.lower()
+    assert "the whole budget of the privacy filter" in said.words.lower()
     assert "(1.500, 1e-05)-differential privacy" in said.words
 
 
@@ -114,10 +116,10 @@ def test_a_claim_without_a_finite_value_does_not_undo_a_guarantee(statement):
     facts = {**statement("rounds=1").facts, "epsilon_published": float("inf")}
     words = privacy_words(facts)
     assert " ".join(words.split()).startswith(
-        "Simulation, which holds only if seed and noise_seed are secret: every record of every client is "
+        "Simulation: if seed and noise_seed are secret, every record of every client is "
         "protected by ("
     )
-    assert "\nProtected: one record" in words
+    assert "\n\nProtected: one record" in words
 
 
 def test_an_adaptive_run_that_no_sound_filter_guards_claims_nothing(statement):
@@ -126,6 +128,7 @@ def test_an_adaptive_run_that_no_sound_filter_guards_claims_nothing(statement):
     assert "budget_view=sound gives a finite value" in said.words
 
 
+@pytest.mark.thorough
 def test_an_adaptive_run_of_fixed_length_is_priced_at_the_smallest_sigma(statement):
     short = ("epsilon=null", "rounds=12", "evaluation_interval=12")
     said = statement(*short, "noise_schedule.beta=0.95")
@@ -149,15 +152,30 @@ def test_the_words_carry_the_caveats_of_the_facts(statement):
     assert all(caveat in said.words for caveat in said.facts["caveats"])
 
 
+def test_each_caveat_is_named_in_short_before_the_details(statement):
+    said = statement("rounds=1")
+    short, _, details = (said.result.folder / "privacy.txt").read_text().partition("\nDetails\n")
+    assert len(short.splitlines()) <= 25
+    assert short.count("\n- ") == len(said.facts["caveats"])
+    assert "\n- seed and noise_seed must stay secret\n" in short
+    assert "the initial weights tell" in details
+
+
+def test_a_caveat_begins_with_a_short_sentence():
+    long = {name for name, text in CAVEATS.items() if len(first_clause(text)) > 98}
+    assert long == set(), (
+        "the short part of the statement shows a caveat up to its first full stop or colon"
+    )
+
+
 def test_the_headline_says_that_seeds_make_a_simulation(statement):
     """Who guesses seed (default 0) knows lots and cohorts: epsilon 2 becomes 26."""
     for diagnostics in ("true", "false"):
         said = statement("rounds=1", f"runtime.diagnostics={diagnostics}", name=diagnostics)
-        assert said.words.startswith(
-            "Simulation, which holds only if seed and noise_seed are secret"
-        )
+        assert said.words.startswith("Simulation: if seed and noise_seed are secret")
         assert (
-            "seed and noise_seed are secrets: lots, cohorts, batches and noise follow" in said.words
+            "seed and noise_seed must stay secret: lots, cohorts, batches and noise follow"
+            in said.words
         )
         assert said.facts["randomness"] == "seeds of the configuration"
     assert "take publish=true" in said.words
@@ -176,7 +194,7 @@ def test_the_secrets_of_a_published_run_are_named(statement):
 
 
 def test_a_person_with_several_records_at_one_client_is_a_caveat(statement):
-    assert "a person with k records at one client" in statement("rounds=1").words
+    assert "A person with k records at one client" in statement("rounds=1").words
 
 
 def test_what_floating_point_leaves_is_told_with_a_number(statement):

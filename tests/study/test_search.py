@@ -87,6 +87,7 @@ def stated(folder: Path) -> dict:
     return json.loads((folder / "search.json").read_text())
 
 
+@pytest.mark.thorough
 def test_200_useless_trials_cost_what_composition_says(tmp_path, monkeypatch):
     launch = pretended(tmp_path)
     orders = range(2, 129)  # at others dp_accounting's own RDP is looser than the integral
@@ -149,6 +150,7 @@ def test_no_trial_starts_that_might_exceed_the_budget(tmp_path):
     assert said[-1] == f"search: the budget allows no trial {len(launch.launched)}"
 
 
+@pytest.mark.thorough
 def test_search_that_was_interrupted_goes_on_as_if_it_had_not_been(tmp_path):
     whole = search(tmp_path / "whole", *CONSTANT, RATE)
     uninterrupted = pretended(tmp_path / "whole")
@@ -213,6 +215,7 @@ def test_any_accountant_composes_trials_with_the_same_events(tmp_path):
     assert not own.budget.adaptive
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("arguments", "changed", "words"),
     [
@@ -251,6 +254,7 @@ def test_key_that_changes_the_mechanism_between_its_ends_ends_the_search(tmp_pat
         own.go(pretended(tmp_path))
 
 
+@pytest.mark.thorough
 def test_command_runs_trials_and_states_what_they_cost(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     command = ["-m", "hydra/sweeper=search", "hydra.sweeper.epsilon=5", "hydra.sweeper.trials=2"]
@@ -271,6 +275,7 @@ def test_command_runs_trials_and_states_what_they_cost(tmp_path, monkeypatch, ca
 WILD = ["algorithm.learning_rate=1e38,0.1", "dataset.normalize=false", "runtime.plots=false"]
 
 
+@pytest.mark.thorough
 def test_a_trial_that_diverges_is_no_failure(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     limits = ["hydra.sweeper.epsilon=5", "hydra.sweeper.trials=4", "hydra.sweeper.sampler=random"]

@@ -63,6 +63,7 @@ def search(own: SearchBudget, trials: list[dict]) -> tuple[SearchLedger, int]:
     return ledger, made
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("accountant", "independent"),
     [(RdpAccountant("2..256"), library_rdp(range(2, 257))), (PldAccountant(CELL), library_pld())],

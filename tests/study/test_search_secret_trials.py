@@ -95,6 +95,7 @@ def composed(own: SecretTrials, trials: int) -> float:
     return own.bound.accountant.epsilon_of(events, own.bound.delta, own.bound.neighbours)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scores", [[0.5, 2, 3, "diverged", 0.5, 7], [0.9, 0.5], [2] * 30 + [0.5]])
 def test_nothing_that_stays_tells_how_many_trials_there_were(pretend, tmp_path, capfd, scores):
     one = pretend(tmp_path / "one", [0.5])
@@ -140,6 +141,7 @@ def test_the_statement_gives_the_bound_and_what_stays_secret(pretend, tmp_path):
     assert one["at_1_percent_fpr"] < found["largest_tpr"]["at_1_percent_fpr"] < 0.2
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("end", "kind"),
     [("killed", Interrupted), ("interrupted", Interrupted), ("broken", FedprivError)],
@@ -161,6 +163,7 @@ def test_a_search_that_is_cut_short_deletes_its_trials_and_is_charged_by_composi
     assert stated(tmp_path) == found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("known", [True, False])
 def test_a_search_that_was_killed_is_stated_when_it_is_given_again(pretend, tmp_path, known):
     own = pretend(tmp_path, [2, 1, 3, "killed"])
@@ -209,6 +212,7 @@ COMMAND = ["-m", "hydra/sweeper=search", "hydra.sweeper.stopping=poisson", "hydr
 COMMAND += ["hydra.sweeper.epsilon=50", "hydra.sweeper.sampler=random", *TRIAL, RATE]
 
 
+@pytest.mark.thorough
 def test_the_command_says_and_leaves_the_same_however_many_trials_there_are(
     tmp_path, monkeypatch, capfd
 ):

@@ -65,6 +65,7 @@ def test_the_bound_is_that_of_dp_accounting(law, rounds):
     assert ours.trial < ours.epsilon <= library.get_epsilon(DELTA) * (1 + 1e-9)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("trials", [5, 10, 20, 50])
 def test_the_guide_compares_with_composition(trials):
     event = dp_event.PoissonSampledDpEvent(0.3, dp_event.GaussianDpEvent(4.0))
@@ -88,6 +89,7 @@ def test_a_law_is_found_by_its_mean(eta, mean):
     assert NegativeBinomialTrials.of_mean(eta, mean).mean == pytest.approx(mean, rel=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.words)
 def test_a_number_of_trials_has_its_probability(law):
     drawn = Counter(law.quantile(u) for u in (np.arange(2000) + 0.5) / 2000)
@@ -112,6 +114,7 @@ def test_values_are_drawn_evenly_from_the_space():
     assert near[1] == pytest.approx(1200 * np.log(3) / np.log(201), abs=1)
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize(
     ("arguments", "changed", "words"),
     [

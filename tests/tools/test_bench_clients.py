@@ -45,6 +45,7 @@ def assert_moved_alike(one: FlatModel, other: FlatModel, start: torch.Tensor) ->
     assert (one.flat - other.flat).norm() < 1e-4 * moved
 
 
+@pytest.mark.thorough
 def test_side_by_side_and_the_loop_end_at_the_same_weights(models):
     records, stacked, loop = clients.records_of(WORK), models(), models()
     start = stacked.flat.clone()

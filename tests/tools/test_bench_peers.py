@@ -29,6 +29,7 @@ def peers():
     return module
 
 
+@pytest.mark.thorough
 def test_opacus_stands_beside_the_engine(peers, monkeypatch, tmp_path):
     path = tmp_path / "peers.json"
     monkeypatch.setattr(

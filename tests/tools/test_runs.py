@@ -229,6 +229,7 @@ def test_names_of_files_elsewhere_are_not_followed(several, tmp_path, table):
     assert [row for row in table() if row["state"] == "damaged"] == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("file", "content", "words"),
     [

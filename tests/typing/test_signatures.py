@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+import pytest
+
 from tests.test_architecture import MODULES, PACKAGE, room
 
 OPERATORS = ("__init__", "__call__")
@@ -80,6 +82,7 @@ def public_functions(module: str, names: set[str]) -> Iterator[tuple[str, ast.Fu
                 yield path, one
 
 
+@pytest.mark.thorough
 def test_no_further_function_between_rooms_has_any_in_its_signature():
     found: dict[str, list[bool]] = {}
     overloaded = set()

@@ -52,7 +52,10 @@ class RunningTotal(ABC):
         return False
 
     def bound(self, delta: float) -> float:
-        """Return quickly an upper bound on ε of the worst client; ``inf`` where none is known."""
+        """Return an upper bound on ε of the worst client quickly; ``inf`` where none is known.
+
+        The default is :meth:`worst` itself. A total whose ε takes long overrides this.
+        """
         return self.worst(delta)
 
     @abstractmethod
@@ -76,7 +79,8 @@ class RunningTotal(ABC):
     def share_of(self, epsilon: float, delta: float) -> float | None:
         """Return the share of the budget that the worst client has spent, from 0 to 1.
 
-        The share grows linearly in the rounds at constant noise, whatever the growth of ε.
+        The share grows linearly in the rounds at constant noise, whatever the growth of ε. The default is
+        None.
 
         Args:
             epsilon: ε of the budget.
@@ -110,11 +114,17 @@ class RunningTotal(ABC):
         """
 
     def deltas(self, epsilons: np.ndarray) -> np.ndarray:
-        """Return a δ that holds for every client at each of ``epsilons``, which ascend."""
+        """Return a δ that holds for every client at each of ``epsilons``, which ascend.
+
+        The default is a step function of a few values of δ
+        (:func:`fedpriv.privacy.core.trade_off.profile_of`).
+        """
         return profile_of(self.worst, epsilons)
 
     def deltas_within(self, epsilons: np.ndarray, epsilon: float, delta: float) -> np.ndarray:
         """Return δ at each of ``epsilons`` of everything that a filter of the budget (ε, δ) lets through.
+
+        The default is all that (ε, δ) itself says: δ from ε on, and 1 below.
 
         Args:
             epsilons: Where δ is asked for, ascending [n].
@@ -124,11 +134,17 @@ class RunningTotal(ABC):
         return np.where(epsilons >= epsilon, delta, 1.0)
 
     def best_order(self, delta: float) -> float | None:
-        """Return the Rényi order behind ε of the worst client; None where ε has none."""
+        """Return the Rényi order behind ε of the worst client; None, the default, where ε has none."""
         return None
 
     def agrees_with(self, other: Self, delta: float) -> bool:
-        """Return whether both totals charge every client the same, up to the rounding of sums."""
+        """Return whether both totals charge every client the same, up to the rounding of sums.
+
+        Args:
+            other: A total of the same class.
+            delta: δ at which the default compares ε of every client. Totals that can compare what they have
+                counted do not use it.
+        """
         return alike(self.epsilon(delta), other.epsilon(delta))
 
     def filter_words(self) -> str:
@@ -176,11 +192,13 @@ class Accountant(ABC):
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
         """Refuse releases without a known cost, and adaptive noise where there is no filter.
 
+        A configuration that is not private has no conflicts.
+
         Args:
             parts: The parts of the configured run.
 
         Yields:
-            A ConfigError for each conflict.
+            A ConfigError for each conflict, which names an accountant that fits if there is one.
         """
         if not parts.algorithm.private:
             return
@@ -240,6 +258,9 @@ class Accountant(ABC):
     ) -> np.ndarray:
         """Return δ of a composition that is fixed in advance at each of ``epsilons``.
 
+        The default is a step function of a few values of δ
+        (:func:`fedpriv.privacy.core.trade_off.profile_of`).
+
         Args:
             composition: Number of draws of each event.
             epsilons: Where δ is asked for, ascending [n].
@@ -260,7 +281,8 @@ class Accountant(ABC):
     def forecast(self, parts: Compositions, delta: float, neighbours: str) -> tuple[float, bool]:
         """Return ε of all parts together, and whether this ε is only an upper bound.
 
-        Bounds are returned where ε itself would take long.
+        The default is exact: it adds up the parts and calls :meth:`epsilon_of`. An accountant for which that
+        takes long overrides this and returns a bound.
 
         Args:
             parts: Compositions that follow one another.

@@ -48,6 +48,11 @@ class CompositionAccountant(Accountant):
     """Base class of accountants whose running total counts draws and accounts for the counts as a whole."""
 
     def epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
+        """Return ε; with more than 24 distinct events, ε of the composition rounded to the grid.
+
+        Raises:
+            UnsupportedEventError: The accountant does not support an event under ``neighbours``.
+        """
         counted = on_grid(composition)
         if not counted:
             return 0.0
@@ -197,6 +202,8 @@ class CompositionTotal(RunningTotal):
             return max(self._bound(history, delta) for history in histories)
         worst = 0.0
         bounds = [self._bound(history, delta) for history in histories]
+        # Histories are taken from the largest bound down. A bound is never below its ε, so the
+        # search may stop at the first bound that the worst ε so far has reached.
         for i in np.argsort(bounds)[::-1]:
             if bounds[i] <= worst:  # neither this history nor a later one costs more
                 break

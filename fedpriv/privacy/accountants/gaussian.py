@@ -52,7 +52,12 @@ class GaussianAccountant(Accountant):
 
     @abstractmethod
     def epsilon_of_sum(self, inverse_squares: float, delta: float) -> float:
-        """Return ε at ``delta`` of Gaussians with Σ z^-2 = ``inverse_squares``."""
+        """Return ε at ``delta`` of Gaussians with Σ z^-2 = ``inverse_squares``.
+
+        Args:
+            inverse_squares: Σ z^-2 over all draws; 0 for nothing released, ``inf`` for a draw without noise.
+            delta: δ, in (0, 1).
+        """
 
     def epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
         return self.epsilon_of_sum(_sum_of(composition.items()), delta)
@@ -273,9 +278,9 @@ _ROUNDING = 1e-12  # more than the rounding error of the difference of the two t
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Return δ(ε) of a Gaussian with sensitivity ÷ noise = μ (Balle & Wang 2018, theorem 5).
+    """Return δ(ε) of a Gaussian with sensitivity ÷ noise = μ (Balle & Wang 2018, theorem 8).
 
-    δ(ε) = Φ(-ε/μ + μ/2) - e^ε Φ(-ε/μ - μ/2)
+    δ(ε) = Φ(-ε/μ + μ/2) - e^ε Φ(-ε/μ - μ/2), where Φ is the standard normal distribution function.
     """
     upper = special.ndtr(-epsilon / mu + mu / 2.0)
     # The exponent is at most 0, also where its two terms are too large to cancel.

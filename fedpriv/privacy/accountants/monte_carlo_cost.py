@@ -71,12 +71,17 @@ def refusal(event: BMinSepDpEvent, delta: float) -> str | None:
 def epsilon_of(event: BMinSepDpEvent, delta: float, samples: int) -> float:
     """Return ε at ``delta``, certified by ``samples`` samples.
 
-    ε without amplification is returned where it is smaller, or next to nothing.
+    ε without amplification is returned where it is smaller, or where it is at most 0.01, which is not worth
+    any samples. The samples are read from the user's cache folder. Where they are not there yet, they are
+    drawn (which is announced on stderr if it takes more than about 20 s) and written there.
 
     Args:
         event: The releases of the whole run.
         delta: δ, of which a thousandth is the probability of a wrong certificate.
         samples: Number of samples.
+
+    Returns:
+        ε, rounded up to a multiple of 1e-4.
     """
     plain = _unamplified(event, delta)
     if plain <= _NOTHING:
@@ -85,7 +90,10 @@ def epsilon_of(event: BMinSepDpEvent, delta: float, samples: int) -> float:
 
 
 def about(event: BMinSepDpEvent, delta: float) -> float:
-    """Return an estimate near :func:`epsilon_of` in a fraction of its time. It is no bound."""
+    """Return an estimate near :func:`epsilon_of` from 20,000 new samples. It is no bound.
+
+    The samples are drawn anew by every call, in a fraction of the time of :func:`epsilon_of`.
+    """
     if (plain := _unamplified(event, delta)) <= _NOTHING:
         return plain
     sampling, multiplier = _on_grid(event)

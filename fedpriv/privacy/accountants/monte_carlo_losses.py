@@ -24,7 +24,13 @@ _BLOCK = 64
 
 
 def losses_with(patterns: Patterns, noise_multiplier: float, samples: int) -> Losses:
-    """Return samples of log dP/dQ under R_α, a tilted P. They decide about the client's presence."""
+    """Return samples of log dP/dQ under R_α, a tilted P. They decide about the client's presence.
+
+    Args:
+        patterns: The patterns of R_α.
+        noise_multiplier: z.
+        samples: Number of samples. Equal arguments give equal samples.
+    """
     stream = numpy_stream(0, "b_min_sep_with", samples)
     sampling, counts = patterns.sampling, _LossHistogram()
     at_once = _at_once(sampling)
@@ -40,7 +46,13 @@ def losses_with(patterns: Patterns, noise_multiplier: float, samples: int) -> Lo
 
 
 def losses_without(sampling: MinSepSampling, noise_multiplier: float, samples: int) -> Losses:
-    """Return samples of -log dP/dQ under Q. They decide about the client's absence."""
+    """Return samples of -log dP/dQ under Q. They decide about the client's absence.
+
+    Args:
+        sampling: Who joins, and the column of a participation.
+        noise_multiplier: z.
+        samples: Number of samples. Equal arguments give equal samples.
+    """
     stream, counts = numpy_stream(0, "b_min_sep_without", samples), _LossHistogram()
     rows = sampling.rounds + len(sampling.taps) - 1
     at_once = _at_once(sampling)

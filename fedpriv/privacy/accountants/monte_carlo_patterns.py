@@ -150,8 +150,7 @@ def _states(separation: int, order: int) -> tuple[np.ndarray, np.ndarray]:
 
     Returns:
         The number of patterns with r rounds to rest, by state [states, b]; the next state by the number of
-            rested
-        patterns that begin a participation [states, α + 1].
+        rested patterns that begin a participation [states, α + 1].
     """
     chosen = np.array(list(combinations_with_replacement(range(separation), order)))
     counts = np.zeros((len(chosen), separation), dtype=np.int64)
@@ -177,7 +176,14 @@ def best_patterns(
 ) -> Patterns:
     """Return the patterns of the order α whose largest weight reaches δ at the smallest ε.
 
-    The choice does not depend on samples, so that it does not bias them.
+    Orders are tried upwards from 1 until ε rises, α is ``MOST_ORDER``, or the chain would have more states
+    than the limits of this module allow. The choice does not depend on samples, so that it does not bias
+    them.
+
+    Args:
+        sampling: Who joins, and the column of a participation.
+        noise_multiplier: z.
+        delta: δ that the orders are compared at.
     """
     best = Patterns(sampling, 1, noise_multiplier)
     least = math.inf

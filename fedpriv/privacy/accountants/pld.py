@@ -88,7 +88,7 @@ class PldAccountant(CompositionAccountant):
     discretization: float = field(
         number(at_least=1e-6, at_most=0.1),
         default=1e-4,
-        help="width of a cell of the privacy loss; smaller is tighter and slower",
+        help="width of a cell of the discretised privacy loss; smaller is tighter and slower",
     )
 
     def supports(self, event: dp_event.DpEvent, neighbours: str) -> str | None:

@@ -74,7 +74,7 @@ class RdpAccountant(Accountant):
 
     where ``conversion`` names the theorem behind the offset; see
     :func:`~fedpriv.privacy.core.rdp.conversion_offset`. The filter fixes one order in advance (Feldman &
-    Zrnic 2021, theorem 4.3).
+    Zrnic 2021).
 
     Attributes:
         orders: Orders α of the Rényi divergence.
@@ -142,7 +142,13 @@ class RdpAccountant(Accountant):
         return float(epsilon_from_rdp(rdp, self._order_array, delta, self.conversion)[0])
 
     def best_order_of(self, composition: Composition, delta: float, neighbours: str) -> float:
-        """Return the order α behind :meth:`epsilon_of`."""
+        """Return the order α behind :meth:`epsilon_of`.
+
+        Args:
+            composition: Number of draws of each event.
+            delta: δ.
+            neighbours: The neighbouring relation.
+        """
         total = self._rdp_of_composition(composition, neighbours)
         return float(epsilon_from_rdp(total, self._order_array, delta, self.conversion)[1])
 
@@ -211,7 +217,7 @@ class RdpAccountant(Accountant):
 class RdpTotal(RunningTotal):
     """RDP summed for each client [K, orders]; with one order that was fixed in advance, a privacy filter.
 
-    Theorems: additivity of RDP (Mironov 2017, proposition 1); the filter (Feldman & Zrnic 2021, theorem 4.3).
+    Theorems: additivity of RDP (Mironov 2017, proposition 1); the filter (Feldman & Zrnic 2021).
 
     Attributes:
         accountant: The accountant that computes the RDP of an event.

@@ -53,9 +53,13 @@ def self_composition_error(
 
 
 def convolution_error(first: np.ndarray, second: np.ndarray) -> float:
-    """Return a bound on Σ|e| of the convolution of two privacy losses by FFT.
+    """Return a bound on Σ|e| of the convolution of two privacy losses by FFT, with e the error of each cell.
 
     The convolution takes two transforms forth and one back.
+
+    Args:
+        first: Masses of the cells of a privacy loss [n].
+        second: Masses of the cells of the other [m].
     """
     size = 2.0 * max(len(first), len(second))
     norms = _norm(first) + _norm(second) + min(_norm(first), _norm(second))
@@ -67,7 +71,13 @@ def delta_of(losses: np.ndarray, pmf: np.ndarray, epsilon: float) -> tuple[float
 
         δ(ε) = Σ_{l>ε} g_l (1 - e^(ε-l))
 
-    The factor is computed by ``expm1``, which avoids the cancellation of 1 - e^(ε-l).
+    with g_l = ``pmf`` the mass at the loss l. The factor is computed by ``expm1``, which avoids the
+    cancellation of 1 - e^(ε-l).
+
+    Args:
+        losses: The losses l [n].
+        pmf: Their masses [n]; rounding may have made some of them negative.
+        epsilon: ε.
     """
     above = losses > epsilon
     mass = pmf[above]

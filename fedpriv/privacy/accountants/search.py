@@ -12,7 +12,7 @@ MANY_STEPS = 10**9
 def most_steps(
     epsilon_of: Callable[[int], float], epsilon: float, at_most: int = MANY_STEPS, start: int = 1
 ) -> int:
-    """Return the largest n ≤ ``at_most`` with ``epsilon_of(n) <= epsilon``.
+    """Return the largest n ≤ ``at_most`` with ``epsilon_of(n) <= epsilon``; 0 if a single step costs more.
 
     Each evaluation may take a second, so the search asks for few of them. Between a number that fits and one
     that does not fit, the next number is interpolated as if ε were a power of n.

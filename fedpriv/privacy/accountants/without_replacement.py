@@ -20,7 +20,7 @@ and H_b is jointly convex. This gives at most q H_b(P‖Q), the bound above. For
 at 1/α. Each side alone, composed, is *not* a bound, and neither is Poisson sampling.
 
 Source: Zhu, Dong, Wang, "Optimal accounting of differential privacy via characteristic function", AISTATS
-2022, proposition 30 and corollary 32. dp_accounting accounts for such lots by RDP alone.
+2022, proposition 30. dp_accounting accounts for such lots by RDP alone.
 """
 
 from __future__ import annotations

@@ -67,7 +67,10 @@ class AdaClipper(Clipper):
         help="decay of the moving mean of what was released",
     )
     spread_decay: float = field(
-        number(at_least=0, below=1), default=0.9, unit="β₂", help="decay of its moving variance"
+        number(at_least=0, below=1),
+        default=0.9,
+        unit="β₂",
+        help=("decay of the moving variance of what was released"),
     )
     smallest_spread: float = field(
         number(above=0, at_most=1),

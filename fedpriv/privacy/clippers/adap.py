@@ -80,7 +80,7 @@ class AdapClipper(StoredNorms):
         or_null(CLIP_NORM),
         default=None,
         alias="initial_clip_norm",
-        help="C_0; null: initial_alpha times the mean gradient norm on random noise",
+        help="first clip norm C_0; null: initial_alpha times the mean gradient norm of random records",
     )
     alpha: float = field(
         number(above=0), default=1.0, help="factor of eq. (6), for all readings but sound"

@@ -127,7 +127,7 @@ class Clipper(Saved, ABC):
     def start(
         self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None
     ) -> None:
-        """Prepare the clip norms. Called once before the first round.
+        """Prepare the clip norms. Called once before the first round; does nothing unless overridden.
 
         Args:
             clients: Number of holders of a clip norm: all clients, or 1 for the server.
@@ -138,6 +138,8 @@ class Clipper(Saved, ABC):
 
     def see_layers(self, layers: Layers) -> None:
         """Take note of the model's layers, in the order of its weights. Called before :meth:`start`.
+
+        Does nothing unless overridden.
 
         Args:
             layers: Name and columns in the flat vector of each layer.
@@ -155,6 +157,9 @@ class Clipper(Saved, ABC):
 
         Returns:
             Clip norms [m, G] of the G parts.
+
+        Raises:
+            ReleaseError: The clipper has :attr:`parts` and does not override this method.
         """
         raise ReleaseError(f"{type(self).__name__} has parts and no clip norms of them")
 
@@ -169,12 +174,14 @@ class Clipper(Saved, ABC):
             holders: Positions of the holders [m], int64.
 
         Returns:
-            Shift a [m, d] and scale b > 0 [m, d], or None for u itself.
+            Shift a [m, d] and scale b > 0 [m, d], or None (the default) for u itself.
         """
         return None
 
     def observe_restored(self, holders: Tensor, gradients: Visible, noise_std: Tensor) -> None:
         """Learn from the released means in the space of the weights, for a clipper that sets ``transforms``.
+
+        Does nothing unless overridden.
 
         Args:
             holders: Positions of the holders [m], int64.
@@ -211,13 +218,19 @@ class Clipper(Saved, ABC):
     def gradient_multiplier(self, noise_multiplier: float) -> float:
         """Return the noise multiplier of the gradient, given the multiplier of the schedule.
 
-        A clipper may give the gradient more noise, so that gradient and statistic together cost what the
-        schedule's multiplier says.
+        The default is the schedule's own multiplier. A clipper may give the gradient more noise, so that
+        gradient and statistic together cost what the schedule's multiplier says.
+
+        Args:
+            noise_multiplier: σ_t of the schedule.
+
+        Raises:
+            ArgumentError: The statistic alone would cost more than this multiplier allows.
         """
         return noise_multiplier
 
     def query(self, round_index: int, noise_multiplier: float) -> Query | None:
-        """Return the extra query of round t, or None if nothing is asked.
+        """Return the extra query of round t, or None (the default) if nothing is asked.
 
         Args:
             round_index: t = 0, 1, …
@@ -240,7 +253,14 @@ class Clipper(Saved, ABC):
     def kinds_of_rounds(self, rounds: int) -> dict[int, int]:
         """Return one round of each kind among the first ``rounds``, and the number of rounds of that kind.
 
-        Rounds of one kind ask the same query. Kinds that ask a query come first.
+        Rounds of one kind ask the same query. Kinds that ask a query come first. The default takes all rounds
+        for one kind, which a clipper that asks in some rounds only must override.
+
+        Args:
+            rounds: Number of rounds.
+
+        Returns:
+            Index of a round → number of rounds of its kind.
         """
         return {0: rounds}
 
@@ -254,6 +274,9 @@ class Clipper(Saved, ABC):
 
         Returns:
             A bounded statistic, such as ``bounded_sum(...)``, which enforces the sensitivity that it states.
+
+        Raises:
+            ReleaseError: The clipper asks a query and does not override this method.
         """
         raise ReleaseError(
             f"{type(self).__name__} asks a query and has no statistic that answers it"
@@ -262,7 +285,7 @@ class Clipper(Saved, ABC):
     def observe(
         self, holders: Tensor, statistic: Visible | None, gradients: Visible, denominators: Tensor
     ) -> None:
-        """Learn from what a step released.
+        """Learn from what a step released. Does nothing unless overridden.
 
         Args:
             holders: Positions of the holders of this step [m], int64.
@@ -272,7 +295,7 @@ class Clipper(Saved, ABC):
         """
 
     def describe(self) -> str:
-        """Return a short description for the plan."""
+        """Return a short description for the plan; the name of the class unless overridden."""
         return type(self).__name__
 
 

@@ -76,7 +76,7 @@ class PolynomialClipper(Clipper):
         CLIP_NORM, alias="initial_clip_norm", unit="C_0", help="clip norm of the first round"
     )
     power: float = field(
-        number(at_least=0), default=1.0, help="exponent of the decay; 1 is linear, 0 none"
+        number(at_least=0), default=1.0, help="exponent of the decay; 1: linear; 0: no decay"
     )
     horizon: int = field(
         not_null(
@@ -85,7 +85,7 @@ class PolynomialClipper(Clipper):
         ),
         default=None,
         unit="rounds",
-        help="T, after which the clip norm is min_clip_norm",
+        help="number of rounds T after which the clip norm is min_clip_norm",
     )
     min_clip_norm: float = field(
         number(above=0, at_most="initial_clip_norm"),

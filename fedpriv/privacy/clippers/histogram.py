@@ -44,6 +44,11 @@ def geometric_edges(smallest_exponent: float, largest_exponent: float, bins: int
     """Return the upper edges 2^a … 2^b of ``bins`` bins, evenly spaced in the exponent.
 
     The first bin is [0, 2^a]. A single bin ends at 2^b.
+
+    Args:
+        smallest_exponent: a.
+        largest_exponent: b.
+        bins: Number of bins.
     """
     if bins == 1:
         return [2.0**largest_exponent]
@@ -124,18 +129,21 @@ class MedianHistogramClipper(StoredNorms):
         or_null(whole(at_least=1)),
         default=None,
         unit="rounds",
-        help="from one update to the next; null: from the number of updates",
+        help="rounds from one update to the next; null: follows from updates",
     )
     updates: int = field(
         or_null(whole(at_least=1)),
         default=None,
-        help="updates in all rounds; null: from update_interval",
+        help="number of updates in the whole run; null: follows from update_interval",
     )
     rounds: int | None = field(or_null(whole(at_least=1)), default=None, help="rounds of the run")
     edges: Sequence[float] = field(
         or_null(own_check(_edges, "list")),
         default=None,
-        help="upper edges of the bins, such as [0.01,0.1,1]; null: the next three keys",
+        help=(
+            "upper edges of the bins, such as [0.01,0.1,1]; null: bins, smallest_exponent "
+            "and largest_exponent give them"
+        ),
     )
     smallest_exponent: float = field(
         when(_without_edges, number(at_least=-60, at_most=39)),
@@ -145,7 +153,7 @@ class MedianHistogramClipper(StoredNorms):
     largest_exponent: float = field(
         when(_without_edges, number(at_least=-60, at_most=39)),
         default=5.0,
-        help="b: the last bin ends at 2^b, and larger norms count to it",
+        help="b: the last bin ends at 2^b and also counts larger norms",
     )
     bins: int = field(
         when(_without_edges, whole(at_least=1, at_most=_MOST_BINS)),

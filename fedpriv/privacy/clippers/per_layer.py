@@ -81,6 +81,9 @@ def _names(name: str, groups: Any) -> list[list[str]]:
 class PerLayerClipper(Clipper):
     """Clipping of each layer, or each group of layers, with a clip norm of its own.
 
+    Of ``clip_norm`` and ``clip_norms`` exactly one is given. ``clip_norms`` lists C_p of each part, and
+    ``groups`` the names of the layers of each part; without ``groups`` each layer is a part.
+
     Attributes:
         initial: C, ``clip_norm`` in the configuration, spread evenly over the parts: C_p = C/√G. None if
             ``clip_norms`` are given; then set to √(Σ_p C_p²).
@@ -100,7 +103,7 @@ class PerLayerClipper(Clipper):
         or_null(CLIP_NORM),
         default=1.0,
         alias="clip_norm",
-        help="C, shared out evenly: C_l = C/√layers; null: clip_norms",
+        help="total clip norm C, divided evenly: C_l = C/√layers; null: clip_norms gives each C_l",
     )
     _given: Sequence[float] | None = field(
         when(_alone, own_check(_clip_norms, "list of numbers > 0")),
@@ -111,7 +114,7 @@ class PerLayerClipper(Clipper):
     _groups: Sequence[Sequence[str]] | None = field(
         or_null(own_check(_names, "list of lists")),
         default=None,
-        help="lists of names of layers that are clipped as one; null: each layer by itself",
+        help="lists of names of layers that are clipped together; null: each layer by itself",
     )
 
     def __attrs_post_init__(self) -> None:

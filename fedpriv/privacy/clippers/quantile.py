@@ -141,7 +141,9 @@ class QuantileClipper(StoredNorms):
     quantile_learning_rate: float = field(
         number(above=0), default=0.2, unit="η_C", help="step of the clip norm"
     )
-    update: str = field(one_of(UPDATES), default="geometric", help="how the clip norm moves")
+    update: str = field(
+        one_of(UPDATES), default="geometric", help="rule by which the clip norm moves"
+    )
     bit_mechanism: str = field(
         one_of(MECHANISMS),
         default=GAUSSIAN,
@@ -150,7 +152,7 @@ class QuantileClipper(StoredNorms):
     noised_by: str = field(
         one_of((AGGREGATOR, CLIENT)),
         default=AGGREGATOR,
-        help="who adds it: a trusted aggregator to the sum, or each client to its own bit",
+        help="who adds the noise: a trusted aggregator to the sum, or each client to its own bit",
     )
     bit_noise: float | None = field(
         when(lambda clipper, _: clipper.bit_mechanism == GAUSSIAN, number(at_least=0)),
@@ -168,7 +170,7 @@ class QuantileClipper(StoredNorms):
     split: bool = field(
         boolean,
         default=True,
-        help="true: gradient and bits together cost what noise_multiplier says; false: bits on top",
+        help="true: gradient and bits together cost what noise_multiplier says; false: the bits cost extra",
     )
     min_clip_norm: float = field(
         number(above=0, at_most="initial_clip_norm"),

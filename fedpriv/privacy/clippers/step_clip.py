@@ -86,14 +86,15 @@ class ChunkClip:
         return (units - shift[owners]) / scale[owners]
 
     def factors(self, norms: Tensor, owners: Tensor) -> Tensor:
-        """Return the factor c of each unit, with c ‖g‖ ≤ C enforced.
+        """Return the factor c of each unit, with |c| ‖g‖ ≤ C enforced unless the clipper is ``unbounded``.
 
         Args:
             norms: Norm of each unit [n], or of its parts [n, G].
             owners: Position of each unit's holder [n], in 0 … m-1.
 
         Returns:
-            Factors [n], or [n, G] for parts. A factor that is not a number becomes 0.
+            Factors [n], or [n, G] for parts. A factor that is not a number becomes 0. The factors of an
+            unbounded clipper are returned as they are.
 
         Raises:
             ReleaseError: A clipper outside fedpriv changed its state, or answered differently when asked
@@ -199,7 +200,10 @@ class StepClip(ChunkClip):
         self.norms = whole_norms(self.limits)
 
     def restored(self, means: Tensor) -> Tensor:
-        """Return noised means [m, d] in the space of the weights. This is post-processing."""
+        """Return noised means [m, d] in the space of the weights. This is post-processing.
+
+        Where the clipper transforms uploads, ``means`` is overwritten.
+        """
         if self.transform is None:
             return means
         shift, scale = self.transform
@@ -281,12 +285,15 @@ class StepClip(ChunkClip):
     def statistic(self, norms: Tensor, owners: Tensor) -> Bounded:
         """Return the clipper's own statistic on the units of this step.
 
+        A clipper outside fedpriv is asked about each unit alone, and its answers are added up.
+
         Args:
             norms: Norm of each unit [n], or of its parts [n, G].
             owners: Position of each unit's holder [n], in 0 … m-1.
 
         Raises:
-            ReleaseError: The statistic is no ``Bounded``, or a clipper outside fedpriv changed its state.
+            ReleaseError: The statistic is no ``Bounded``; a clipper outside fedpriv changed its state, or
+                stated different sensitivities for different units.
         """
         if not is_own(self._clipper) or not len(norms):
             return self._answer(norms, owners)

@@ -45,7 +45,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def write_arrays(path: Path, arrays: StateDict) -> None:
-    """Write the arrays, if the cache folder can be written to."""
+    """Write the arrays; do nothing where the cache folder cannot be written to."""
     with suppress(WriteError, OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, lambda file: np.savez_compressed(file, **arrays), "wb")

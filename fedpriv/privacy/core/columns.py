@@ -39,10 +39,11 @@ def array(values: Tensor) -> np.ndarray:
 
 
 def of_clients(values: np.ndarray) -> Tensor | dict[str, object]:
-    """Return a compact form of an array that has one row for each client [K, …], for a checkpoint.
+    """Return the form in which a checkpoint holds an array with one row for each client [K, …].
 
-    Most clients have spent the same. The compact form holds the distinct rows, and the index of each client's
-    row.
+    Most clients have spent the same, so the form holds the distinct rows and the index of each client's row.
+    The array itself is returned where that saves little: with fewer than 16 clients, or where more than half
+    of the rows differ.
     """
     if len(values) < _FEW_CLIENTS:
         return tensor(values)
@@ -85,11 +86,14 @@ def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pack(rows: Iterable[tuple[Hashable, Sequence[float]]]) -> dict[str, object]:
-    """Return rows of a form and its numbers, in order, as forms and columns.
+    """Group rows of numbers by their form, and return each number as a column, for a checkpoint.
 
     Args:
-        rows: Pairs of a form and numbers. A form is a plain value; rows of one form have equally many
+        rows: Pairs of a form and its numbers. A form is a plain value; rows of one form have equally many
             numbers.
+
+    Returns:
+        A plain value for :func:`unpack`, which gives the rows back in their order.
     """
     forms: dict[Hashable, list[Sequence[float]]] = {}
     form_of_row: list[int] = []
@@ -124,7 +128,7 @@ def unpack(state: StateDict) -> Iterator[tuple[Hashable, tuple[float, ...]]]:
 
 
 def _column(values: Sequence[float]) -> Tensor | float | None:
-    """Return the numbers as a tensor, or the one number that all of them are."""
+    """Return the numbers as a tensor; one number if all are equal, and None if there are none."""
     if not values:
         return None
     numbers = np.array(values, dtype=np.int64 if isinstance(values[0], int) else np.float64)
@@ -158,7 +162,11 @@ def unpack_events(state: Mapping[str, object]) -> dict[dp_event.DpEvent, int]:
 
 
 def pack_counts(counts: Iterable[np.ndarray | None]) -> dict[str, object]:
-    """Return sparse counts of every client [K] for each of many rows; ``None`` stays ``None``."""
+    """Return the counts of every client in many rows, without the zeros, for a checkpoint.
+
+    Args:
+        counts: Rows of counts [K], mostly zeros; ``None`` stands for a row that has no counts.
+    """
     rows = list(counts)
     present = [np.flatnonzero(row) for row in rows if row is not None]
     values = [row[row != 0] for row in rows if row is not None]

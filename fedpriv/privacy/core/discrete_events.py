@@ -74,7 +74,9 @@ class SkellamSharesDpEvent(dp_event.DpEvent):
     def rdp(self, orders: np.ndarray) -> np.ndarray:
         """Return the Rényi divergence at each of ``orders`` [n]; orders are rounded up to whole numbers.
 
-        α Δ₂²/(2μ) + min( ((2α - 1) Δ₂² + 6 Δ₁)/(4μ²), 3 Δ₁/(2μ) )
+        With the variance μ, the largest L1 norm Δ₁ (:func:`l1_of`) and a whole order α, the RDP is at most
+
+            α Δ₂²/(2μ) + min( ((2α - 1) Δ₂² + 6 Δ₁)/(4μ²), 3 Δ₁/(2μ) )
         """
         alpha, mu = np.ceil(orders), self.variance
         square, l1 = self.l2_sensitivity**2, l1_of(self.l2_sensitivity, self.dimension)
@@ -88,14 +90,25 @@ DISCRETE = (DiscreteGaussianSharesDpEvent, SkellamSharesDpEvent)
 
 
 def l1_of(l2: float, dimension: int) -> float:
-    """Return the largest L1 norm of a vector of whole numbers whose L2 norm is at most ``l2``."""
+    """Return the largest L1 norm of a vector of whole numbers whose L2 norm is at most ``l2``.
+
+    It is at most √``dimension`` times the L2 norm, and at most its square, as |x| ≤ x² for whole numbers.
+
+    Args:
+        l2: The L2 norm.
+        dimension: Length of the vector.
+    """
     return min(math.sqrt(dimension) * l2, l2 * l2)
 
 
 def tau_of(variance: float, shares: int) -> float:
     """Return τ, the distance of a sum of discrete Gaussians from one discrete Gaussian.
 
-    τ = 10 Σ_{k=1}^{shares-1} exp(-2π² σ² k/(k + 1))
+        τ = 10 Σ_{k=1}^{shares-1} exp(-2π² σ² k/(k + 1))
+
+    Args:
+        variance: σ² of each share.
+        shares: Number of shares in the sum; τ is 0 for one share.
     """
     k = np.arange(1.0, shares)
     return 10.0 * float(np.exp(-2.0 * math.pi**2 * variance * k / (k + 1.0)).sum())

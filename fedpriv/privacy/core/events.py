@@ -64,7 +64,7 @@ def event_words(event: dp_event.DpEvent) -> str:
 
 
 def describe_event(event: dp_event.DpEvent) -> str:
-    """Return the text of an event, with every number in full.
+    """Return the text of an event, with every number in full; parts of a composition are joined with " + ".
 
     Example:
         >>> from dp_accounting import dp_event

@@ -17,7 +17,11 @@ FEW = 24  # compositions of so few distinct events are accounted for as they are
 
 
 def weaker_event(event: dp_event.DpEvent) -> dp_event.DpEvent:
-    """Return the event with its Gaussian's multiplier rounded down to the grid; itself if it has none."""
+    """Return the event with its noise multiplier rounded down to the grid.
+
+    The multiplier is that of a Gaussian, or of the Gaussian on a sample. Any other event is returned as it
+    is.
+    """
     multiplier = getattr(event, "noise_multiplier", 0)
     if isinstance(event, _GAUSSIANS) and multiplier > 0:
         level = math.floor(math.log(multiplier) / math.log1p(STEP) + 1e-9)
@@ -38,7 +42,11 @@ _GAUSSIANS = (dp_event.GaussianDpEvent, dp_event.TruncatedSubsampledGaussianDpEv
 
 
 def gridded(composition: Mapping[dp_event.DpEvent, int]) -> dict[dp_event.DpEvent, int]:
-    """Return the composition with every event on the grid: noise down, and sample rates, if many, up."""
+    """Return the composition with the noise multiplier of every event rounded down to the grid.
+
+    Sample rates are rounded up too where there are more than 24 distinct ones. Events that have become equal
+    are counted together, and events with a count of 0 are left out.
+    """
     rates = {getattr(event, "sampling_probability", None) for event in composition}
     merged: dict[dp_event.DpEvent, int] = {}
     for event, count in composition.items():

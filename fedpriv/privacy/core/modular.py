@@ -50,6 +50,10 @@ def aggregate(
 ) -> Tensor:
     """Return the sum of the clients' vectors as the server decodes it.
 
+    Each client encodes its vector, adds its share of the noise and its mask, and the messages are added
+    modulo 2^b. A coordinate whose sum does not lie in [-2^(b-1), 2^(b-1)) wraps around and is decoded
+    wrongly.
+
     Args:
         rows: One vector for each client [c, d].
         coding: The encoding.
@@ -75,7 +79,15 @@ def aggregate(
 
 
 def encoded(row: Tensor, coding: Coding, signs: Tensor, stream: Stream) -> np.ndarray:
-    """Return the vector scaled, rotated and rounded to whole numbers, int64 [D]."""
+    """Return the vector in steps of the grid, rotated and rounded at random to whole numbers, int64 [D].
+
+    Args:
+        row: One client's vector [d].
+        coding: The encoding. If it has a ``bound``, the vector is shortened to ``longest`` first and its
+            rounding is drawn again until the norm is within the bound; else neither is done.
+        signs: Public signs of the rotation [D].
+        stream: The client's secret stream, for the rounding.
+    """
     rotated = rotate(row.detach().cpu().double().div(coding.unit), signs).numpy()
     if coding.bound is not None:
         return conditionally_rounded(rotated, coding.longest, coding.bound, stream)
@@ -89,6 +101,16 @@ def conditionally_rounded(
 
     The vector is shortened to ``longest`` first. The rounding is drawn again until its norm fits. The result
     is zeros where none of 1000 roundings fits, which has a negligible probability.
+
+    Args:
+        vector: Numbers in steps of the grid [D].
+        longest: k, the norm to which the vector is shortened.
+        bound: B, the largest norm of the result.
+        stream: Secret stream of the client.
+
+    Returns:
+        Whole numbers [D], each the floor or the ceiling of its number; the mean over draws is near the
+        vector.
     """
     norm = float(np.linalg.norm(vector))
     if norm > longest:
@@ -101,7 +123,16 @@ def conditionally_rounded(
 
 
 def decoded(total: np.ndarray, coding: Coding, signs: Tensor, size: int) -> Tensor:
-    """Return the first ``size`` numbers of a sum modulo 2^b [D] after decoding, float64."""
+    """Return the first ``size`` numbers of a sum modulo 2^b [D], rotated back and in their unit, float64.
+
+    The values of ``total`` are read as whole numbers from -2^(b-1) to 2^(b-1) - 1.
+
+    Args:
+        total: The sum of the messages, int64 [D].
+        coding: The encoding of the messages.
+        signs: The signs of the rotation, ±1 [D].
+        size: d, as the vectors were before they were padded.
+    """
     half = np.int64(1) << np.int64(coding.bits - 1)
     centred = (total + half) % (2 * half) - half
     numbers = rotated_back(torch.from_numpy(centred.astype(np.float64)), signs)
@@ -109,20 +140,28 @@ def decoded(total: np.ndarray, coding: Coding, signs: Tensor, size: int) -> Tens
 
 
 def random_signs(stream: Stream, dimension: int) -> Tensor:
-    """Return random signs ±1, float64 [D]."""
+    """Return random signs ±1, float64 [dimension].
+
+    Args:
+        stream: Public stream, as the server must know the signs.
+        dimension: Number of signs.
+    """
     bits = np.unpackbits(stream.bits(-(-dimension // 64)).view(np.uint8))[:dimension]
     return torch.from_numpy(1.0 - 2.0 * bits)
 
 
 def rotate(vector: Tensor, signs: Tensor) -> Tensor:
-    """Return H D x of x [d ≤ D], which is padded with zeros [D]."""
+    """Return H S x of x = ``vector`` [d ≤ D], which is padded with zeros [D].
+
+    H is the Hadamard matrix scaled to be orthogonal, and S the diagonal matrix of ``signs`` [D].
+    """
     longer = torch.zeros(len(signs), dtype=torch.float64)
     longer[: len(vector)] = vector
     return hadamard(longer * signs)
 
 
 def rotated_back(vector: Tensor, signs: Tensor) -> Tensor:
-    """Return D H y, the inverse of :func:`rotate`."""
+    """Return S H y of y = ``vector`` [D], the inverse of :func:`rotate` with the same ``signs`` [D]."""
     return hadamard(vector) * signs
 
 

@@ -58,6 +58,11 @@ class Noise:
 
     They are drawn ahead on another thread where a processor is idle, else when they are needed. Neither
     changes the numbers.
+
+    Args:
+        streams: One secret stream for each row [m]. Drawing ahead reads them from another thread, so nothing
+            else may draw from them meanwhile.
+        size: Length of a row.
     """
 
     def __init__(self, streams: Sequence[Stream], size: int):

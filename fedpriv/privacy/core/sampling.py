@@ -62,7 +62,7 @@ class Sampling(ABC):
 
     @property
     def whole(self) -> bool:
-        """True if everyone is in every sample."""
+        """True if everyone is in every sample; False unless a subclass says otherwise."""
         return False
 
     @property
@@ -230,10 +230,10 @@ def make_sampling(
     """Return the sampling of a client with ``records`` records.
 
     Args:
-        name: ``poisson`` or ``fixed_size``.
+        name: ``poisson``; any other name, which the configuration allows only as ``fixed_size``, gives that.
         sample_rate: q; a fixed size is L = q·n, rounded, at least 1.
         records: n.
-        max_lot_size: Cap of a Poisson lot; None for no cap.
+        max_lot_size: Cap of a Poisson lot; None for no cap. A fixed size ignores it.
     """
     if name == "poisson" and max_lot_size is not None:
         return TruncatedPoissonSampling(sample_rate, records, max_lot_size)

@@ -100,7 +100,13 @@ def trade_off_of(plain: object) -> TradeOff | None:
 
 
 def trade_off(deltas: np.ndarray) -> TradeOff:
-    """Return the curve of δ at each of ``EPSILONS``, reduced to the lines that are lowest somewhere."""
+    """Return the curve of a profile, reduced to the lines that are lowest at one of 67 fixed FPRs.
+
+    At other FPRs the reduced curve lies on or above that of the whole profile, so that it stays a bound.
+
+    Args:
+        deltas: δ at each of ``EPSILONS``. A δ that rises again is replaced by the least one before it.
+    """
     deltas = np.minimum.accumulate(
         np.clip(deltas, 0.0, 1.0)
     )  # δ that holds at ε holds at every larger ε
@@ -122,7 +128,11 @@ def _lines(
 def profile_of(epsilon_of: Callable[[float], float], epsilons: np.ndarray) -> np.ndarray:
     """Return δ at each of ``epsilons`` where only ε at one δ can be computed.
 
-    The result is a step function: the bound of a few values of δ, from 1e-2 down.
+    The result is a step function with values 1e-2, 1e-3, …, 1e-8, and 1 below the ε of 1e-2.
+
+    Args:
+        epsilon_of: Function from δ to ε; it is called once for each of the seven values of δ.
+        epsilons: Where δ is asked for [n].
     """
     deltas = np.ones_like(epsilons)
     for delta in _DELTAS:

@@ -38,7 +38,13 @@ class Trust:
     def shares(self, by: str, reports: int) -> int:
         """Return how many clients add noise to a sum of ``reports`` reports.
 
-        Each client adds noise to its own report, or somebody else adds all noise at once.
+        Args:
+            by: Who adds the noise: ``client``, ``aggregator`` or ``nobody``.
+            reports: Number of reports in the sum.
+
+        Returns:
+            ``reports`` if each client adds noise to its own report. 1 if somebody else adds all noise at
+            once, which is always so under central trust.
         """
         return reports if by == CLIENT and not self.secret_cohort else 1
 

@@ -36,7 +36,14 @@ class Cohorts(ABC):
 
     @abstractmethod
     def choose(self, streams: SecretStreams, round_index: int, allowed: np.ndarray) -> np.ndarray:
-        """Return the positions of the chosen clients among those ``allowed`` [K] (bool), ascending."""
+        """Return the positions of the clients chosen for a round, ascending.
+
+        Args:
+            streams: Secret streams of the run. The choice is a function of the streams and the arguments
+                below.
+            round_index: t = 0, 1, …
+            allowed: Whether each client may take part in the round [K] (bool). Nobody else is chosen.
+        """
 
     @abstractmethod
     def expected(self, clients: float) -> float:
@@ -47,7 +54,17 @@ class Cohorts(ABC):
         """Describe the clients of a round; ``clients`` is None where their number is unknown."""
 
     def refuse_too_few(self, clients: int, rounds: int) -> None:
-        """Raise ArgumentError where K clients cannot keep to the participation for so many rounds."""
+        """Check that K clients can keep to the participation for so many rounds.
+
+        The default compares K with the separation b alone.
+
+        Args:
+            clients: K.
+            rounds: Number of rounds of the run.
+
+        Raises:
+            ArgumentError: They cannot. The message names the setting to change.
+        """
         separation = self.participation.separation
         if clients < separation:
             raise ArgumentError(
@@ -56,7 +73,12 @@ class Cohorts(ABC):
 
 
 class Turns(Cohorts):
-    """Groups in turn: group t mod b of b groups, in an order that is random but fixed for the run."""
+    """Groups in turn: group t mod b of b groups, in an order that is random but fixed for the run.
+
+    Args:
+        separation: b, the number of groups; a client may take part in every b-th round.
+        most: Largest number of rounds of a client; None for as many as b allows.
+    """
 
     def __init__(self, separation: int, most: int | None):
         self.participation = Cyclic(separation, most)
@@ -85,7 +107,13 @@ class Turns(Cohorts):
 
 
 class ShuffledEpochs(Turns):
-    """Groups in turn, with another random order in each epoch of b rounds."""
+    """Groups in turn, with another random order in each epoch of b rounds.
+
+    Args:
+        separation: b, the number of groups and of rounds in an epoch. Two rounds of a client may be
+            neighbours.
+        most: Largest number of rounds of a client; None for one in each epoch.
+    """
 
     def __init__(self, separation: int, most: int | None):
         self.participation = OncePerEpoch(separation, most)
@@ -104,6 +132,13 @@ class ShuffledEpochs(Turns):
 
 class Rested(Cohorts):
     """A random choice of m clients that rested for b - 1 rounds and have rounds left.
+
+    Where at most m clients are allowed, all of them are chosen.
+
+    Args:
+        separation: b, the least distance of two rounds of a client.
+        most: Largest number of rounds of a client; None for as many as b allows.
+        size: m.
 
     Attributes:
         size: m.
@@ -149,6 +184,10 @@ class CyclicPoisson(Turns):
 
     The rounds of a banded strategy that are b apart are then independent Poisson-sampled Gaussians
     (Choquette-Choo et al. 2023, arXiv 2306.08153, theorem 4).
+
+    Args:
+        separation: b, the number of groups.
+        rate: q.
     """
 
     def __init__(self, separation: int, rate: float):
@@ -174,6 +213,11 @@ class BMinSep(Cohorts):
     """Each client that has rested for b - 1 rounds, independently with probability q.
 
     Source: Dong & Ganesh 2026 (arXiv 2602.09338).
+
+    Args:
+        separation: b, the least distance of two rounds of a client.
+        rate: q.
+        warm_start: See the attribute.
 
     Attributes:
         warm_start: If true, each client begins with 0 to b - 1 rounds of rest, distributed as after many

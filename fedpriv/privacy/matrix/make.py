@@ -20,6 +20,8 @@ def make_strategy(
 ) -> Strategy:
     """Return the strategy of this name.
 
+    ``banded`` takes a minute or more to optimise. It is kept in the user's cache folder.
+
     Args:
         name: ``identity``, ``tree``, ``blt``, ``banded_toeplitz`` or ``banded``.
         workload: The map from noised sums to iterates.

@@ -41,7 +41,7 @@ class Participation(ABC):
 
     @abstractmethod
     def together(self, rounds: int) -> np.ndarray:
-        """Return whether two different rounds may be in one pattern [n, n]."""
+        """Return whether two different rounds may be in one pattern, bool [n, n] for n = ``rounds``."""
 
     @abstractmethod
     def largest(self, weights: np.ndarray) -> np.ndarray:

@@ -17,10 +17,16 @@ VERSION = 1
 def remembered(
     workload: Workload, bands: int, objective: str, find: Callable[[], Banded]
 ) -> Banded:
-    """Return the strategy of an earlier call, or the result of ``find``.
+    """Return the strategy that the user's cache holds, or else find it and write it there.
 
     Sensitivity and noise follow from the numbers in the file, whatever they are. A file that was tampered
     with costs accuracy and no privacy.
+
+    Args:
+        workload: The map from noised sums to iterates.
+        bands: Number of bands.
+        objective: ``mean`` or ``max`` of the squared errors of the rounds.
+        find: Function that optimises the strategy, which may take minutes.
     """
     key = f"{VERSION} {bands} {objective} {workload!r}"
     path = cached_file(f"banded-{workload.rounds}-{bands}", key, digest_size=8)

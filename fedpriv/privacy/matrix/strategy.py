@@ -107,7 +107,7 @@ class Strategy(ABC):
         """Return name and parameters for the ledger."""
 
     def draws(self, round_index: int) -> int:
-        """Return how many new vectors of independent noise the row of this round takes."""
+        """Return how many new vectors of independent noise the row of this round takes; by default 1."""
         return 1
 
     def sensitivity(self, participation: Participation) -> float:
@@ -153,9 +153,17 @@ class Strategy(ABC):
 def bound_on_sensitivity(gram: np.ndarray, participation: Participation) -> float:
     """Return an upper bound on the sensitivity of any C with C'C = ``gram`` [n, n].
 
-    ‖Σ_i C_i u_i‖² ≤ Σ_{i,j∈π} |C_i·C_j|. The sum of row i is at most v_i: |C_i|² plus the largest sum over a
-    pattern of those j that may be in one pattern with i. The sum over the rows of a pattern is at most the
-    largest sum of v over a pattern (Choquette-Choo et al. 2023, arXiv 2306.08153).
+    With C_i the column of round i, u_i a vector of length at most 1 and π a pattern of rounds
+
+        ‖Σ_{i∈π} C_i u_i‖² ≤ Σ_{i,j∈π} |C_i·C_j|
+
+    The sum of row i is at most v_i: |C_i|² plus the largest sum over a pattern of those j that may be in one
+    pattern with i. The sum over the rows of a pattern is at most the largest sum of v over a pattern
+    (Choquette-Choo et al. 2023, arXiv 2306.08153).
+
+    Args:
+        gram: The products C_i·C_j of the columns of C, of n rounds.
+        participation: The patterns in which a client may take part.
     """
     rounds = len(gram)
     overlaps = np.where(participation.together(rounds), np.abs(gram), 0.0)
@@ -173,6 +181,12 @@ def error(
     """Return the error of a mechanism at noise multiplier 1, in units of learning rate × clip norm.
 
     It is the sensitivity × the root of the mean, or of the largest, variance of an iterate.
+
+    Args:
+        strategy: The matrix C.
+        participation: The patterns in which a client may take part; they decide the sensitivity.
+        workload: The matrix A, which makes iterates of the rounds.
+        objective: ``MEAN`` for the mean over the rounds; else the largest.
     """
     errors = strategy.errors(workload)
     chosen = errors.mean() if objective == MEAN else errors.max()

@@ -94,6 +94,6 @@ class _Nodes(NoiseStream):
 def _trailing_ones(number: int) -> int:
     """Return the number of ones at the end of a binary number: 0 for 0b10, 2 for 0b1011.
 
-    A leaf with that many completes so many subtrees above it.
+    This is the number of subtrees above a leaf of that index that the leaf completes.
     """
     return ((number + 1) & -(number + 1)).bit_length() - 1

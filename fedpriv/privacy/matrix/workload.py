@@ -86,6 +86,10 @@ class Workload:
         """Return the weight of each round's squared error in ``objective`` [n].
 
         For MAX only the worst round counts.
+
+        Args:
+            errors: Squared error of each round [n].
+            objective: ``MEAN`` or ``MAX``.
         """
         if objective == MEAN:
             return np.full(self.rounds, 1.0 / self.rounds)

@@ -99,7 +99,11 @@ class Announcement:
 def as_one_event(
     events: Sequence[tuple[dp_event.DpEvent, int]],
 ) -> tuple[dp_event.DpEvent, int]:
-    """Return several events, each with how often it occurs, as one event and how often it occurs."""
+    """Return several events, each with how often it occurs, as one event and how often it occurs.
+
+    A single pair is returned as it is. Several pairs become one composition of all their draws, which occurs
+    once.
+    """
     if len(events) == 1:
         return events[0]
     return dp_event.ComposedDpEvent(tuple(e for e, times in events for _ in range(times))), 1

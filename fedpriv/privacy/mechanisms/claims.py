@@ -2,8 +2,8 @@
 
 A claim turns a release into the event that the work's own theorem charges, and names the accountant of that
 theorem. ``epsilon_published`` is the result. ``budget_view=published`` enforces this event, and
-``accountant=published`` composes it with the theorem's own accountant. docs/privacy.md derives how each claim
-differs from what is true; ``tests/printed_formulas.py`` has the printed formulas for comparison.
+``accountant=published`` composes it with the theorem's own accountant. docs/published_epsilon.md derives how
+each claim differs from what is true; ``tests/printed_formulas.py`` has the printed formulas for comparison.
 
 Throughout, the multiplier of a query is noise std ÷ clip norm, the add/remove sensitivity.
 """
@@ -59,7 +59,16 @@ class Claim:
         return GRADIENT in joint.names
 
     def event(self, joint: JointQuery) -> dp_event.DpEvent:
-        """Return the event that the claim charges for one sample."""
+        """Return the event that the claim charges for one sample.
+
+        Args:
+            joint: The sample and the queries answered on it. All of them are charged if the claim is
+                ``joint``, else the gradient alone.
+
+        Returns:
+            The event by ``charge``; ``NonPrivateDpEvent`` where no query is charged or a charged one has no
+            noise.
+        """
         queries = [query for query in joint.queries if self.joint or query.name == GRADIENT]
         multiplier = joint_noise_multiplier(query.noise_multiplier for query in queries)
         if not queries or multiplier == 0:
@@ -89,6 +98,9 @@ def adap_dpfl(reading: str = "with_log") -> Claim:
     """Return the claim of Adap DP-FL, theorem 1.
 
         ε = min over α = 2 … 64 of Σ_t ε_α(q, σ_t) + log(1/δ)/(α-1)
+        A_α = Σ_{i=0}^α C(α,i) (1-q)^{α-i} q^i exp((i²-i)/(2σ_t²))
+
+    q is the sample rate of records and σ_t the noise multiplier of step t.
 
     Args:
         reading: ``with_log``: ε_α = log(A_α)/(α-1), the theorem of Mironov et al. 2019 that the proof cites.
@@ -106,9 +118,9 @@ def adap_dpfl(reading: str = "with_log") -> Claim:
     return Claim(
         source="Fu, Chen, Han 2022, Adap DP-FL, theorem 1",
         statement=(
-            f"{wording[reading]}: RDP of the Poisson-sampled Gaussian of multiplier sigma_t, composed "
-            "over the rounds as if sigma_t were fixed in advance; the clipping statistic of eq. (6) is "
-            "not charged"
+            f"{wording[reading]}; RDP of the Poisson-sampled Gaussian with noise multiplier sigma_t, "
+            "composed over the rounds as if sigma_t were fixed in advance; the clipping statistic of eq. (6) "
+            "is not charged"
         ),
         unit="record",
         trust="local",
@@ -146,9 +158,10 @@ class RdpWithoutLogarithm(RdpAccountant):
 def wei(sensitivity: float, client_rate: float | None = None) -> Claim:
     """Return the claim of Wei et al., eqs. (14), (15) and (19).
 
-    Uploads clipped to C are said to move by D, and T rounds to cost
+    One record is said to move an upload clipped to C by D. With noise of standard deviation s_t on each
+    weight in round t and a share q of the clients in each of T rounds, the rounds are said to cost
 
-        ε = D (2 q T log(1/δ))^(1/2) / s        eq. (15)
+        ε = D (2 q T log(1/δ))^(1/2) / s        eq. (15), where s_t = s
         ε = (2 q Σ_t (D/s_t)² log(1/δ))^(1/2)   for the noise of eq. (19), which changes over rounds
 
     Args:
@@ -177,7 +190,9 @@ def wei(sensitivity: float, client_rate: float | None = None) -> Claim:
 class MomentsBound(GaussianAccountant):
     """Composition by eq. (15) of Wei et al., which gives too small an ε once ε is large.
 
-    ε = (2 Σ z^-2 log(1/δ))^(1/2)
+        ε = (2 Σ z^-2 log(1/δ))^(1/2)
+
+    Each z is a noise multiplier under the sensitivity and the sample rate that the claim states.
     """
 
     name = "wei_moments"
@@ -193,11 +208,13 @@ class MomentsBound(GaussianAccountant):
 def wei_budget(epsilon: float, delta: float, sensitivity: float, sample_rate: float) -> float:
     """Return ε² / (2 q D² log(1/δ)), the limit of Σ_t s_t^-2 over all rounds by eqs. (15) and (19).
 
+    s_t is the standard deviation of the noise of round t.
+
     Args:
         epsilon: ε > 0.
         delta: δ in (0, 1).
         sensitivity: D, in the unit of the s_t.
-        sample_rate: q = m/K.
+        sample_rate: q = m/K, for m of K clients in a round.
     """
     return epsilon**2 / (2.0 * sample_rate * sensitivity**2 * math.log(1.0 / delta))
 
@@ -213,8 +230,8 @@ def ldp_fedsgd() -> Claim:
     return Claim(
         source="LDP-FedSGD and the clipping size, DEIM 2023",
         statement=(
-            "noise C sigma on an upload clipped to C, accounted for as multiplier sigma: sensitivity C, "
-            "where any two inputs may be 2C apart; what a clipper asks beside it is not charged"
+            "noise C sigma on an upload clipped to C is charged with noise multiplier sigma, that is, with "
+            "sensitivity C, although any two inputs may be 2C apart; a query of the clipper is not charged"
         ),
         unit="client",
         trust="local",
@@ -277,7 +294,11 @@ def naseri_cdp(noise: str = "fixed_denominator") -> Claim:
 
 
 def naseri_ldp() -> Claim:
-    """Return the claim of Naseri et al. for LDP: DP-SGD at each client, over R_k E/p steps."""
+    """Return the claim of Naseri et al. for LDP: DP-SGD at each client.
+
+    A client takes E/p steps in a round (E local epochs at the sample rate p), and is charged for the rounds
+    that it took part in.
+    """
     return Claim(
         source="Naseri, Hayes, De Cristofaro, LDP",
         statement="DP-SGD of each client on its own records, composed over all rounds it took part in",
@@ -292,5 +313,14 @@ def naseri_ldp() -> Claim:
 def naseri_ldp_multiplier(
     noise_std: float, sample_rate: float, records: int, clip_norm: float
 ) -> float:
-    """Return σ p D / C, the multiplier on the clipped sum of noise σ outside 1/(pD) (LDP, line 13)."""
+    """Return σ p D / C, the noise multiplier that the printed noise σ has on the clipped sum (LDP, line 13).
+
+    The work adds N(0, σ²) to the mean of the clipped gradients over p D records, so the sum has noise σ p D.
+
+    Args:
+        noise_std: σ, in units of the mean.
+        sample_rate: p.
+        records: D, number of the client's records.
+        clip_norm: C.
+    """
     return noise_std * sample_rate * records / clip_norm

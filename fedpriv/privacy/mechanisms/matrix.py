@@ -240,6 +240,12 @@ class Correlation:
 class MatrixMechanism(Mechanism):
     """Correlated Gaussian noise on the clipped sum of every round, with one clip norm and one σ.
 
+    Args:
+        algorithm: The algorithm whose sums are noised.
+        clipper: Sets the clip norm, which must stay the same.
+        schedule: Sets σ, which must stay the same.
+        correlation: The strategy and its cost.
+
     Attributes:
         correlation: The strategy and its cost.
         attendance: Rounds that each client has taken part in.

@@ -216,7 +216,12 @@ class Mechanism:
         return query.noised_by(AGGREGATOR)
 
     def joint_before(self, sampling: Sampling) -> JointQuery | None:
-        """Return the queries that every client answers before the first round, or None."""
+        """Return the queries that every client answers before the first round, or None.
+
+        Args:
+            sampling: How the clients sample in rounds. Only its neighbouring relation matters here, because
+                these queries are answered on all records.
+        """
         if self.before is None:
             return None
         return JointQuery(WholeData(sampling.neighbours), (self._noised_by_whom(self.before),))
@@ -281,7 +286,7 @@ class Mechanism:
         return Announcement(round_index, self._last[1], asked_after, before)
 
     def announce_before(self) -> Announcement:
-        """Return the queries that each client answers before the first round."""
+        """Return the queries that each client answers before the first round; no groups if there are none."""
         joints = ((self.joint_before(sampling), clients) for sampling, clients in self._groups)
         groups = (
             Group(clients, Sample(joint, 1, joint))
@@ -394,8 +399,8 @@ class Mechanism:
             announcement: The announcement of this round.
             cohort: Positions of the clients that take part [c], ascending.
             streams: Secret streams of the run.
-            charged: Positions of the clients that are charged [p]. None means those whose participation is
-                seen.
+            charged: Positions of the clients that are charged [p]. None means the cohort, or all clients
+                where nobody sees who takes part (central trust).
         """
         if charged is None:
             charged = self.algorithm.trust.charged(cohort, self.clients)

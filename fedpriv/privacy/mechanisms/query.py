@@ -88,7 +88,7 @@ class Query(ABC):
         """Return name and parameter, as the ledger shows them."""
 
     def describe_in_full(self) -> str:
-        """Return the description with everything that a plan shows."""
+        """Return the description with everything that a plan shows; the default is :meth:`describe`."""
         return self.describe()
 
 
@@ -97,7 +97,9 @@ class Noising:
     """Settings of one call of :meth:`Query.release`.
 
     Attributes:
-        streams: One secret stream for each row of the answer.
+        streams: Streams of the noise: a secret stream for each row of the answer, or for each share where
+            clients add integer shares. A sum of vectors modulo 2^b also has the public stream of its rotation
+            before the shares, and the streams of its masks after them.
         multipliers: Noise multiplier of each row [m], where the rows belong to clients of several groups.
             None means the query's own multiplier.
         shares: Number of clients that each add noise to the one row. 1 means a single share.

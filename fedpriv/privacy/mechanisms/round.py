@@ -53,7 +53,10 @@ class OpenRound:
 
     @fact
     def facts(self) -> Mapping[str, object]:
-        """Columns of the round's row in the metrics that the server sees beside the released values."""
+        """Columns of the round's row in the metrics that the server sees beside the released values.
+
+        There are none unless a subclass has some.
+        """
         return {}
 
     def __init__(
@@ -134,7 +137,10 @@ class OpenRound:
 
         Args:
             name: Name of the query.
-            answer: The bounded answer.
+            answer: The bounded answer, which is overwritten.
+
+        Returns:
+            The noised answer.
 
         Raises:
             ReleaseError: The query was not announced, was answered already, or would tell a secret cohort
@@ -219,7 +225,8 @@ class OpenRound:
             name: Name of the query.
 
         Returns:
-            The standard deviation of each row [m], or None if the query was released without noise.
+            The standard deviation of each row [m], in units of the released values and with the shares of all
+            clients together; None if the query was not released, or released without added noise.
         """
         return self._added.get(name)
 

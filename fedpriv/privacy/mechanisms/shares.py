@@ -280,7 +280,14 @@ class SharedMechanism(Mechanism):
 
 
 class SharedRound(OpenRound):
-    """A round with one answer for its whole cohort. It is aborted if fewer than ``least`` are left."""
+    """A round with one answer for its whole cohort. It is aborted if fewer than ``least`` are left.
+
+    Args:
+        args: Arguments of :class:`OpenRound`.
+        announced: Number of clients that the round was announced to.
+        least: Fewest clients with which it releases anything.
+        settings: Further arguments of :class:`OpenRound`.
+    """
 
     def __init__(self, *args: Any, announced: int, least: int, **settings: Any):
         super().__init__(*args, **settings)

@@ -139,7 +139,12 @@ _HUGE = 1e6  # larger numbers are written in powers of ten
 def mean_sd(values: np.ndarray, decimals: int) -> str:
     """Return mean and sample standard deviation, such as ``92.10 ± 0.35 (n = 3)``.
 
-    A mean below 1 has at least three significant digits.
+    A mean below 1 has at least three significant digits, unless ``decimals`` is 0. If a value is not finite,
+    the text says infinite.
+
+    Args:
+        values: The values [n].
+        decimals: Number of decimals.
     """
     if not len(values):
         return "no finished run"

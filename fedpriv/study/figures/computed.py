@@ -160,6 +160,8 @@ def _arguments(texts: Sequence[str]) -> dict[str, Any]:
 def make_computed(config: DictConfig, name: str, arguments: Sequence[str], command: str) -> None:
     """Draw ``config.figure`` into its folder, or in a dry run print the folder.
 
+    The folder gets figure.csv, figure.png, figure.pdf, comparison.md and report.html.
+
     Args:
         config: The composed configuration.
         name: Name of the figure, ``<work>/<figure>``.
@@ -168,9 +170,11 @@ def make_computed(config: DictConfig, name: str, arguments: Sequence[str], comma
 
     Raises:
         ConfigError: A value is not allowed, or an override is for runs.
+        WriteError: A file cannot be written.
     """
     figure = read_computed(config.figure, name, arguments)
     for argument in arguments:
+        # Overrides of runs would be ignored without a word.
         if not argument.lstrip("+~").startswith(("figure.", "figure=", *_NO_MATTER)):
             raise ConfigError(
                 f"{figure.name} has no runs that {show(argument)} could change; its arguments are "

@@ -32,6 +32,9 @@ _RESULTS = {"spent": "epsilon"}  # names of results that are also names of setti
 def run(options: SimpleNamespace) -> int:
     """Draw the ends of the runs, and return the exit status.
 
+    The drawn values are written as CSV beside the picture. Runs that are not finished, or lack a number, are
+    left out and named.
+
     Args:
         options: Flags of the command.
 

@@ -121,6 +121,7 @@ def make_figure(
     failures = read_failures(folder, jobs)
     if unfinished and not figure.draw_only:
         _prepare(unfinished, parts)
+        # Before the launch, so that a killed command leaves a record of what it began.
         write_record(folder, jobs, failures)
         with Monitor(unfinished, shown=config.runtime.progress != "none"):
             name_of_launcher = str(config.hydra.launcher.get("_target_")).rpartition(".")[2]

@@ -86,7 +86,13 @@ _SPARE = 0.03  # share of an axis left beside a mark on its border
 def including(
     limits: tuple[float, float] | None, values: Sequence[float], log: bool
 ) -> tuple[float, float] | None:
-    """Return the limits of an axis, widened so that the symbols of all marks are inside."""
+    """Return the limits of an axis, widened so that the symbols of all marks are inside.
+
+    Args:
+        limits: Limits of the definition; None stays None, as the axis then follows from the data.
+        values: Positions of the marks.
+        log: True for a logarithmic axis, which gets no spare room.
+    """
     if limits is None or not values:
         return limits
     low, high = min(limits[0], *values), max(limits[1], *values)

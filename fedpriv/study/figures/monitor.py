@@ -53,6 +53,9 @@ class Progress:
 class Monitor:
     """Context manager that shows the jobs while a launcher runs them.
 
+    On a terminal a table moves; elsewhere a line is printed every minute. The end of each job is a line of
+    its own.
+
     Args:
         jobs: Jobs to watch.
         shown: False to print nothing.

@@ -35,11 +35,15 @@ class _Run:
 def run(options: SimpleNamespace) -> int:
     """Draw the runs, and return the exit status.
 
+    The drawn values are written as CSV beside the picture. Runs without finite values are left out and named;
+    unfinished ones are drawn as far as they are.
+
     Args:
         options: Flags of the command.
 
     Raises:
         ConfigError: A folder has no runs, or a column does not exist.
+        WriteError: A file cannot be written.
     """
     stored_runs = [stored for folder in options.folders for stored in find_runs(folder)]
     runs = [_Run(stored, _points(stored.metrics, options.x, options.y)) for stored in stored_runs]

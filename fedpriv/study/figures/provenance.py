@@ -14,7 +14,12 @@ from fedpriv.study.figures.series import FigureRun
 
 
 def drawn_by(command: str, runs_by: str | None = None) -> Iterator[str]:
-    """Yield the lines about the command, the date, and the versions that made the figure and its runs."""
+    """Yield the lines about the command, the date, and the versions that made the figure and its runs.
+
+    Args:
+        command: Command that made the figure.
+        runs_by: Words for the code that made the runs; None for a figure without runs.
+    """
     version = own_commit_words()
     same = ", which made the runs too" if runs_by == version else ""
     yield f"- command: `{command}`"

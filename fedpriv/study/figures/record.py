@@ -23,7 +23,13 @@ _COLUMNS = ("group", "curve", "point", "seed", "state", "why", "run")
 
 
 def write_record(folder: Path, jobs: Sequence[Job], why: Mapping[str, str]) -> None:
-    """Write the record of a figure's jobs; ``why`` maps the label of a failed job to the reason."""
+    """Write the record of a figure's jobs. Their states are read from the run folders now.
+
+    Args:
+        folder: Folder of the figure; it is made.
+        jobs: All jobs of the figure.
+        why: Label of each failed job → reason.
+    """
     rows: list[tuple[object, ...]] = [_COLUMNS]
     for job in jobs:
         point = "" if job.point is None else f"{job.point:g}"

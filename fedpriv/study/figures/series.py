@@ -166,7 +166,8 @@ def band(lines: Sequence[pd.DataFrame], kind: str = "t") -> pd.DataFrame:
     """Return x, mean, low, high and n over several lines.
 
     Lines with the same x are averaged at each x. Lines with different x, as with a σ that adapts, are
-    interpolated linearly on the range that all lines cover. A single line stays as it is.
+    interpolated linearly on the range that all lines cover. A single line stays as it is, but for points
+    beyond the first :data:`POINTS`: then evenly spaced ones remain.
 
     Args:
         lines: Columns x and y of each line; x increases unless there is one line only.
@@ -190,7 +191,12 @@ def band(lines: Sequence[pd.DataFrame], kind: str = "t") -> pd.DataFrame:
 
 
 def per_client(run: FigureRun, axes: Axes) -> pd.DataFrame:
-    """Return client, x, mean (the value itself), low, high and n for every client of one run."""
+    """Return client, x, mean (the value itself), low, high and n for every client of one run.
+
+    Args:
+        run: The run, which must have ``clients.csv``, so one with ``runtime.diagnostics``.
+        axes: The columns of ``clients.csv``.
+    """
     clients = pd.DataFrame(run.stored.clients).astype({"client": int})
     tables = []
     for client, rows in clients.groupby("client"):

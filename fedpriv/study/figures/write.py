@@ -30,7 +30,7 @@ def write_figure(
     folder: Path,
     command: str,
 ) -> None:
-    """Write the figure's files into ``folder``.
+    """Write the figure's files into ``folder``, which is made: all that this module names.
 
     Args:
         figure: The figure.
@@ -39,6 +39,9 @@ def write_figure(
             and the text mention these jobs.
         folder: Folder of the figure.
         command: Command that made the figure.
+
+    Raises:
+        WriteError: A file cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     table = figure_table(figure, runs)

@@ -76,13 +76,15 @@ def run(options: SimpleNamespace) -> int:
     """Price the releases, print the answers, and return the exit status.
 
     By default every accountant is asked, except prv where it would take long. With ``--run`` the ledger's ε
-    is compared with the run's own statement; a difference is entered as damage of the run.
+    is compared with the run's own statement; a difference is entered as damage of the run, which shows a
+    warning. Nothing is compared where the noise adapted, or in the published view.
 
     Args:
         options: The values of the flags, None for a flag that is absent.
 
     Raises:
         ConfigError: The flags contradict one another, or no accountant can account for the releases.
+        WriteError: The plot cannot be written.
     """
     if options.shuffle is not None:
         return shuffle.run(options)
@@ -91,6 +93,7 @@ def run(options: SimpleNamespace) -> int:
     deltas = _deltas(options, releases)
     answers = []
     for accountant in _accountants(options, releases):
+        # Who asks for prv by name gets its answer, however long it takes.
         by_default = options.accountant is None and accountant.name == "prv"
         if by_default and len(releases.events()) > FEW and releases.refusal(accountant) is None:
             answers.append(Answer(accountant.name, accountant, _PRV_TAKES_LONG))
@@ -99,6 +102,7 @@ def run(options: SimpleNamespace) -> int:
     if all(answer.reason for answer in answers):
         reasons = "; ".join(answer.reason or "" for answer in answers)
         raise ConfigError(f"no accountant can account for this: {reasons}")
+    # Before the table: a warning that the ledger is damaged must not come after numbers from it.
     if options.run_folder is not None and not releases.noise_adapts and not releases.claimed:
         _compare_with_statement(options, releases, deltas, answers)
     if options.json:
@@ -118,7 +122,10 @@ def run(options: SimpleNamespace) -> int:
 def _compare_with_statement(
     options: SimpleNamespace, releases: Releases, deltas: list[float], answers: list[Answer]
 ) -> None:
-    """Compare ε of the ledger with the run's own statement; a difference is entered as damage of the run."""
+    """Compare ε of the ledger with the run's own statement; a difference is entered as damage of the run.
+
+    Nothing is compared unless the run's own δ is among those that were asked for.
+    """
     if releases.run_delta not in deltas:
         return
     index = deltas.index(releases.run_delta)
@@ -172,6 +179,9 @@ def answer_of(releases: Releases, accountant: Accountant, deltas: list[float]) -
         releases: The releases to account for.
         accountant: The accountant to ask.
         deltas: δ of each ε.
+
+    Returns:
+        The answer. Its best orders are those of the worst client.
     """
     reason = releases.refusal(accountant)
     name = "published" if accountant is releases.published else accountant.name
@@ -199,6 +209,10 @@ def _order(releases: Releases, accountant: RdpAccountant, delta: float) -> float
 
 
 def _show(releases: Releases, deltas: list[float], answers: list[Answer]) -> None:
+    """Print the releases, the table of ε, and what follows from them for an attacker.
+
+    Where the noise adapted, the guarantee of the run stands in the place of the tightest accountant.
+    """
     out = console()
     out.print(pairs("Releases", releases.lines))
     epsilons = [Column(f"delta = {delta:g}", right=True, shown=_shown) for delta in deltas]
@@ -206,6 +220,7 @@ def _show(releases: Releases, deltas: list[float], answers: list[Answer]) -> Non
     for answer in with_epsilon(answers):
         table.add(answer.name, *answer.epsilons, _settings(answer, releases, deltas))
     out.print(table)
+    # ε after the fact is no guarantee where noise was chosen from what had been released.
     if releases.noise_adapts:
         out.print(NO_GUARANTEE, style="yellow")
         for sentence in _guarantee(releases):
@@ -276,7 +291,7 @@ def tightest(answers: list[Answer], which: int = 0) -> Answer:
 
 
 def tightest_epsilon(releases: Releases, delta: float) -> float:
-    """Return the smallest ε of the worst client by the quick accountants; infinite if none can.
+    """Return the smallest ε of the worst client by gdp, pld or rdp, which are quick; infinite if none can.
 
     Args:
         releases: The releases to account for.
@@ -309,8 +324,8 @@ def compare_ledger(run: StoredRun) -> None:
 def best_attack(releases: Releases, answers: list[Answer]) -> TradeOff | None:
     """Return the trade-off curve that bounds every attack on the releases.
 
-    The curve combines the accountants that know one. Where the noise adapted, it is the curve of the run's
-    own statement. A work's claim bounds nothing.
+    The curve is the lowest of the curves of all accountants that have an answer. Where the noise adapted, it
+    is the curve of the run's own statement. A work's claim bounds nothing.
 
     Args:
         releases: The releases.
@@ -325,6 +340,7 @@ def best_attack(releases: Releases, answers: list[Answer]) -> TradeOff | None:
     able = [answer for answer in able if answer.name != "prv"] or able  # prv knows one δ only
     if not able:
         return None
+    # Each curve is valid at every ε, so the least δ at each ε is valid as well.
     deltas = [releases.deltas(answer.accountant, EPSILONS) for answer in able]
     return trade_off(np.min(deltas, axis=0))
 
@@ -364,6 +380,7 @@ def as_json(releases: Releases, deltas: list[float], answers: list[Answer]) -> d
         "noise_adapts": releases.noise_adapts,
         "guaranteed": arguments.plain(releases.guaranteed),
         "guaranteed_delta": None if releases.guaranteed is None else releases.run_delta,
+        # Of noise that adapted, no number in the table is a guarantee, and so none is the tightest.
         "tightest": None
         if releases.noise_adapts
         else {f"{d:g}": tightest(answers, i).name for i, d in enumerate(deltas)},
@@ -373,11 +390,16 @@ def as_json(releases: Releases, deltas: list[float], answers: list[Answer]) -> d
 def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answer]) -> None:
     """Draw ε against steps at one δ; with several δ draw ε against δ as well.
 
+    An infinite ε has no point. A curve that is infinite throughout is named so in the legend.
+
     Args:
         path: The file of the plot.
         releases: The releases.
         deltas: δ of the answers. The first plot uses the run's own δ, if it is among these, or the first.
-        answers: Answers of the accountants to draw, all with ε.
+        answers: Answers of the accountants to draw, all with ε. Six of them are drawn at most.
+
+    Raises:
+        WriteError: The file cannot be written.
     """
     from fedpriv.store.plots import CYCLE, Line, Panel, draw_beside
 
@@ -390,6 +412,7 @@ def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answ
         steps = points(
             releases.steps, _FEWER.get(answer.name, _FEWER_SUMS) if many_events else _POINTS
         )
+        # The last point is known already. Before the first step nothing was released, so ε is 0.
         epsilons_before = releases.curve(answer.accountant, delta, steps[:-1])
         epsilons = np.array([0.0, *epsilons_before, answer.epsilons[deltas.index(delta)]])
         has_fewer = len(steps) < min(_POINTS, releases.steps)
@@ -436,6 +459,8 @@ def _note_on_points(releases: Releases, answers: list[Answer]) -> str:
 
 def points(steps: int, parts: int = _POINTS) -> list[int]:
     """Return the numbers of steps, from 1 to ``steps``, at which a curve is drawn.
+
+    They are spread evenly, and there are at most ``parts`` + 1 of them.
 
     Example:
         >>> points(1000, parts=4)

@@ -40,7 +40,14 @@ def flag(name: str) -> str:
 
 
 def checked(call: Callable[[], Any]) -> Any:
-    """Return the result of a call; an error about an argument becomes an error about its flag."""
+    """Return the result of a call; an error about an argument becomes an error about its flag.
+
+    Args:
+        call: The call. The names of its arguments are those of the flags, with underscores.
+
+    Raises:
+        ConfigError: The call raised ArgumentError.
+    """
     try:
         return call()
     except ArgumentError as error:
@@ -73,7 +80,7 @@ def number(name: str, text: str, **bounds: float) -> float:
 
 
 def whole(name: str, text: str) -> int:
-    """Return the whole number ≥ 1 that a flag was given."""
+    """Return the whole number from 1 to 10⁹ that a flag was given. Raise ConfigError for another value."""
     return checked(lambda: checks.whole(name, checks.parsed(text), at_least=1, at_most=10**9))
 
 
@@ -93,12 +100,16 @@ def sample_rate(text: str) -> float:
 
 
 def delta(text: str) -> float:
-    """Return one value of ``--delta``."""
+    """Return one value of ``--delta``, which may name several. Raise ConfigError outside (0, 1)."""
     return number("delta", text, at_least=_LEAST, below=1)
 
 
 def release(options: SimpleNamespace) -> RepeatedRelease:
-    """Return the kind of release that the flags of ``RELEASE`` describe."""
+    """Return the kind of release that the flags of ``RELEASE`` describe, by default Poisson sampling.
+
+    Raises:
+        ConfigError: A flag is out of range, or does not go with the sampling.
+    """
     return checked(
         lambda: RepeatedRelease(
             sampling="poisson" if options.sampling is None else options.sampling,

@@ -32,11 +32,14 @@ UNKNOWNS = ("epsilon", *arguments.MECHANISM)
 def run(options: SimpleNamespace) -> int:
     """Solve for the value that is left out, print it, and return the exit status.
 
+    With ``--accountant`` absent, the tightest one answers that can account for such releases.
+
     Args:
         options: The values of the flags, None for a flag that is absent.
 
     Raises:
-        ConfigError: Not exactly one value is left out, or no accountant can account for such releases.
+        ConfigError: Not exactly one value is left out, no accountant can account for such releases, or no
+            value reaches the target.
     """
     release = arguments.release(options)
     given, unknown = _given(options, release)
@@ -52,6 +55,7 @@ def run(options: SimpleNamespace) -> int:
             lambda: _SOLVERS[unknown](accountant, release, epsilon=target, delta=delta, **given)
         )
     at_limit = unknown != "epsilon" and values[unknown] == LIMITS[unknown]
+    # The ε of the answer, and not the target: the search stops a little below the target.
     event = release.event(values["noise_multiplier"], values.get("sample_rate", 1.0))
     epsilon = accountant.epsilon_of({event: values["steps"]}, delta, release.neighbours)
     answer = {
@@ -110,6 +114,8 @@ def _given(options: SimpleNamespace, release: RepeatedRelease) -> tuple[dict[str
 
 def _accountant(options: SimpleNamespace, release: RepeatedRelease) -> Accountant:
     """Return the accountant of ``--accountant``, or the tightest one that can account for such releases."""
+    # Whether an accountant can answer depends on the kind of release, and not on its numbers, one of
+    # which is still unknown.
     probe = release.event(1.0, 0.5)
     if options.accountant not in (None, "rdp"):
         arguments.refuse(options, ("orders", "conversion"), "unless --accountant rdp")
@@ -148,6 +154,7 @@ def _shown(value: float) -> str:
 
 
 def _lines(answer: dict[str, Any], release: RepeatedRelease) -> list[tuple[str, str]]:
+    """Return the rows (name, text) of the answer: first what was solved for, then what was given."""
     unknown = answer["solved_for"]
     texts = {name: _shown(answer[name]) for name in arguments.MECHANISM if name in answer}
     limit = " (the limit of what is searched; the target allows more)" if answer["at_limit"] else ""

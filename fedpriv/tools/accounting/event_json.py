@@ -138,6 +138,7 @@ def _release(
         if values.get("sampling_probability") == 1.0:  # everyone takes part every time
             return values["event"]
     elif name in ("GaussianDpEvent", "LaplaceDpEvent") and neighbours == REPLACE_ONE:
+        # A release inside a sample is halved where it is read, in ``_inner``.
         values["noise_multiplier"] /= 2.0
     return kind(**values)
 
@@ -148,6 +149,7 @@ def _inner(value: object, neighbours: str, place: str, depth: int) -> dp_event.D
     Several Gaussians on one sample are one Gaussian of noise multiplier z with 1/z² = Σ_i n_i/z_i², for n_i
     Gaussians of noise multiplier z_i.
     """
+    # All of them answer on the same sample, so their noise counts together, and sampling counts once.
     releases = list(_flat(value, 1, neighbours, place, depth))
     if len(releases) == 1:
         event, count = releases[0]

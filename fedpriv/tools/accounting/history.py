@@ -128,6 +128,7 @@ def _read(path: Path, options: SimpleNamespace) -> ReleaseHistory:
     refuse_no_file(path, LARGEST)
     if path.suffix.lower() == ".csv":
         return _csv(path, options)
+    # Files of torch.save are ZIP archives. The content decides, as their names have any ending.
     if zipfile.is_zipfile(path):
         return _opacus(path, saved_tensors(path, "cpu"), options)
     try:
@@ -146,6 +147,7 @@ def _read(path: Path, options: SimpleNamespace) -> ReleaseHistory:
 def _histories(path: Path, stretches: Sequence[Stretch]) -> tuple[Stages, ...]:
     """Return the distinct histories of the clients; a stretch without a client belongs to all of them."""
     clients = {stretch.client for stretch in stretches} - {""} or {""}
+    # Rows of all clients are copied to each client below: this limits the copies.
     of_all = sum(not stretch.client for stretch in stretches)
     if len(clients) > _MOST_CLIENTS or of_all * len(clients) > _MOST_ROWS:
         raise ConfigError(
@@ -190,7 +192,12 @@ class _Rows:
 
         Args:
             where: The position of the row, for messages.
-            row: A value for each column.
+            row: A value for each column. Without ``steps`` it stands for one release, without ``client`` for
+                all clients.
+
+        Raises:
+            ConfigError: A value is not allowed, a flag says it too, or the adjacency differs from that of
+                earlier rows.
         """
         if len(self.stretches) >= MOST_EVENTS:
             raise ConfigError(f"{self.path} has more than {MOST_EVENTS:,} rows")
@@ -198,6 +205,7 @@ class _Rows:
             if not isinstance(value, (str, int, float)):
                 raise ConfigError(f"{where}: {name}", value, "a number or a word")
         client = str(row.get("client", ""))[:80]
+        # Rows repeat a few kinds of releases, so each kind is read and checked once.
         kind = tuple(row.get(name) for name in COLUMNS if name not in ("steps", "client"))
         try:
             if kind not in self._releases:
@@ -265,6 +273,9 @@ class _Rows:
             kind: The kind of file, in words.
             otherwise: The source of what neither the file nor a flag says.
             delta: δ of the file's budget, if it has one.
+
+        Raises:
+            ConfigError: There is no row.
         """
         if not self.stretches:
             raise ConfigError(f"{self.path} has no releases")
@@ -401,6 +412,7 @@ def _dp_accounting(
         raise ConfigError(
             f"{path} has an unknown key {show(unknown[0])}; known are event, neighbours"
         )
+    # An event alone does not say its adjacency.
     stated = None if event is content else content.get("neighbours")
     if stated is not None and options.neighbours is not None:
         raise ConfigError(f"--neighbours cannot be given: {path} has a key neighbours")
@@ -410,6 +422,7 @@ def _dp_accounting(
     stretches = []
     try:
         for number, (kind, count) in enumerate(releases_of(event, neighbours)):
+            # Nested compositions can stand for far more events than the file has bytes.
             if number >= MOST_EVENTS:
                 raise ConfigError(f"{path} has more than {MOST_EVENTS:,} events")
             stretches.append(Stretch(kind, count))

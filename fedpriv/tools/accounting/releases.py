@@ -67,7 +67,7 @@ class Releases:
     def largest(self) -> dict[Stages, dict[dp_event.DpEvent, int]]:
         """Histories that no other history contains, each with its composition.
 
-        The worst client has one of them.
+        The worst client has one of them, so the others need not be priced.
         """
         compositions = {stages: composed(stages) for stages in self.histories}
         maximal = largest(list(compositions.values()))
@@ -81,8 +81,11 @@ class Releases:
         """Return ε(δ) of the worst client.
 
         Args:
-            accountant: The accountant to ask.
+            accountant: The accountant to ask; it must support the events, see :meth:`refusal`.
             delta: δ.
+
+        Raises:
+            CannotAccount: The accountant finds no ε for this composition.
         """
         compositions = self.largest.values()
         return max(accountant.epsilon_of(c, delta, self.neighbours) for c in compositions)
@@ -100,6 +103,8 @@ class Releases:
 
     def curve(self, accountant: Accountant, delta: float, steps: list[int]) -> list[float]:
         """Return ε(δ) of the worst client after each number of draws.
+
+        A client with fewer draws keeps its last ε.
 
         Args:
             accountant: The accountant to ask.
@@ -151,6 +156,7 @@ def between(stages: Stages, steps: Iterable[int]) -> Iterator[dict[dp_event.DpEv
         >>> [list(part.values()) for part in between(((low, 3), (high, 3)), [2, 4])]
         [[2], [1, 1]]
     """
+    # Reversed, so that ``pop`` takes the earliest stage.
     remaining, previous = list(reversed(stages)), 0
     for step in steps:
         part: dict[dp_event.DpEvent, int] = {}
@@ -249,14 +255,15 @@ def from_schedule(options: SimpleNamespace) -> Releases:
 
 
 def rows_of(path: Path, flag: str = "--schedule") -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (line number, row) of a CSV with a header.
+    """Yield (line number, row) of a CSV with a header, without blanks around the cells.
 
     Args:
         path: The file.
         flag: The flag that names the file, for messages.
 
     Raises:
-        ConfigError: The file cannot be read, has no row, or lacks the column noise_multiplier.
+        ConfigError: The file cannot be read, has no row, lacks the column ``noise_multiplier``, names a
+            column twice, or has a row of another length. It may be raised after some rows.
     """
     kind = f"a {flag.removeprefix('--')}"
     has_rows = False
@@ -264,6 +271,7 @@ def rows_of(path: Path, flag: str = "--schedule") -> Iterator[tuple[int, dict[st
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, skipinitialspace=True)
             names = [name.strip() for name in reader.fieldnames or []]
+            # csv.DictReader would silently keep the last of them.
             repeated = sorted({name for name in names if names.count(name) > 1})
             if repeated:
                 raise ConfigError(f"{path}, line 1: two columns are named {', '.join(repeated)}")
@@ -274,6 +282,7 @@ def rows_of(path: Path, flag: str = "--schedule") -> Iterator[tuple[int, dict[st
                 )
             reader.fieldnames = names
             for row in reader:
+                # DictReader puts surplus cells under None, and fills missing ones with None.
                 if None in row or None in row.values():
                     raise ConfigError(
                         f"{path}, line {reader.line_num}: {len(names)} values expected, as in the header"
@@ -373,7 +382,11 @@ VIEW_WORDS = {SOUND: "what really happened", PUBLISHED: "what the work's analysi
 
 
 def stored_run(options: SimpleNamespace) -> StoredRun:
-    """Return the run of ``--run``; a folder that holds no run is refused with a hint."""
+    """Return the run of ``--run``.
+
+    Raises:
+        ConfigError: The folder is absent, or holds runs instead of being one; the hint names one of them.
+    """
     path = Path(options.run_folder)
     if not options.run_folder or not path.is_dir():
         raise ConfigError("--run", options.run_folder or "nothing", "an existing run folder")

@@ -31,6 +31,9 @@ _GAIN = 0.99  # an ε above this share of ε₀ is shown as "no gain"
 class ShuffleCost:
     """ε of n local reports, each ε₀-DP by itself, in the shuffle model.
 
+    The δ is that of the command. A Gaussian report is (ε₀, δ₀)-DP instead, with a δ₀ so small that n
+    reports take a tenth of δ.
+
     Attributes:
         report_epsilon: ε₀ of one report.
         reports: n.
@@ -82,6 +85,7 @@ def run(options: SimpleNamespace) -> int:
         multiplier = arguments.noise_multiplier(options.noise_multiplier)
         rows = []
         for reports in counts:
+            # A Gaussian report is not purely private: part of δ is spent on the tails of the reports.
             of_report = partial(gaussian_report, multiplier, reports, delta)
             epsilon, report_delta = arguments.checked(of_report)
             shuffled = epsilon_of_shuffled(epsilon, reports, delta, PURE, report_delta)

@@ -27,10 +27,10 @@ def composition() -> dict[dp_event.DpEvent, int]:
 
 
 def run(repeats: int) -> int:
-    """Print the median time of each accountant, and return the exit status.
+    """Print the median time of each accountant, and return the exit status, which is 0 also above a bar.
 
     Args:
-        repeats: Number of answers by each accountant.
+        repeats: Number of answers by each accountant, 1 or more.
     """
     title = f"Accounting: {ROUNDS:,} rounds, {DISTINCT:,} noise multipliers"
     numbers = (Column(name, right=True) for name in ("epsilon", "seconds", "bar"))
@@ -40,6 +40,7 @@ def run(repeats: int) -> int:
         seconds = []
         for _ in range(repeats):
             counts = composition()
+            # Without this all answers but the first would come from the cache.
             forget()
             started = time.perf_counter()
             epsilon = accountant.epsilon_of(counts, 1e-5, ADD_OR_REMOVE)

@@ -1,20 +1,25 @@
 """Membership attacks: a score for each record, higher for a record that looks like a member.
 
 loss        -ℓ(θ_T). Yeom et al., "Privacy risk in machine learning" (CSF 2018).
+
 calibrated  ℓ(θ_0) - ℓ(θ_T): how far the record's loss has fallen. This is the difference of scores before and
             after an update of Jagielski et al., "How to combine membership-inference attacks on multiple
             updated models" (PoPETs 2023), with the whole training as the update. It is also the difficulty
             calibration of Watson et al. (ICLR 2022) with a reference that saw no record. The initial weights
             θ_0 depend on the seed alone. Untrained, they know little of how hard a record is; a trained
             reference (shadow models) would correct for more.
+
 white_box   A classifier of what θ_0, the snapshots and θ_T say of the record: its loss, the norm of its
             gradient, and the gradient's inner product and cosine with the weights' next movement. After Nasr,
             Shokri, Houmansadr (S&P 2019), with these features in place of a network.
+
 blind       No attack: a classifier of the records themselves, without the model. If its AUC is not .5,
 members
             and non-members are different kinds of records, or were split by a rule that shows in them. Then
             the attacks may find no more than that (Das, Zhang, Tramèr, "Blind baselines beat membership
             inference attacks", 2024).
+
+ℓ is the loss of a record, θ_0 the initial and θ_T the last weights.
 """
 
 from __future__ import annotations
@@ -40,14 +45,23 @@ _WIDTH = 256  # numbers of a record that the blind classifier sees, if the recor
 
 
 def loss_scores(context: RunContext, last: Tensor, candidates: Candidates) -> np.ndarray:
-    """Return -ℓ(θ_T) of each candidate [n]."""
+    """Return -ℓ(θ_T) of each candidate [n]. The model has the weights θ_T = ``last`` afterwards."""
     return -losses(context.model, last, candidates.records)
 
 
 def calibrated_scores(
     context: RunContext, first: Tensor, last: Tensor, candidates: Candidates
 ) -> np.ndarray:
-    """Return ℓ(θ_0) - ℓ(θ_T) of each candidate [n]."""
+    """Return ℓ(θ_0) - ℓ(θ_T) of each candidate [n], the decrease of its loss.
+
+    The model has the weights θ_T afterwards.
+
+    Args:
+        context: The context of the run.
+        first: θ_0, the weights before the first round [d].
+        last: θ_T, the final weights [d].
+        candidates: The records that may be members.
+    """
     before, after = (losses(context.model, w, candidates.records) for w in (first, last))
     return before - after
 
@@ -57,9 +71,11 @@ def white_box_scores(
 ) -> np.ndarray:
     """Return P(member) of each candidate by a classifier that was trained on other candidates [n].
 
+    The features of a candidate are those of :func:`observed` at each of the known weights.
+
     Args:
-        context: Model, engine and data of the run.
-        trajectory: The weights [d] that the attacker knows, from the initial to the last.
+        context: Model, engine and data of the run. The model has the last weights afterwards.
+        trajectory: The weights [d] that the attacker knows, from the initial to the last; at least two.
         candidates: Members and non-members.
         seed: Seed of the classifier.
     """

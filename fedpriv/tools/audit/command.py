@@ -41,7 +41,14 @@ from fedpriv.tools.audit.subject import open_run
 def run(given: SimpleNamespace) -> int:
     """Audit the given runs, print and write the results, and return the exit status.
 
-    If one of several runs cannot be audited, the others still are.
+    If one of several runs cannot be audited, its error is printed and the others still are. The status is
+    then that of the last error, else 0.
+
+    Args:
+        given: The flags of ``fedpriv audit``, by their names, and ``kind``, the audit.
+
+    Raises:
+        FedprivError: A flag is wrong, the only run cannot be audited, or the audit was interrupted.
     """
     if given.kind == EPSILON and given.scores is not None:
         return _audit_scores_file(given)
@@ -51,6 +58,7 @@ def run(given: SimpleNamespace) -> int:
     training = Training(say=console().print, allowed=given.allow)
     if given.kind == MEMBERSHIP:
         training = replace(training, jobs=given.jobs)
+    # A folder that is given twice is audited once.
     paths = list(dict.fromkeys(given.runs))
     audits, files, status = [], [], 0
     for path in paths:

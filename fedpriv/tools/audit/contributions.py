@@ -35,7 +35,8 @@ NEEDLESS = 1024  # a contribution with at most so many parameters is not pooled
 class ContributionObserver:
     """An observer of the contributions of a run's clients.
 
-    The observer takes over the context of the run: its weights and streams change.
+    The observer takes over the run's context and algorithm: the model's weights and the streams change, and
+    the optimiser becomes the one that the module describes.
 
     Args:
         subject: The run.

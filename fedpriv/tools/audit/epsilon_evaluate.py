@@ -121,7 +121,11 @@ class AuditSetup:
 
     @property
     def neighbours(self) -> str:
-        """The adjacency that the coins of the canaries play with."""
+        """The adjacency that the canaries' coins stand for.
+
+        It is replace-one where a coin chooses between a canary and its opposite (+v or -v), and add/remove
+        where it decides whether the canary takes part.
+        """
         signed = any(kind.signed for kind in self.released)
         return REPLACE_ONE if signed else ADD_OR_REMOVE
 
@@ -151,7 +155,8 @@ class AuditSetup:
 def evaluate(scores: dict[str, Scores], setup: AuditSetup) -> list[AuditedEpsilon]:
     """Return every number that scores allow.
 
-    Each bound holds with the confidence by itself; all of them together do not.
+    Each bound holds with the confidence by itself; all of them together do not. ``ideal`` is simulated for
+    the first observer only, and only where the ledger names the noise of every release.
 
     Args:
         scores: Scores of the same canaries by each observer.
@@ -178,7 +183,12 @@ def numbers(
     cuts: np.ndarray | None,
     alone: bool = True,
 ) -> dict[str, float]:
-    """Return ε of each method, by its name.
+    """Return ε of each method that applies, by its name.
+
+    ``one_run`` always applies, and ``clopper_pearson`` where the trials are independent. At δ = 0 there is
+    nothing else, because no Gaussian has an ε there. For δ > 0 ``f_dp_gaussian`` and ``normal_scores`` apply
+    too, ``f_dp_ledger`` where ``family`` is given and is not Gaussian, and ``gaussian`` where ``alone`` is
+    true.
 
     Args:
         scores: Scores and coins of the canaries.

@@ -127,6 +127,11 @@ class LedgerFamily:
 
     Members are found on a grid of factors. An ε between two members counts as that of the larger.
 
+    Args:
+        composition: The events of the worst client in the ledger, with their numbers.
+        neighbours: Name of the adjacency.
+        delta: The run's δ.
+
     Attributes:
         delta: The run's δ.
     """

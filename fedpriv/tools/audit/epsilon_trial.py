@@ -231,10 +231,13 @@ def _streams(parts: Parts, seed: int, run: int | None = None) -> SecretStreams:
 
 
 def pooled(trials: Iterable[CanaryTrial]) -> CanaryTrial:
-    """Return several trials as one.
+    """Return several trials of the same kind as one, with the scores of all their canaries.
 
     Each canary is in one of the trainings only, so together they are a run of all canaries with the same
-    guarantee for each.
+    guarantee for each. Releases, rounds and kind of canary are those of the first trial.
+
+    Args:
+        trials: At least one trial, all with the same observers.
     """
     trials = list(trials)
     scores = {}

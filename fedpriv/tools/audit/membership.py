@@ -144,6 +144,9 @@ def audit_membership(
 ) -> MembershipAudit:
     """Run every membership attack on a run.
 
+    With ``options.shadows``, shadow runs that are missing in ``options.shadow_runs`` are trained and stay
+    there.
+
     Args:
         subject: The run.
         options: Options of the audit.
@@ -154,6 +157,8 @@ def audit_membership(
 
     Raises:
         ConfigError: The run has too few members or non-members, or can have no shadow runs.
+        FedprivError: A shadow run cannot be trained, or diverged.
+        Interrupted: Ctrl-C was pressed while a shadow run trained.
     """
     runs: list[ShadowRun] = []
     pool = None
@@ -190,6 +195,7 @@ def audit_membership(
     everyone = participants is None or len(participants) == context.data.client_count
     statement = subject.run.statement
     if statement.get("private"):
+        # The bound below is only as good as the ledger, so a damaged ledger is noted first.
         subject.run.damage_of(subject.run.files.ledger)  # the statement follows from the ledger
     bound = bound_of(statement, everyone)
     return MembershipAudit(

@@ -28,11 +28,14 @@ Audit = MembershipAudit | PropertyAudit | EpsilonAudit
 
 
 def write(folder: RunFolder, audit: Audit) -> list[Path]:
-    """Write the files of one audit.
+    """Write the JSON, the CSV and, for membership, the picture of one audit into the run's folder ``audit``.
+
+    The digests in the summary of a finished run are brought up to date, so that the new files are known to
+    it.
 
     Args:
         folder: The run folder.
-        audit: The audit.
+        audit: The audit. Files of an earlier audit of the same kind are overwritten.
 
     Returns:
         The files.

@@ -174,7 +174,8 @@ def _fitted(run: StoredRun, context: RunContext, stored: Any) -> Tensor:
 def stored_configuration(run: StoredRun, allowed: Collection[str]) -> DictConfig:
     """Return the configuration of a stored run, to be built here.
 
-    Keys that it was written without get their defaults. The keys that say where it ran are left out.
+    Keys that it was written without get their defaults. The keys that say where it ran are left out, and
+    nothing is downloaded. If ``allowed`` names any module, the current folder is added to ``sys.path``.
 
     Args:
         run: The stored run.

@@ -19,9 +19,15 @@ from fedpriv.tools.leaderboard.trial import again, margin
 def add_entry(runs: Sequence[str], folder: Path, instead: bool) -> int:
     """Write the entry of these runs into ``folder`` and return the exit status.
 
+    Args:
+        runs: Run folders.
+        folder: Folder of the entries; it is made.
+        instead: Replace the entry that this configuration has already.
+
     Raises:
         ConfigError: The runs do not make an entry, or the configuration has an entry already and ``instead``
             is false.
+        WriteError: The entry cannot be written.
     """
     entry = gather(runs)
     path = folder / file_name(entry)
@@ -50,6 +56,13 @@ def add_entry(runs: Sequence[str], folder: Path, instead: bool) -> int:
 def check_entry(path: Path, runs: int, out: Path) -> int:
     """Run the entry again, add the accepted runs to its file, and return the exit status.
 
+    If one run does not agree, none is added.
+
+    Args:
+        path: File of the entry.
+        runs: Number of runs.
+        out: Folder below which the run folders are made, and stay.
+
     Raises:
         FedprivError: A run does not agree with the entry, or the file changed in the meantime.
     """
@@ -67,7 +80,16 @@ def check_entry(path: Path, runs: int, out: Path) -> int:
 
 
 def write_page(folder: Path, path: Path) -> int:
-    """Write the page of all entries and return the exit status."""
+    """Write the page of all entries and return the exit status.
+
+    Args:
+        folder: Folder of the entries.
+        path: The page; its text above the tables stays.
+
+    Raises:
+        ConfigError: There is no such folder, or one of its JSON files is no entry.
+        WriteError: The page cannot be read or written.
+    """
     entries = read_entries(folder)
     with saying_where(path):
         old_page = path.read_text(encoding="utf-8") if path.exists() else ""

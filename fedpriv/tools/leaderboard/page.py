@@ -23,7 +23,14 @@ _ROUNDING = 1e-6
 
 
 def page(old_page: str, entries: Iterable[LeaderboardEntry]) -> str:
-    """Return the page: the text of the old page above :data:`MARK`, then the tables of the entries."""
+    """Return the page: the text of the old page above :data:`MARK`, then the tables of the entries.
+
+    A table is in intervals of ε, the smallest first. Within an interval the highest accuracy comes first.
+
+    Args:
+        old_page: The page as it is; empty if there is none.
+        entries: The entries, in any order.
+    """
     head = old_page.partition(MARK)[0].rstrip() or "# Leaderboard"
     by_dataset = groupby(sorted(entries, key=_rank), key=lambda entry: entry.dataset)
     tables = [f"## {dataset}\n\n{table(list(group)).markdown()}" for dataset, group in by_dataset]

@@ -57,6 +57,8 @@ def margin(entry: LeaderboardEntry) -> tuple[float, str]:
 def judge(entry: LeaderboardEntry, run: Measured, check: Reproduction) -> Verdict:
     """Compare a run with every statement of an entry that does not depend on the machine.
 
+    ε is compared with the entry's runs of the same seed, or with its largest where there is none.
+
     Args:
         entry: The entry.
         run: The new run, measured by the accounting of this code.
@@ -105,6 +107,8 @@ def again(
     entry: LeaderboardEntry, where: Path, runs: int, out: Path, say: Callable[[str], None]
 ) -> list[Verdict]:
     """Run an entry several times and judge each run.
+
+    The runs take the seeds of the entry in turn, each with a fresh ``noise_seed``.
 
     Args:
         entry: The entry.

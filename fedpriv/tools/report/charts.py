@@ -102,13 +102,16 @@ def curve(
     Returns:
         The curve, or None where no point is finite.
     """
+    # A comparison with nan is false, so this leaves out nan, too.
     rows = np.flatnonzero((np.abs(x) < _LARGEST) & (np.abs(y) < _LARGEST))
     if not len(rows):
         return None
     if len(rows) > most:
+        # Evenly spaced positions always contain the last row, whose values are those that are quoted.
         rows = rows[np.unique(np.linspace(0, len(rows) - 1, most).round().astype(int))]
     x, y = x[rows], y[rows]
     if band is not None:
+        # Where an end of the band is not finite, the band has no width.
         low, high = (np.where(np.abs(end[rows]) < _LARGEST, end[rows], y) for end in band)
         if (low < high).any():
             return ChartLine(key, label, x, y, style, low, high)
@@ -119,7 +122,14 @@ _Values = TypeVar("_Values", float, np.ndarray)
 
 
 class Scale:
-    """Linear map from the values ``low`` to ``high`` to the pixels ``begin`` to ``end`` of the picture."""
+    """Linear map from the values ``low`` to ``high`` to the pixels ``begin`` to ``end`` of the picture.
+
+    Args:
+        low: Value at ``begin``.
+        high: Value at ``end``; another one than ``low``.
+        begin: Pixel of ``low``. On the y axis it is larger than ``end``, as pixels are counted from the top.
+        end: Pixel of ``high``.
+    """
 
     def __init__(self, low: float, high: float, begin: float, end: float):
         self.low, self.high, self.begin, self.end = low, high, begin, end
@@ -130,12 +140,12 @@ class Scale:
 
 
 def draw(chart: Chart, name: str, legend: bool) -> tuple[Markup, dict[str, object]]:
-    """Draw a chart.
+    """Draw a chart with at least one curve.
 
     Args:
         chart: The chart.
         name: Id of the plot in the page.
-        legend: True where the chart has a legend of its own.
+        legend: True where the chart has a legend of its own, which is left out if there is one curve alone.
 
     Returns:
         The chart as a ``<figure>``, and its numbers for the page's script.
@@ -143,11 +153,13 @@ def draw(chart: Chart, name: str, legend: bool) -> tuple[Markup, dict[str, objec
     x_values = np.concatenate([c.x for c in chart.curves])
     bands = [end for c in chart.curves for end in (c.low, c.high) if end is not None]
     y_values = np.concatenate([*(c.y for c in chart.curves), *bands])
+    # Rounds fill the width, while ε and values have room on both sides of a curve.
     x = Scale(*_extent(x_values, chart.x_from_zero, tight=chart.x_from_zero), LEFT, WIDTH - RIGHT)
     y = Scale(*_extent(y_values, chart.y_from_zero), HEIGHT - BOTTOM, TOP)
     marks = _MARKS_OF_A_CURVE if len(chart.curves) <= _MANY else _MARKS_OF_A_CURVE // 2
     picture = tag(
         "svg",
+        # Title and description are for screen readers, which see no curves.
         tag("title", chart.title, id=f"{name}t"),
         tag("desc", _in_words(chart), id=f"{name}d"),
         *_axes(chart, x, y),
@@ -171,6 +183,7 @@ def legend_of(curves: Iterable[ChartLine]) -> Markup:
     """Return a legend with a button for each key, which shows the look of its curves and switches them."""
     styles: dict[str, int] = {}
     for line in curves:
+        # Runs that differ only in their seeds share a key, and so one button.
         styles.setdefault(line.key, line.style)
     buttons = [
         tag(
@@ -244,6 +257,7 @@ def _axes(chart: Chart, x: Scale, y: Scale) -> Iterable[Markup]:
 def _extent(values: np.ndarray, from_zero: bool, tight: bool = False) -> tuple[float, float]:
     """Return the values at which an axis begins and ends, with some space unless ``tight``."""
     low, high = float(values.min()), float(values.max())
+    # Spans below this would leave no digits for the ticks.
     if high - low < _SMALLEST:
         high = low
     if from_zero and low >= 0:
@@ -256,12 +270,19 @@ def _extent(values: np.ndarray, from_zero: bool, tight: bool = False) -> tuple[f
 
 
 def ticks(low: float, high: float, about: int = 6) -> list[float]:
-    """Return round numbers from ``low`` to ``high``, in steps of 1, 2 or 5 times a power of ten."""
+    """Return round numbers from ``low`` to ``high``, in steps of 1, 2 or 5 times a power of ten.
+
+    Args:
+        low: Beginning of the axis.
+        high: End of the axis.
+        about: Largest number of steps between them.
+    """
     rough = (high - low) / about
     if rough < sys.float_info.min:
         return [low]
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(f * power for f in (1, 2, 5, 10) if f * power >= rough * 0.999)
+    # The tolerance keeps a tick that rounding would push out of the axis. Adding 0.0 turns -0 into 0.
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(i * step, 12) + 0.0 for i in range(first, last + 1)]
 

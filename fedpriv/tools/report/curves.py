@@ -36,6 +36,7 @@ _OF_SEVERAL = (
 
 def epsilon_chart(run: ReportedRun) -> Chart | None:
     """Return a chart of the three ε over rounds, or None for a run without any ε."""
+    # In the reverse order, so that the sound ε, which counts, has the first colour.
     drawn = _columns(run.metrics, ROUND, epsilon_names(run)[::-1], points_each(10))
     if not drawn:
         return None
@@ -58,6 +59,7 @@ def run_charts(run: ReportedRun) -> list[Chart]:
     for title, label, from_zero, columns in _OF_ONE:
         if drawn := _columns(run.metrics, ROUND, columns, each):
             charts.append(Chart(title, "round", label, drawn, y_from_zero=from_zero))
+    # Accuracy once more, over ε instead of rounds: it stands beside the first chart.
     columns = _OF_ONE[0][3]
     if drawn := _columns(run.metrics, "epsilon", columns, each):
         label = "ε enforced (worst client)"
@@ -74,6 +76,7 @@ def _columns(
         return ()
     drawn = []
     for style, (column, name) in enumerate(columns):
+        # A run without noise has σ = 0 in every row: a line along the axis tells nothing.
         without_noise = column == "noise_multiplier" and not np.nansum(metrics.get(column, 0.0))
         if column in metrics and not without_noise:
             xs, ys = _shown(metrics, x), _shown(metrics, column)

@@ -58,16 +58,18 @@ class StoredFigure:
 
 
 def read_figure(folder: Path) -> StoredFigure:
-    """Read a figure from its folder.
+    """Read a figure from its folder. A table that is absent counts as empty.
 
     Raises:
-        ConfigError: comparison.md cannot be read. Other damaged files become notes.
+        ConfigError: ``comparison.md`` cannot be read. Other damaged files become notes.
     """
     text, notes = saved_text(folder / "comparison.md", LARGEST_CONFIG), list[str]()
     picture = saved_picture(folder / "figure.png", _LARGEST_PICTURE)
     drawn = _records(folder / "figure.csv", notes)
     ends = [row for row in _records(folder / "ends.csv", notes) if row.get("folder")]
     record = _records(folder / "runs.csv", notes)
+    # The newest kind of record first: figures of earlier versions list their runs in ends.csv or in the
+    # text alone.
     runs = record or ends or [{"label": a, "run": b} for a, b in _IN_TEXT.findall(text)]
     return StoredFigure(folder, text, picture, drawn, runs, notes)
 
@@ -96,6 +98,7 @@ def add_figure(
     """
     before = f"{figure.title}: " if named else ""
     with tempfile.TemporaryDirectory() as unpacked:
+        # The runs are read while the archive is unpacked.
         rows = list(_runs(figure, _stores(figure, stores, Path(unpacked))))
     shown = (
         tag("p", "The picture (figure.png) is absent or too large to be embedded.", class_="note")
@@ -123,7 +126,11 @@ def _markdown() -> Any:
 
 
 def rendered(text: str) -> Markup:
-    """Return Markdown as HTML without links and pictures, with lower headings and tables in boxes."""
+    """Return Markdown as HTML without links and pictures, with tables in boxes.
+
+    The first heading is left out, as the page has it, and the others are one level lower. HTML in the text is
+    shown as text.
+    """
     html = re.sub(r"\A# .*\n", "", text)
     html = _markdown().render(html)
     html = re.sub(r"<(/?)h([1-4])>", lambda m: f"<{m[1]}h{min(6, int(m[2]) + 1)}>", html)
@@ -136,6 +143,7 @@ def _charts(rows: Sequence[dict[str, str]]) -> Iterator[Chart]:
     panels: dict[tuple[str, str], dict[tuple[str, str], list[dict[str, str]]]] = {}
     for row in rows:
         panel = row.get("group", row.get("panel", "")), row.get("axes", "")
+        # A figure of runs has group, axes and curve; a computed figure has panel and line.
         name = row.get("curve", row.get("line", "")), row.get("client", "")
         panels.setdefault(panel, {}).setdefault(name, []).append(row)
     each = points_each(sum(map(len, panels.values())))
@@ -144,6 +152,7 @@ def _charts(rows: Sequence[dict[str, str]]) -> Iterator[Chart]:
         for style, (name, points) in enumerate(curves.items()):
             # Numbers published elsewhere (n = 0) are not joined by a line.
             marks = all(point.get("n") == "0" for point in points)
+            # Each such number is a curve of one point, which has a symbol and no line.
             parts = [[point] for point in points] if marks else [points]
             lines += [_curve(name, part, style, each) for part in parts]
         drawn = tuple(line for line in lines[:_MOST_CURVES] if line is not None)
@@ -183,6 +192,7 @@ def _stores(figure: StoredFigure, stores: Iterable[Path], unpacked: Path) -> lis
     beside = [parent / "runs" for parent in (folder.parent, *folder.parent.parents[:2])]
     all_stores = list(dict.fromkeys([*stores, *beside]))
     archive = folder.parent / "runs.zip"
+    # Unpacking takes seconds, so it is left until a run is missing.
     if archive.is_file() and not all(_run_folder(row, all_stores) for row in figure.runs):
         try:
             all_stores.append(unpack_runs(archive, unpacked))

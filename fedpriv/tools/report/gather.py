@@ -61,6 +61,7 @@ class ReportedRun(StoredRun):
     def end(self, column: str) -> float | None:
         """Return a number of summary.json; for a run without a summary the last value in metrics.csv."""
         value = as_number(self.summary.get(column))
+        # Only for a run that goes on: of a finished one, an entry that its summary withholds stays withheld.
         if value is None and not self.summary and self.metrics.has(column):
             value = float(self.metrics.known(column)[column][-1])
         return value
@@ -89,12 +90,18 @@ def is_run(path: Path) -> bool:
 
 
 def is_figure(path: Path) -> bool:
-    """Return whether the folder is that of a figure."""
+    """Return whether the folder is that of a figure: it holds ``comparison.md``."""
     return os.path.lexists(path / "comparison.md")
 
 
 def find(given: Sequence[str]) -> tuple[list[Path], list[Path]]:
     """Find runs and figures among the folders given, and directly in these folders.
+
+    A folder that is itself a run or a figure is not looked into. Each folder counts once. A search may have
+    no run yet.
+
+    Args:
+        given: Folders as the user typed them.
 
     Returns:
         The run folders and the figure folders.
@@ -116,6 +123,7 @@ def find(given: Sequence[str]) -> tuple[list[Path], list[Path]]:
             except OSError as error:
                 raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
             paths = [p for p in sorted(inside, key=_in_order) if is_run(p) or is_figure(p)]
+        # A search whose first trial has not ended has a statement of its own, but no run yet.
         if not paths and not is_search(path):
             raise ConfigError(
                 f"{folder}: no run (a folder with config.yaml) and no figure (one with comparison.md) is "
@@ -137,12 +145,15 @@ def _in_order(path: Path) -> tuple[int, int | str]:
 def read_run(path: Path, in_full: bool = True, curves: bool = True) -> ReportedRun:
     """Read the files of a run that the report shows, so that all damage is known before the page is made.
 
+    Damage raises nothing. It is in ``notes`` of the result, and each sentence is shown as a warning.
+
     Args:
         path: Folder of the run.
         in_full: False to leave out statement text, ledger and audits, for a run among very many.
         curves: False to leave out the metrics, unless the run has no summary.
     """
     run = ReportedRun(path)
+    # Each of these is read when it is first asked for, and then kept.
     _ = run.values, run.statement, run.overrides
     if curves or not run.summary:
         _ = run.metrics

@@ -50,6 +50,7 @@ def labels(runs: Sequence[ReportedRun]) -> list[str]:
     """
     overrides = [_overrides(run) for run in runs]
     settings = [known for known in overrides if known is not None]
+    # Labels of both kinds beside each other would look as if the runs differed more than they do.
     if len(settings) < len(runs):
         differing = differences(runs).items()
         settings = [{key: v[i] for key, v in differing if v[i] != ""} for i in range(len(runs))]
@@ -69,8 +70,10 @@ def settings_labels(settings: Sequence[Mapping[str, str]]) -> list[str]:
         ``key=value, …`` for each run, empty for a run without a difference. A key is shortened to its last
         part where no other key has the same last part.
     """
+    # Runs that differ in nothing else are repetitions, which share a label and a mean.
     settings = [{k: v for k, v in run.items() if k not in SEEDS} for run in settings]
     shared = {i for i in settings[0].items() if all(i in other.items() for other in settings)}
+    # clipper.clip_norm is shown as clip_norm, unless another key ends like this.
     last = {key: key.lstrip("+").rpartition(".")[2] for run in settings for key in run}
     counts = Counter(last.values())
     short = {key: name if counts[name] == 1 else key.lstrip("+") for key, name in last.items()}
@@ -103,6 +106,7 @@ def _cut(labels: Sequence[str]) -> list[str]:
     short: dict[str, str] = {}
     for label in dict.fromkeys(labels):
         cut = label if len(label) <= _MOST_LETTERS else label[: _MOST_LETTERS - 3] + "..."
+        # Two labels may differ only in what was cut off, and would then share a curve's look and its button.
         times = sum(other.startswith(cut) for other in short.values())
         short[label] = f"{cut} ({times + 1})" if cut in short.values() else cut
     return [short[label] for label in labels]

@@ -43,6 +43,7 @@ def tag(name: str, *content: object, **attributes: object) -> Markup:
     for key, value in attributes.items():
         if value is None or value is False:
             continue
+        # ``class_`` is written so because ``class`` is a word of Python.
         key = key.rstrip("_").replace("_", "-")
         words.append(key if value is True else f'{key}="{_escaped(value)}"')
     opened = f"<{' '.join(words)}>"
@@ -60,7 +61,15 @@ def _escaped(value: object) -> str:
 
 
 def json_block(value: object, name: str) -> Markup:
-    """Return an element with JSON values for the page's script; no value can end the element."""
+    """Return an element with JSON values for the page's script; no value can end the element.
+
+    Args:
+        value: A value that JSON has: no nan and no infinity.
+        name: Id of the element.
+
+    Raises:
+        ValueError: A number is not finite.
+    """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(
         f'<script type="application/json" id="{name}">{text.translate(_IN_SCRIPTS)}</script>'
@@ -91,6 +100,7 @@ def table(
     ]
     title = tag("caption", caption) if caption else ""
     inner = tag("table", title, tag("thead", top) if any(head) else "", tag("tbody", *body))
+    # Classes of page.css. Only a large table scrolls, as scrolling hides rows from a quick look.
     size = " tall" * (len(body) > _TALL) + " wide" * (len(head) > _WIDE)
     return tag(
         "div", inner, class_=f"box{size}", tabindex="0", role="region", aria_label=caption or "table"

@@ -55,9 +55,13 @@ class Page:
         Args:
             charts: Charts to draw.
             legend: True where each chart has a legend of its own.
+
+        Returns:
+            The grid, which the caller adds to a section; empty without charts.
         """
         if not charts:
             return Markup("")
+        # The prefix keeps ids apart: a page has several grids of charts.
         pictures, prefix = [], f"c{len(self._numbers)}-"
         for index, chart in enumerate(charts):
             name = f"{prefix}{index}"
@@ -66,12 +70,18 @@ class Page:
         return tag("div", joined(pictures), class_="charts")
 
     def html(self) -> str:
-        """Return the whole file. A content security policy allows the page's own script and no network."""
+        """Return the whole file, with the numbers of all charts that :meth:`charts` drew.
+
+        A content security policy allows the page's own script, by its digest, and no network. So even a text
+        that was escaped wrongly could load nothing and run nothing.
+        """
         package = files("fedpriv.tools.report")
         style, script = (
             Markup(package.joinpath(name).read_text(encoding="utf-8").strip())
             for name in ("page.css", "page.js")
         )
+        # The policy names the one script that may run by its SHA-256, so no other can be slipped in by a
+        # text.
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         rules = (
             f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
@@ -107,6 +117,7 @@ def add_run(page: Page, run: ReportedRun) -> None:
         sections.three_epsilons(run),
         sections.exact_values(run),
     )
+    # What can be claimed comes before the curves: a reader may stop there.
     over_rounds = epsilon_chart(run)
     drawn = page.charts([over_rounds] if over_rounds else [])
     page.add("Privacy", tag("div", drawn, tag("div", sections.statement(run)), class_="beside"))
@@ -129,11 +140,16 @@ def lead_of(run: ReportedRun) -> Markup:
 def add_runs(page: Page, runs: Sequence[ReportedRun], sweep: Sequence[str] | None) -> None:
     """Add the sections of several runs beside each other.
 
+    All runs have a row. The first :data:`~fedpriv.tools.report.curves.MOST_RUNS` have curves, and the first
+    :data:`MOST_DETAILS` are shown in full, folded.
+
     Args:
         page: Page that the sections are added to.
         runs: The runs.
         sweep: Overrides that began the runs as a sweep, or None.
     """
+    # The same names are in the table, in the legend and in the headings below, so that a reader finds a
+    # run again.
     names = labels(runs)
     page.add(
         "Runs",
@@ -175,6 +191,7 @@ def _rows(runs: Sequence[ReportedRun], names: Sequence[str]) -> Markup:
     rows = []
     for index, (run, name, link) in enumerate(zip(runs, names, short_names(runs), strict=True)):
         if index < MOST_DETAILS:
+            # Only runs that are shown in full have a place to link to.
             link = tag("a", link, href=f"#r{index}")
         delta = run.summary.get("delta", run.statement.get("delta"))
         rows.append((
@@ -192,6 +209,7 @@ def _means(runs: Sequence[ReportedRun], names: Sequence[str]) -> Markup:
     groups: dict[str, list[ReportedRun]] = {}
     for run, name in zip(runs, names, strict=True):
         groups.setdefault(name, []).append(run)
+    # Means of one run each would repeat the table above.
     if all(len(group) == 1 for group in groups.values()):
         return Markup("")
     rows = []

@@ -27,7 +27,10 @@ def search_of(given: Sequence[str]) -> StoredSearch | None:
 
 
 def add_search(page: Page, search: StoredSearch) -> None:
-    """Add the section of a search. The statement covers all trials; the statement of a run covers one."""
+    """Add the section of a search: its statement and a table of its trials, or why it cannot be read.
+
+    The statement covers all trials; the statement of a run covers one.
+    """
     if search.problem:
         page.add("Search", tag("div", listed([search.problem]), class_="warning", role="note"))
         return

@@ -49,6 +49,7 @@ def epsilon_words(value: float | None) -> str:
     """Return ε rounded up to three decimals, or roughly where it is too large to protect anybody."""
     if value is None:
         return "none"
+    # Digits of such an ε would suggest a precision that means nothing.
     return f"{value:.2g}" if _HUGE <= value < math.inf else round_up(value)
 
 
@@ -118,6 +119,7 @@ def _no_epsilon(run: ReportedRun) -> str:
 def is_private(run: ReportedRun) -> bool:
     """Return whether any ε was computed."""
     private = run.statement.get("private")
+    # A run without a statement yet is private if it has computed an ε.
     return private if isinstance(private, bool) else run.end("epsilon") is not None
 
 
@@ -141,11 +143,14 @@ def exact_values(run: ReportedRun) -> Markup:
 
 
 def statement(run: ReportedRun) -> Markup:
-    """Return privacy.txt as headings, paragraphs and lists."""
+    """Return privacy.txt as headings, paragraphs, lists and a table of its aligned rows."""
     if not run.statement_text:
         return tag("p", "There is no privacy statement (privacy.txt) yet.", class_="note")
     elements = []
     for index, block in enumerate(run.statement_text.strip().split("\n\n")):
+        if rows := _aligned_rows(block):
+            elements.append(table("", ("", ""), rows))
+            continue
         lines, items = [], []
         for line in block.splitlines():
             if line.startswith("- "):
@@ -154,7 +159,8 @@ def statement(run: ReportedRun) -> Markup:
                 items[-1] += f" {line.strip()}"
             else:
                 lines.append(line.strip())
-        if items and len(lines) == 1 and lines[0][-1:] not in ".:":
+        # One line without a full stop is a heading, such as \"Details\", or \"Caveats\" above a list.
+        if len(lines) == 1 and lines[0][-1:] not in ".:":
             elements.append(tag("h3", lines[0]))
         elif lines:
             headline = "headline" if index == 0 else None
@@ -162,6 +168,20 @@ def statement(run: ReportedRun) -> Markup:
         if items:
             elements.append(listed(items))
     return joined(elements)
+
+
+def _aligned_rows(block: str) -> list[list[str]]:
+    """Return the rows (name, value) of a block in which all values begin in one column, else no rows."""
+    rows: list[list[str]] = []
+    for line in block.splitlines():
+        name, _, value = line.partition("  ")
+        if rows and not name and value:
+            rows[-1][1] += f" {value.strip()}"
+        elif name and value:
+            rows.append([name, value.strip()])
+        else:
+            return []
+    return rows
 
 
 def ledger(run: ReportedRun, of_many: bool = False) -> Markup:
@@ -174,9 +194,11 @@ def ledger(run: ReportedRun, of_many: bool = False) -> Markup:
     names, *rows = run.ledger_rows
     # A damaged ledger may have rows that are too short.
     columns = {i: [row[i] if i < len(row) else "" for row in rows] for i in range(len(names))}
+    # Of a ledger with one row, all columns stay in the table.
     same = {i: cells[0] for i, cells in columns.items() if len(set(cells)) == 1 < len(cells)}
     used = [i for i, cells in columns.items() if any(cells) and i not in same]
     first, last = (5, 3) if of_many else _LEDGER_ROWS
+    # A gap of one row would take the place of that row.
     omitted = len(rows) - first - last
     # Six digits are shown; ledger.csv has all of them.
     shown = [
@@ -299,6 +321,7 @@ def environment(run: ReportedRun) -> Markup:
 
 def repeat(run: ReportedRun) -> Markup:
     """Return the commands that repeat the run, go on with it, and examine it further."""
+    # Quoted, as the command is meant to be copied into a shell.
     folder, parts = shlex.quote(str(run.path)), []
     if run.overrides is None:
         parts.append(

@@ -27,7 +27,8 @@ def write_report(given: Sequence[str], out: Path | None = None) -> Path:
 
     Args:
         given: Folders of runs, sweeps, searches or figures.
-        out: File to write; None: report.html in the folder, or in the working folder.
+        out: File to write; None: ``report.html`` in the only folder given if that can be written, else in the
+            working folder. An earlier report there is replaced.
 
     Returns:
         The file.
@@ -37,8 +38,9 @@ def write_report(given: Sequence[str], out: Path | None = None) -> Path:
         WriteError: The file cannot be written.
     """
     paths, figure_paths = find(given)
+    # Before anything is read: what a link leads to would be shown on the page.
     for path in (*paths, *figure_paths):
-        RunFolder(path).refuse_links()  # a link may lead anywhere
+        RunFolder(path).refuse_links()
     runs = [
         read_run(path, in_full=index < MOST_DETAILS, curves=index < MOST_RUNS)
         for index, path in enumerate(paths)

@@ -65,6 +65,8 @@ def two_runs(context: Context) -> Iterator[Check]:
     for difference, streams in other_streams:
         second = _noise_under(context, streams, context.other_key)
         size = float(np.linalg.norm(second))
+        # Given the second noise, its product with independent standard normals, divided by its
+        # norm, is a standard normal.
         z = float(first @ second) / size if size else math.nan
         yield Check(
             "independence",
@@ -74,6 +76,7 @@ def two_runs(context: Context) -> Iterator[Check]:
             float(statistics.normal_p(z)),
             note=f"the noise of two runs that differ by {difference} is not independent",
         )
+    # Keys are compared as well: independent noise from equal keys of lots would pass the test above.
     of_runs = [own_streams, *(streams for _, streams in other_streams)]
     with tempfile.TemporaryDirectory(prefix="fedpriv-verify-") as temporary:
         for name in ("0", "1"):  # the same run, published twice
@@ -98,6 +101,7 @@ def _noise_under(context: Context, streams: SecretStreams, against: Releases) ->
     """Return the noise of the reference's lots under other streams, as a standardised difference."""
     lots = context.subject.streams(context.subject.sampling_name, "")
     releases, _ = context.releases(lots.with_noise(streams.noise_key))
+    # The difference of two releases has twice the variance of the noise of one.
     return context.differences(releases, against) / math.sqrt(2.0)
 
 

@@ -25,7 +25,17 @@ _SAMPLED = (
 
 
 def checks(reference: Recording, secret_cohort: bool) -> Iterator[Check]:
-    """Compare the releases that were seen with the ledger's entries for each client."""
+    """Compare the releases that were seen with the ledger's entries for each client.
+
+    Args:
+        reference: The run, with its ledger.
+        secret_cohort: Whether nobody sees who takes part, so that every client has to be charged for each
+            release.
+
+    Yields:
+        A check of the number of entries of each query, one of the queries that share a sample, and one of the
+        noise multipliers of the charged events.
+    """
     ledger = cast("Ledger", reference.ledger)
     all_clients = np.arange(ledger.clients)
     for name in reference.names:
@@ -33,6 +43,7 @@ def checks(reference: Recording, secret_cohort: bool) -> Iterator[Check]:
         for position in reference.positions(name):
             released[all_clients if secret_cohort else reference.cohorts[position.round_index]] += 1
         entered = ledger.samples_of(name)
+        # More entries than releases are no fault: a client may be charged for rounds that it was not in.
         short = int((entered < released).sum())
         yield Check(
             "charge",
@@ -77,6 +88,7 @@ def _worst_event(ledger: Ledger) -> tuple[float, str]:
             continue
         due = 0.0
         if all(query.protects for query in joint.queries):
+            # A query without noise leaves 0 due, so that any finite charge beside it fails.
             # (Σ_j z_j^-2)^(-1/2), where z_j is the noise std of query j ÷ the distance a neighbour moves.
             replaces = joint.sampling.neighbours == REPLACE_ONE
             due = joint_noise_multiplier(

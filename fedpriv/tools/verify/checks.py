@@ -38,6 +38,9 @@ _FEWER_WHERE_CORRELATED = 100
 def all_checks(subject: Subject, samples: int = SAMPLES, units_too: bool = True) -> list[Check]:
     """Return the results of every check that applies.
 
+    A single check is returned for a run that stops by itself, which fails, and for a run that claims no
+    privacy, which says nothing. The random generators of numpy and torch are as before afterwards.
+
     Args:
         subject: The configuration.
         samples: Numbers of noise of each query.
@@ -75,6 +78,8 @@ class Verification:
     def run(self, units_too: bool) -> Iterator[Check]:
         """Yield all checks in the order of the table."""
         subject, reference, begin = self.subject, self.reference, self.subject.steps.begin
+        # The order is that of what later checks rely on: a run that does not repeat itself makes
+        # every comparison below meaningless.
         begin("the same run again, and resumed")
         yield chance.repeated(self.context)
         yield from side_channels.resumed(subject)
@@ -118,6 +123,7 @@ class Verification:
         claims, repeats, reference = self.context.claims, self.context.repeats, self.reference
         correlated = self.context.correlated
         contrasts = noise.Contrasts(reference, self.context.gaussian)
+        # The first further key is also compared with the reference later on, so its states are kept.
         for key in range(1, self._keys() + 1):
             other_noise = self.context.pinned(noise=f"B{key}", see=contrasts.see, keep=key == 1)
             if key == 1:
@@ -140,6 +146,8 @@ class Verification:
                 continue
             samples, direct = repeats.noise(name, reference, claims)
             if not samples:
+                # The noise of a long vector comes from runs under further keys, that of a small
+                # answer from repeated releases of one round.
                 samples = [s for s in contrasts.samples if s.position.name == name]
                 direct = np.concatenate(contrasts.direct[name]) if samples else direct
             if correlated is not None:
@@ -147,6 +155,8 @@ class Verification:
                 direct = np.concatenate(correlated.white_list(contrasts.direct[name]))
             if samples:
                 extra = max(float((claims[p].noted / claims[p].std).max()) for p in positions)
+                # Where clients add more shares than are counted on, a sum has more noise than is
+                # charged. Rounding is not taken for such noise.
                 extra = extra if extra > _MORE else 1.0
                 yield from noise.checks(name, samples, direct, extra, layers)
                 yield from noise.independence(name, samples)
@@ -176,6 +186,7 @@ class Verification:
     def _where_it_leaves(self) -> Iterator[Check]:
         """Yield the check of noise and sensitivity of what an observer receives."""
         positions = [p for p in self.reference.seen if p.round_index == 0]
+        # With several releases in a round, the outcome is no affine function of one of them.
         if len(positions) != 1 or positions[0] not in self.context.gaussian:
             return
         if outgoing.affine(self.subject, self.reference):
@@ -244,6 +255,8 @@ class Verification:
             return
         first = files.published(subject, config)
         sampling_name = lots.OTHER_LOTS if subject.secret_cohort else None
+        # The second run has other records, and other cohorts where these are secret. Only the
+        # releases are those of the first.
         second = files.published(
             subject, config, first.recording, sampling_name, "C", everything(subject)
         )

@@ -21,10 +21,14 @@ from fedpriv.tools.verify.table import FALSE_ALARM, failed, judged, show
 
 
 def run(options: SimpleNamespace) -> int:
-    """Verify one configuration and return the exit status, which is 1 if a check failed.
+    """Verify one configuration, print the table, and return the exit status, which is 1 if a check failed.
+
+    Where all checks passed, a stamp is written that lets this code publish runs (``publish=true``), if the
+    configuration has code of the user's own. The current folder is added to ``sys.path``.
 
     Args:
-        options: The arguments of the command: overrides, seed, rounds, synthetic, config_dir and json.
+        options: The arguments of the command: overrides, seed, rounds, synthetic, config_dir and json, the
+            file that the results are written to.
 
     Raises:
         ConfigError: An argument or the configuration is not allowed.

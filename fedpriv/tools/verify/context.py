@@ -52,6 +52,8 @@ class Context:
         self.subject, self.samples = subject, samples
         subject.steps.begin("the run that others are held against")
         for attempt in range(_TRIES):
+            # The checks change one unit, which must be in a lot or a cohort of this run. Other lots
+            # are tried until some unit is.
             subject.sampling_name = f"lots {attempt}"
             streams = subject.streams(subject.sampling_name, "again")
             width = subject.context.model.size
@@ -111,7 +113,13 @@ class Context:
     def under(
         self, streams: SecretStreams, variation: Variation = AS_IT_IS, **probe: Any
     ) -> Recording:
-        """Run again as in :meth:`pinned`, with given streams."""
+        """Run again as in :meth:`pinned`, with given streams.
+
+        Args:
+            streams: Streams of lots, cohorts and noise.
+            variation: Change of the unit.
+            **probe: Arguments of :class:`~fedpriv.tools.verify.probes.Probe`.
+        """
         cohorts = None if self.subject.secret_cohort else self.reference.cohorts
         return self.subject.run(streams, variation, cohorts=cohorts, pinned=self.reference, **probe)
 
@@ -147,6 +155,8 @@ class Context:
             if a is None or b is None or a.shape != b.shape:
                 parts.append(np.array([math.nan]))
                 continue
+            # Rows of different clients may have different noise, so each row is divided by its own
+            # standard deviation [rows].
             difference = (a.double() - b.double()).cpu().numpy() / claim.std[:, None]
             parts.append(difference.reshape(-1)[:: max(1, difference.size // _COMPARED)])
         if self.correlated is not None:
@@ -158,6 +168,8 @@ class Context:
         errors = []
         for position, claim in self.gaussian.items():
             largest = float(self.reference.seen[position].values.abs().max())
+            # Single precision rounds a number by up to 2^-24 of itself. The margin is for a
+            # difference of two numbers.
             errors.append(largest * 2.0**-22 / float(np.min(claim.std)))
         return max(errors, default=0.0)
 
@@ -165,7 +177,13 @@ class Context:
 def claims_of(
     subject: Subject, reference: Recording, correlated: Correlated | None = None
 ) -> dict[ReleasePosition, LedgerClaim]:
-    """Return the claim of a run's ledger about each release that is charged."""
+    """Return the claim of a run's ledger about each release that is charged.
+
+    Args:
+        subject: The configuration.
+        reference: The run.
+        correlated: The noise that is correlated over rounds; None finds out whether there is such noise.
+    """
     correlated = correlated or Correlated.of(subject, reference)
     if correlated is not None:
         return correlated.claims()

@@ -70,6 +70,8 @@ class Correlated:
         for position, seen in self._reference.seen.items():
             bound = np.full(len(seen.values), sensitivity / seen.divided_by)
             std = bound * self.query.noise_multiplier
+            # The noise of round t is row t of L times independent rows, so its size differs from
+            # round to round.
             row_norm = float(np.linalg.norm(self._root[position.round_index]))
             multiplier = self.query.noise_multiplier * row_norm
             claims[position] = LedgerClaim(self.query, GAUSSIAN, std, std, bound, multiplier)
@@ -144,6 +146,7 @@ class Correlated:
             f"sensitivity make {due:.6g}",
         )
         ledger = cast("Ledger", self._reference.ledger)
+        # One entry stands for the whole run, or, where clients are sampled in their turns, for one turn.
         needed = self._participation.times(query.answers) if query.sample_rate < 1 else 1
         entered = ledger.samples_of(query.name)
         rounds = max(position.round_index for position in self._reference.seen) + 1
@@ -199,6 +202,8 @@ class Correlated:
         joined = np.zeros((turns * _TURNS, subject.clients), dtype=int)
         for t, row in enumerate(joined):
             row[choose(streams, t, all_clients)] = 1
+        # A client has its turn once in ``turns`` rounds, always at the same place of the cycle,
+        # where its count is not 0.
         by_turn = joined.reshape(_TURNS, turns, subject.clients).sum(0)
         groups = np.bincount(by_turn.argmax(0), minlength=turns)
         uniforms = np.random.default_rng(subject.seed)

@@ -50,8 +50,10 @@ def checks(
     values_at = {position: draw.values for position, draw in drawn.items()}
     width = next(iter(drawn.values())).width
     if width > 1 and len({draw.width for draw in drawn.values()}) == 1:
+        # All draws and rows are samples of one vector of noise.
         together = np.concatenate([k.reshape(-1, k.shape[2]) for k in values_at.values()])
         yield from _spectrum(f"{name}: directions", [together], width, random)
+        # Noise that is right over all clients may still lack a direction at one of them.
         of_clients: dict[int, list[np.ndarray]] = {}
         for position, values in values_at.items():
             clients = reference.clients_of_rows(position, values.shape[1])
@@ -103,6 +105,8 @@ def _spectrum(
     tests = []  # (p-value, smallest spread ÷ the smallest that is expected, numbers) of each block
     for values in groups:
         rows, columns = values.shape
+        # All directions are tested at once if there are enough rows for the test's margin; else
+        # random blocks of coordinates that are narrow enough.
         block, count = columns, 1
         if columns < width or math.sqrt(rows) < math.sqrt(columns) + _MARGIN:
             block = min(columns, rows // 4, int(max(0.0, math.sqrt(rows) - _MARGIN) ** 2))
@@ -141,6 +145,8 @@ def _stacked(
     count, numbers = len(rows), min(row.shape[1] for row in rows)
     if count < 2:
         return
+    # Each vector of a client and round becomes a column. Its rows are taken from several draws
+    # until the test has its margin, within the memory that is allowed.
     most = max(1, min(_STACKED_NUMBERS // count, int(4 * (math.sqrt(count) + 2 * _MARGIN) ** 2)))
     each = max(1, -(-most // numbers))
     columns = np.stack([row[:each, :numbers].reshape(-1)[:most] for row in rows], axis=1)

@@ -73,6 +73,7 @@ def of_draws(
     numbers = min((draw.heads.shape[2] for draw in drawn.values()), default=0)
     if numbers < (2 * _FEWEST if white else _FEWEST):
         return
+    # Two streams with the same key give the same first numbers, so a few numbers of each stream suffice.
     heads = [draw.heads[:, :, :numbers].reshape(-1, numbers) for draw in drawn.values()]
     streams = np.concatenate(heads).astype(np.float64)
     pairs = equal_pairs(streams, 8.0 * _ALIKE if white else _ALIKE)

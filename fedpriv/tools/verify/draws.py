@@ -86,6 +86,7 @@ class Draws:
 
     def __call__(self, reopen: Reopen, t: int, step: int, answers: Mapping[str, Bounded]) -> None:
         """Draw the normal noise of a round under many keys, if it is one of the chosen rounds."""
+        # The noise of all local steps of a round comes from the same code, so the first step stands for all.
         if step > 0 or (step != BEFORE and t not in self._rounds):
             return
         queries = queries_of(reopen(self._streams))

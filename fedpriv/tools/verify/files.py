@@ -96,6 +96,7 @@ def published(
         folder = RunFolder(chosen.runtime.run_dir).create()
         folder.write_json(folder.environment, {})
         public_config = chosen.copy()
+        # The folder of this run is temporary. Its path would make the files of two runs differ.
         public_config.runtime.stop_file = public_config.runtime.run_dir = None
         write_text(folder.config, configuration.dump(public_config))
         context = loop.context

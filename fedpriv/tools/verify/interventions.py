@@ -48,7 +48,12 @@ AS_IT_IS = Variation("as it is")
 
 
 def follow(loop: Loop, round_numbers: Sequence[int]) -> None:
-    """Make a loop run the rounds ``round_numbers``, each at the state that the one before it left."""
+    """Make a loop run the rounds ``round_numbers``, each at the state that the one before it left.
+
+    Args:
+        loop: A loop before its first round, which is changed in place.
+        round_numbers: Indices t of the rounds, ascending; rounds between them are left out.
+    """
     announce, remaining = loop._announce, iter(round_numbers)
 
     def announced() -> Any:
@@ -77,10 +82,17 @@ def uploaders(loop: Loop) -> list[Any]:
 
 
 def replace_upload(loop: Loop, client: int, craft: Craft) -> None:
-    """Replace the upload of one client by what ``craft`` makes, as a malicious client can do."""
+    """Replace the upload of one client by what ``craft`` makes, as a malicious client can do.
+
+    Args:
+        loop: A loop before its first round, whose objects with a method ``of`` are changed in place.
+        client: Number of the client.
+        craft: Function that makes the upload.
+    """
 
     def sends(compute: Callable[..., Any], round_index: int, clients: np.ndarray) -> Any:
         batch = compute(round_index, clients)
+        # Clients are computed in chunks, and the client is in one of them.
         rows = np.flatnonzero(np.asarray(clients) == client)
         if not len(rows):
             return batch

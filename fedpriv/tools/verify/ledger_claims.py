@@ -55,6 +55,8 @@ def claim_of(recording: Recording, position: ReleasePosition, trust: Trust) -> L
     for release in recording.charged[position.round_index]:
         if position.name in release.joint.names:
             by_group.setdefault(np.asarray(release.clients).tobytes(), []).append(release)
+    # Each group of clients has a release for each local step. Releases before the rounds, or after
+    # the step, have one only.
     groups = [steps[min(max(position.step, 0), len(steps) - 1)] for steps in by_group.values()]
     if not groups:
         return None
@@ -75,6 +77,7 @@ def claim_of(recording: Recording, position: ReleasePosition, trust: Trust) -> L
             shares = len(cohort) / query.honest
         elif reports and not seen.of_reports:
             shares = float(len(cohort))
+        # One row belongs to the whole cohort, so all of its numbers are the same.
         std[:], noted[:], bound[:] = _numbers_of_sum(groups, position.name, seen, shares)
     multiplier = noise_multiplier(query) * math.sqrt(shares) / _times(groups[0], query)
     return LedgerClaim(query, family_of(query), std, noted, bound, multiplier)

@@ -28,6 +28,7 @@ def checks(context: Context) -> Iterator[Check]:
     if subject.per_record:
         yield from _of_lots(context, run)
     if context.correlated is None:
+        # Where rounds are correlated, a participation pattern is charged, and no sampling of cohorts.
         yield from _of_cohorts(context, run)
     else:
         yield context.correlated.attendance(context.reference, "first lots")
@@ -164,6 +165,7 @@ def _of_cohorts(context: Context, run: Recording) -> Iterator[Check]:
 def unmoved(context: Context, runs: list[tuple[str, Recording]]) -> Check:
     """Test that lots and cohorts do not depend on the content of records."""
     reference = context.reference
+    # A run that fails has no lots to compare; its failure is a finding of another check.
     moved = [
         variation for variation, run in runs if run.failure is None and not _same(reference, run)
     ]

@@ -53,6 +53,10 @@ class NoiseSample:
 class Contrasts:
     """A converter from releases under further keys to noise, one key after the other.
 
+    Args:
+        reference: A run under the first key.
+        claims: What the ledger claims of each release.
+
     Attributes:
         samples: Helmert's contrasts of the releases so far.
         direct: Differences between releases and exact answers, by query, in units of the noted standard
@@ -71,6 +75,7 @@ class Contrasts:
     def _keep_direct(self, position: ReleasePosition, values: Tensor) -> None:
         claim = self._claims.get(position)
         parts = self.direct.setdefault(position.name, [])
+        # The test of the shape needs only so many numbers, which are spread over the vector.
         if claim is not None and sum(part.size for part in parts) < _SHAPED:
             noise = (values.double() - self._reference.seen[position].exact).cpu().numpy()
             noise = (noise / claim.noted[:, None]).reshape(-1)
@@ -129,6 +134,7 @@ def checks(
         weight=OVERALL_WEIGHT,
         note=f"the noise of {name} has {ratio:.4g} times the standard deviation that the ledger charges",
     )
+    # Where more noise may be added than is charged, parts may differ in size, and only the whole is tested.
     if extra == 1.0:
         yield from _by_part(name, samples, layers)
     shape = largest = 0.0

@@ -30,7 +30,15 @@ _VARIATIONS = ("huge", "huge, negated", "large", "upload huge", "upload huge, ne
 
 
 def affine(subject: Subject, reference: Recording) -> bool:
-    """Return whether an outcome changes as much from one to two times the release as from two to three."""
+    """Return whether the outcome of the first round is an affine function of its release.
+
+    Three pinned runs show it: the outcome must change as much from one to two times the release as from two
+    to three. Where nothing is received, or some releases do not move the weights, the answer is False.
+
+    Args:
+        subject: The configuration.
+        reference: The run whose releases are scaled.
+    """
     rule = subject.parts.aggregation
     if rule is not None and not rule.linear and not subject.per_record:
         return False  # some releases do not move the weights
@@ -48,7 +56,16 @@ def affine(subject: Subject, reference: Recording) -> bool:
 def checks(
     subject: Subject, claim: LedgerClaim, variations: Sequence[Variation]
 ) -> Iterator[Check]:
-    """Yield the check of the noise multiplier that an observer measures, if the observer sees anything."""
+    """Yield the check of the noise multiplier that an observer measures.
+
+    There is no check where the noise is not Gaussian, a run stops, the observer receives neither an upload
+    nor new weights, or no variation moves what is received.
+
+    Args:
+        subject: The configuration.
+        claim: The ledger's claim about the only release of the first round.
+        variations: Changes of the unit, of which a few are run.
+    """
     if claim.family != GAUSSIAN:
         return
     base = _outcome(subject, "left 0")
@@ -60,6 +77,8 @@ def checks(
         if (outcome := _outcome(subject, f"left {i}")) is None:
             return
         outcomes.append(outcome)
+    # All outcomes follow from the same data and lots, so their spread [keys + 1, D] is that of the
+    # noise alone.
     stack = np.stack(outcomes)
     square_sum = float(((stack - stack.mean(0)) ** 2).sum())
     count = base.size * keys

@@ -188,6 +188,7 @@ class Probe(Quiet):
         self._keep = keep
         self._step = 0
         self._uploads: list[Tensor] = []
+        # Releases before the first round, which are charged together with it.
         self._before: tuple[Release, ...] = ()
         mechanism, trainer = loop.mechanism, loop.trainer
         open_round, computation = mechanism.open, trainer.round
@@ -201,6 +202,7 @@ class Probe(Quiet):
 
             return self._watch(open_round(announcement, cohort, streams, charged), reopen)
 
+        # The methods of these very objects are replaced, so that the code of a run stays as it is.
         for computes in uploaders(loop):
             computes.of = partial(self._note, computes.of)
 
@@ -235,6 +237,7 @@ class Probe(Quiet):
 
     def _watch(self, opening: OpenRound, reopen: Reopen) -> OpenRound:
         """Wrap the methods of an open round, so that its releases are recorded and pinned."""
+        # An opening before the first round asks only for the query of that time.
         query, groups = self.loop.mechanism.before, opening.announcement.groups
         before = query is not None and all(g.upload.joint.names == {query.name} for g in groups)
         t = Position.of(len(self.recording.cohorts), opening.round_index + 1)
@@ -246,6 +249,7 @@ class Probe(Quiet):
         def released(answers: Mapping[str, Bounded]) -> dict[str, Visible]:
             for repeat in self._repeats:
                 repeat(reopen, t, self._step, answers)
+            # Repetitions and exact values come first, because the release overwrites the answers.
             facts = {name: _facts(answer) for name, answer in answers.items()}
             visible = release(answers)
             outgoing = {
@@ -303,6 +307,7 @@ class Probe(Quiet):
     def _state(self, done: Round) -> dict[str, str]:
         """Return digests of everything that an observer sees after a round."""
         loop = self.loop
+        # Times differ between any two runs, and exact statistics are for the analyst alone.
         left_out = ("seconds", "cpu_seconds", "not_finite", "own")
         state: dict[str, Any] = {k: v for k, v in loop.state_dict().items() if k not in left_out}
         if (
@@ -340,6 +345,7 @@ def digests(tree: Any, path: str = "") -> dict[str, str]:
         for key, value in tree.items():
             result |= digests(value, f"{path}.{key}" if path else str(key))
         return result
+    # Long lists get one digest for all of their items.
     if isinstance(tree, (list, tuple)) and len(tree) <= 64:
         result = {path: str(len(tree))}
         for index, value in enumerate(tree):

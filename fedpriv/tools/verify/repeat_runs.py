@@ -98,12 +98,16 @@ class RepeatedReleases:
         self.beside: dict[ReleasePosition, np.ndarray] = {}
 
     def __call__(self, reopen: Reopen, t: int, step: int, answers: Mapping[str, Bounded]) -> None:
-        """Release the small answers of a round as often as the tests need it."""
+        """Release the small answers of a round as often as the tests need it.
+
+        Only the first local step of each round is repeated, and the gradient's first numbers go along.
+        """
         small = {n: a for n, a in answers.items() if a.values[0].numel() != self._width}
         if not small or step > 0:
             return
         numbers = min(a.values.numel() for a in small.values())
         rounds = 1 if step == BEFORE else self._rounds
+        # n releases give n - 1 contrasts, so a few more are made than numbers are needed.
         times = 2 + math.ceil(self._samples / (numbers * rounds))
 
         def values_of(name: str, values: Tensor) -> Tensor:
@@ -156,6 +160,7 @@ class RepeatedReleases:
             flip = flip_probability(cast("RandomizedBit", claim.query).epsilon)
             m = len(recording.cohorts[position.round_index])
             k = round(float(recording.seen[position].exact.reshape(-1)[0]) + m / 2.0)
+            # A release is debiased: (ones - m p) / (1 - 2 p) - m / 2. This undoes it.
             ones = (values.reshape(-1) + m / 2.0) * (1.0 - 2.0 * flip) + m * flip
             law = np.convolve(
                 stats.binom.pmf(np.arange(k + 1), k, 1.0 - flip),

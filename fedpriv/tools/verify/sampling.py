@@ -123,6 +123,7 @@ def checks(kind: str, lots: list[Lot], laws: dict[int, Law], seed: int) -> Itera
             note=f"a member is twice in one of the {kind}",
         )
         return
+    # Lots and cohorts get uniforms of their own for the transform to normals.
     uniforms = np.random.default_rng([seed, len(lots)])
     sampled = [lot for lot in lots if not laws[lot.who].whole]
     missing = sum(len(lot.members) < lot.count for lot in lots if laws[lot.who].whole)
@@ -176,6 +177,7 @@ def _sizes(
     """Test the sizes of lots. Sizes that are fixed are compared, others become normals."""
     law_text = str(laws[lots[0].who])
     keys = [(laws[lot.who], lot.count) for lot in lots]
+    # Many lots share a law, whose table may be long.
     tables = {(law, count): law.sizes(count) for law, count in dict.fromkeys(keys)}
     pairs = [
         statistics.tabulated(tables[key], np.array(len(lot.members)))
@@ -184,6 +186,7 @@ def _sizes(
     below, exactly = np.array(pairs).T
     expected = sum(law.part(count) * count for law, count in keys)
     total = sum(len(lot.members) for lot in lots)
+    # Fixed sizes leave nothing to chance: any other size is a failure.
     if all(law.size is not None for law, _ in keys):
         return Check(
             "sampling",

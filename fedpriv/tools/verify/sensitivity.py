@@ -43,7 +43,13 @@ class Moves:
 
 
 class Displacements:
-    """A collector of the moves of variations of one unit."""
+    """A collector of the moves of variations of one unit.
+
+    Args:
+        reference: A run with the unit as it is.
+        claims: What the ledger claims of each release.
+        client: Client of the unit.
+    """
 
     def __init__(
         self, reference: Recording, claims: Mapping[ReleasePosition, LedgerClaim], client: int
@@ -57,13 +63,20 @@ class Displacements:
         return self.moves[-1]
 
     def see(self, position: ReleasePosition, values: Tensor) -> None:
-        """Add the difference between a release of the present variation and the reference."""
+        """Add the difference between a release of the present variation and the reference.
+
+        Args:
+            position: The release. One that is not charged, or has another shape than in the reference, is
+                left to other checks.
+            values: Released values [rows, d].
+        """
         claim, seen = self._claims.get(position), self._reference.seen.get(position)
         if claim is None or seen is None or seen.values.shape != values.shape:
             return
         moved = (values.double() - seen.values.double()).cpu().numpy()
         row = self._row(position, len(moved))
         moves = self.moves[-1]
+        # The unit's client is not in this round, so nothing may move.
         if row is None:
             moves.others[position] = _squared_norm(moved, claim.bound)
             return
@@ -79,7 +92,11 @@ class Displacements:
         return int(is_unit.argmax()) if is_unit.any() else None
 
     def checks(self, add_or_remove: bool) -> Iterator[Check]:
-        """Yield a check for each variation and each name of a release."""
+        """Yield a check for each variation and each name of a release.
+
+        Args:
+            add_or_remove: Whether neighbours add or remove a unit; else they replace one.
+        """
         absent = next((m for m in self.moves if m.name == ABSENT), None)
         partners = [absent] if add_or_remove and absent is not None else self.moves
         # Without the absence, two variations are compared that both differ from it by the sensitivity.

@@ -74,6 +74,8 @@ class Shares:
             for shares, of_draws in by_shares.items():
                 sums = np.stack(of_draws)
                 law = law_of_sum(query, shares, sums)
+                # The clients contribute zeros, so the coordinates [draws, D] are independent noise
+                # and nothing else.
                 normals.append(statistics.as_normals(*law, uniforms.random(sums.shape)))
             yield _noise(query, np.concatenate(normals))
             yield _event(query)
@@ -170,6 +172,7 @@ def _event(query: DiscreteQuery) -> Check:
     (Kairouz, Liu and Steinke 2021; see fedpriv/privacy/mechanisms/discrete.py).
     """
     longest = query.cells + math.sqrt(query.dimension)
+    # log(1/β) is ½ for β = e^(-1/2).
     slack = math.sqrt(2.0 * 0.5) * (query.cells + math.sqrt(query.dimension) / 2.0)
     least = math.sqrt(query.cells**2 + query.dimension / 4.0 + slack)
     due = longest if query.rounding == SUMS else min(longest, least)

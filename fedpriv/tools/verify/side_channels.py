@@ -87,6 +87,8 @@ def resumed(subject: Subject) -> Iterator[Check]:
     after, failure = None, None
     try:
         file = BytesIO()
+        # The state goes through a file as a checkpoint does: an object in memory could keep what a
+        # file does not hold.
         torch.save(plain(before.loop.state_dict(), "the state"), file)
         file.seek(0)
         after = _run(subject, _ROUNDS, torch.load(file, weights_only=True))

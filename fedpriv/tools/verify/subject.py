@@ -149,6 +149,8 @@ class Subject:
         self.budget: Budget | None = None
         if self.parts.private:
             self.budget = make_budget(self.parts, context.data, np.zeros(0, dtype=int))
+        # The first rounds follow each other. Later rounds are tried as well, because a schedule or
+        # a clipper may do something else late in a run.
         consecutive = self._rounds() if rounds is None else rounds
         self.round_numbers = list(range(consecutive))
         self.later = self._later(consecutive) if later else []
@@ -322,6 +324,8 @@ class Subject:
         """
         if parts is None:
             shared = (self.parts.dataset, self.parts.partition, self.parts.model)
+            # Data set, partition and model settings are large or shared, and no run changes them.
+            # All other parts are copied.
             parts = copy.deepcopy(self.parts, {id(part): part for part in shared})
         data = self.context.data
         if variation.data is not None:
@@ -344,6 +348,7 @@ class Subject:
         if variation.absent is not None and budget is not None:
             leave_out(budget, variation.absent)
         loop = Loop(parts, context, budget)
+        # Only now is there a computation whose uploads can be replaced.
         if variation.upload is not None:
             replace_upload(loop, *variation.upload)
         if variation.silent is not None:

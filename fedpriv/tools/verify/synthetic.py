@@ -70,8 +70,10 @@ class MadeUp(DatasetView):
         most = self.source.vocabulary_size
         tokens = torch.randint(1, most, (count, length + 1), generator=stream)
         lengths = torch.randint(1, length + 1, (count, 1), generator=stream)
+        # Texts of random lengths, of one token at least.
         absent = torch.arange(length) >= lengths
         inputs = tokens[:, :-1].masked_fill(absent, PAD)
+        # The target at each place is the next token.
         if self.source.task != CLASSIFICATION:
             return Records(inputs, tokens[:, 1:].masked_fill(absent, PAD))
         return Records(inputs, torch.randint(self.source.classes, (count,), generator=stream))

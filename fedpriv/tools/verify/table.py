@@ -121,6 +121,8 @@ def condensed(checks: Sequence[Check]) -> list[Check]:
         if len(same) < 2 or any(c.passed is not True for c in same):
             result.append(check)
         elif check is same[0]:
+            # The measured texts of one subject begin with a ratio of one format, so that the
+            # largest text is the worst.
             worst = max(same, key=lambda c: c.measured)
             name = f"{check.of}: {len(same)} ways; {worst.name.rpartition(': ')[2]}"
             result.append(replace(worst, name=name))

@@ -51,6 +51,7 @@ def checks(context: Context) -> Iterator[Check]:
             moves, changed = displacements.begin(variation.name), variation
             cohorts = reference.cohorts
             if variation.absent is not None:
+                # The cohorts are given to the run, so an absent client is taken out of them here.
                 cohorts = [cohort[cohort != variation.absent] for cohort in cohorts]
                 changed = replace(AS_IT_IS, name=variation.name)
             recording = subject.run(
@@ -95,6 +96,7 @@ def _reference(subject: Subject) -> Recording:
     recording = subject.run()
     if subject.parts.mechanism.charged_at_once is not None or recording.failure is not None:
         return recording
+    # Cohorts keep their sizes: clients to try take the places of others.
     clients, cohorts = subject.clients_to_try(_MOST), []
     for cohort in recording.cohorts:
         others = [client for client in cohort.tolist() if client not in clients]

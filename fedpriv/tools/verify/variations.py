@@ -24,7 +24,15 @@ _LAYERS = 24  # most layers that are huge one by one
 
 
 def adversarial(subject: Subject, neighbours: str) -> list[Variation]:
-    """Return every variation of the unit. Its absence is one where ``neighbours`` do not replace a unit."""
+    """Return every variation of the unit.
+
+    At client level they also include crafted uploads. The unit's absence is among them where it can be absent
+    and ``neighbours`` do not replace a unit.
+
+    Args:
+        subject: The run that is verified, with its unit.
+        neighbours: Name of the adjacency.
+    """
     variations = [_of_data(subject, name, change) for name, change in _changes(subject).items()]
     if not subject.per_record:
         client = subject.unit_client
@@ -108,7 +116,10 @@ def empty(subject: Subject, adds_or_removes: bool) -> Variation | None:
 
 
 def everything(subject: Subject) -> Variation:
-    """Return the variation that replaces all training records."""
+    """Return the variation that replaces all training records.
+
+    Each becomes another record, numbers negated, with another label.
+    """
 
     def other(data: FederatedData) -> FederatedData:
         inputs, targets = data.train.inputs.flip(0), data.train.targets.flip(0)
@@ -160,6 +171,7 @@ def _changes(subject: Subject) -> dict[str, Change]:
     """Return the changes of the unit's records, by name."""
 
     def copied(inputs: Tensor, targets: Tensor, data: FederatedData) -> tuple[Tensor, Tensor]:
+        """Return records of the next client; where the unit is a record, one of the same client."""
         other = data.clients[(subject.unit_client + (not subject.per_record)) % data.client_count]
         index = torch.from_numpy(np.resize(other, len(targets))).to(targets.device)
         return data.train.inputs[index], data.train.targets[index]
@@ -177,6 +189,7 @@ def _changes(subject: Subject) -> dict[str, Change]:
         label = data.train.targets[records].mode(0).values
         return total.expand_as(inputs), label.expand_as(targets)
 
+    # Tokens cannot be scaled or be infinite.
     if not subject.context.data.train.inputs.is_floating_point():
         return {"other tokens": _other_tokens, "empty": filled(0), "duplicated": copied}
     return {

@@ -76,6 +76,7 @@ def test_the_weaker_event_has_less_noise_by_at_most_a_percent():
         assert weaker_event(weaker) == weaker
 
 
+@pytest.mark.thorough
 @settings(max_examples=12, deadline=None)
 @given(st.lists(st.tuples(st.floats(1.5, 6.0), st.integers(1, 40)), min_size=1, max_size=40))
 def test_a_budget_is_never_overspent_however_the_noise_moves(path):
@@ -128,6 +129,7 @@ def test_histories_are_what_gridding_them_as_a_whole_gives(cohort):
         assert [found[group] for group in group_of] == [on_grid(own) for own in exact]
 
 
+@pytest.mark.thorough
 def test_falling_noise_is_composed_upon_what_was_composed_before(monkeypatch):
     """One evaluation after another: each kind of draw is laid out once, however often ε is asked for."""
     laid_out = []

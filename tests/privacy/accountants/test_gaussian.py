@@ -63,6 +63,7 @@ def test_the_analytic_gaussian_of_balle_and_wang(multiplier, epsilon, delta):
     assert GDP.epsilon_of(counts, delta, ADD_OR_REMOVE) == pytest.approx(epsilon, abs=1e-7)
 
 
+@pytest.mark.thorough
 @settings(max_examples=10, deadline=None)
 @given(st.floats(1.0, 20.0), st.integers(1, 200))
 def test_gdp_is_not_above_pld_nor_zcdp(multiplier, steps):
@@ -95,3 +96,20 @@ def test_sampled_gaussians_are_refused_by_name(accountant):
     assert "not valid for Poisson lots" in accountant.supports(
         PoissonSampling(0.1).event(1.0), ADD_OR_REMOVE
     )
+
+
+def test_steps_of_infinite_noise_cost_nothing_and_never_end():
+    silent = WholeData().event(float("inf"))
+    for accountant in (GDP, ZCDP):
+        assert accountant.further_steps({}, silent, 1.0, 1e-5, ADD_OR_REMOVE, at_most=7) == 7
+
+
+@given(st.integers(-30, 30))
+@settings(max_examples=30, deadline=None)
+def test_at_the_limit_epsilon_itself_decides(ulps):
+    limit = GDP.largest_sum(1.0, 1e-5)
+    spent = GDP.running(1, ADD_OR_REMOVE)
+    event = WholeData().event(float((limit * (1 + ulps * 1e-13)) ** -0.5))
+    total = event.noise_multiplier**-2
+    exceeds = spent.would_exceed(event, 1, 1.0, 1e-5)
+    assert bool(exceeds[0]) == (GDP.epsilon_of_sum(total, 1e-5) > 1.0)

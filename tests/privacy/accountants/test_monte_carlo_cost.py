@@ -166,3 +166,11 @@ def test_who_knows_it():
     assert "b-min-sep" in PldAccountant().supports(EVENT, REPLACE_ONE)
     for other in (RdpAccountant(), GdpAccountant()):
         assert "b-min-sep" in other.supports(EVENT, ZERO_OUT)
+
+
+@pytest.mark.parametrize(("more", "says_so"), [(0, False), (-1, True)])
+def test_sampling_that_takes_long_says_so(more, says_so, monkeypatch, capsys):
+    monkeypatch.setattr(monte_carlo_cost, "_SILENT", 1000 * EVENT.rounds + more)
+    sampling, multiplier = monte_carlo_cost._on_grid(EVENT)
+    monte_carlo_cost._sampled(sampling, multiplier, 1000)
+    assert ("sampling the privacy loss" in capsys.readouterr().err) == says_so

@@ -94,6 +94,7 @@ def test_contributions_along_one_line_are_the_worst(column):
         assert one < two
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("rate", "z"), [(0.1, 1.5), (0.5, 3.0)])
 def test_without_rests_it_is_poisson_sampling(rate, z):
     sampling = MinSepSampling(30, 1, rate, True, (1.0,))
@@ -108,6 +109,7 @@ def test_without_rests_it_is_poisson_sampling(rate, z):
     assert absent - 0.001 < smallest(found) < 1.05 * absent
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", [1, 2, 4])
 def test_where_nothing_is_left_to_chance_it_is_one_gaussian(order):
     sampling, z, norm = (
@@ -122,6 +124,7 @@ def test_where_nothing_is_left_to_chance_it_is_one_gaussian(order):
     assert exact - 0.001 < smallest(losses_without(sampling, z, 400_000)) < 1.05 * exact
 
 
+@pytest.mark.thorough
 def test_a_client_that_is_said_to_rest_and_does_not_costs_more():
     """Charged for rests of two rounds, it comes whenever a coin says so: the price is too small."""
     column = (1.0, 0.0, 0.0)

@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from fedpriv.privacy.accountants import monte_carlo_patterns
 from fedpriv.privacy.accountants.monte_carlo_patterns import MinSepSampling, Patterns, best_patterns
 from tests.privacy.accountants import enumerated
 
@@ -55,3 +56,19 @@ def test_samples_begin_as_often_as_all_patterns_do(sampling):
 def test_the_order_follows_from_the_configuration_alone():
     sampling = MinSepSampling(40, 4, 0.2, True, (1.0, 0.5))
     assert best_patterns(sampling, 2.0).order == best_patterns(sampling, 2.0).order > 2
+
+
+@pytest.mark.parametrize("limit", ["MOST_STATES", "MOST_NUMBERS"])
+def test_either_limit_ends_the_search_for_an_order(limit, monkeypatch):
+    sampling = MinSepSampling(12, 4, 0.3, True, (1.0, 0.5, 0.25))
+    assert best_patterns(sampling, 0.5, 1e-6).order > 1
+    monkeypatch.setattr(monte_carlo_patterns, limit, 0)
+    assert best_patterns(sampling, 0.5, 1e-6).order == 1
+
+
+def test_no_order_is_larger_than_the_largest(monkeypatch):
+    sampling = MinSepSampling(12, 4, 0.3, True, (1.0, 0.5, 0.25))
+    largest = best_patterns(sampling, 1.0, 1e-6).order - 1
+    assert largest > 1
+    monkeypatch.setattr(monte_carlo_patterns, "MOST_ORDER", largest)
+    assert best_patterns(sampling, 1.0, 1e-6).order == largest

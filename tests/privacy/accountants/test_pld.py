@@ -106,6 +106,7 @@ def test_cells_must_be_small():
         PldAccountant(discretization=1.0)
 
 
+@pytest.mark.thorough
 def test_a_delta_of_dp_accounting():
     """dp_accounting, pld_privacy_accountant_test.py: q=.2, sigma=.5, T=3: delta(1) = .15594."""
     counts = {event(0.2, 0.5): 3}
@@ -133,6 +134,7 @@ def test_a_cap_on_poisson_lots_is_not_free(cap, least, most):
     assert least < PLD.epsilon_of({capped: 7921}, 1e-5, ADD_OR_REMOVE) < most
 
 
+@pytest.mark.thorough
 def test_large_epsilons_take_wider_cells_and_stay_above_the_fine_ones():
     counts = {event(0.2, 0.7): 400}
     coarse, fine = price(counts, 1e-5), PldAccountant(1e-5).epsilon_of(counts, 1e-5, ADD_OR_REMOVE)

@@ -115,6 +115,7 @@ def holds(accountant, rate: float, sigma: float, steps: int, delta: float) -> No
         assert least_delta(epsilon, rate, sigma, steps) <= Decimal(delta * 1.001)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("accountant", [COARSE, PLD, RDP], ids=lambda a: a.name)
 @settings(max_examples=8, deadline=None)
 @given(NEARLY_ALL, st.floats(0.7, 3.0), st.integers(1, 200), DELTAS)
@@ -140,6 +141,7 @@ def test_gdp_is_the_closed_form_also_where_delta_is_tiny(mu, delta):
     assert exact >= Decimal(delta) * Decimal("0.999")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rate", "sigma", "steps"),
     [
@@ -178,6 +180,7 @@ def test_what_double_precision_gets_wrong_is_computed_in_extended_precision():
 # ---- what was right stays
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("rate", "sigma", "steps", "delta", "epsilon"),
     [
@@ -211,6 +214,7 @@ def test_ordinary_settings_cost_what_they_did_by_pld(rate, sigma, steps, delta, 
 LAWFUL = [(COARSE, 0.2, 0.0), (PLD, 1e-3, 1e-3), (RDP, 1e-9, 1e-9)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("accountant", "error", "part"), LAWFUL, ids=["prv", "pld", "rdp"])
 @settings(max_examples=8, deadline=None)
 @given(
@@ -240,6 +244,7 @@ def test_epsilon_is_monotone_in_everything(
         assert epsilon is None or base <= epsilon * (1.0 + part) + error
 
 
+@pytest.mark.thorough
 @settings(max_examples=4, deadline=None)
 @given(st.floats(0.7, 3.0), st.integers(1, 200), DELTAS, DELTAS)
 def test_a_smaller_delta_is_never_cheaper_by_pld_however_small(scale, steps, one, other):
@@ -351,3 +356,11 @@ def test_a_gaussian_without_sampling_is_as_exact_as_documented():
         epsilon = PRV.epsilon_of({dp_event.GaussianDpEvent(10.0): 100}, delta, ADD_OR_REMOVE)
         exact = gaussian_delta(Decimal(epsilon - 2 * PRV.eps_error), Decimal(1))
         assert gaussian_delta(Decimal(epsilon), Decimal(1)) <= Decimal(delta) <= exact
+
+
+def test_prv_does_not_confirm_an_epsilon_whose_rounding_takes_more_than_its_share(monkeypatch):
+    library = prv_module._library()
+    library.history = [(1.0, 0.01, 100)]
+    assert library.checked_epsilon(1e-5, 0.01)[1]
+    monkeypatch.setattr(prv_module.rounding, "SHARE", 1e15)
+    assert not library.checked_epsilon(1e-5, 0.01)[1]

@@ -53,6 +53,7 @@ def gaussian(alpha: float, s: float) -> float:
     return norm.cdf(0.5 / s - shift) - alpha * norm.cdf(-0.5 / s - shift)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("records", "lot", "z"), [(100, 10, 3.0), (1000, 500, 4.0), (50, 1, 1.0)])
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.5, 1.0])
 def test_one_lot_has_the_closed_form(records, lot, z, epsilon):
@@ -116,6 +117,7 @@ def test_the_lots_of_adap_dpfl():
     )
 
 
+@pytest.mark.thorough
 @settings(max_examples=3, deadline=None)
 @given(st.integers(10, 300), st.floats(2.0, 8.0), st.integers(1, 100))
 def test_it_is_not_above_rdp(lot, z, steps):

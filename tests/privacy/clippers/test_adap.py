@@ -341,3 +341,8 @@ def test_the_first_clip_norm_is_alpha_times_the_mean_norm_on_noise(reading, keys
     torch.testing.assert_close(
         clipper.clip_norm(0, torch.arange(2)), torch.full((2,), expected), rtol=1e-6, atol=0
     )
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0])
+def test_any_positive_factor_of_the_first_clip_norm_is_allowed(factor):
+    assert AdapClipper("scalar", initial_alpha=factor).initial_alpha == factor

@@ -147,3 +147,10 @@ def test_the_median_bin_holds_a_positive_count(counts):
 @given(counts=whole_counts, exponent=st.integers(-60, 60))
 def test_the_median_does_not_depend_on_the_scale(counts, exponent):
     assert median_bin([count * 2.0**exponent for count in counts]) == median_bin(counts)
+
+
+def test_a_single_bin_needs_no_range_of_exponents():
+    clipper = MedianHistogramClipper(
+        1.0, update_interval=1, updates=1, smallest_exponent=2, largest_exponent=2, bins=1
+    )
+    assert clipper.edges == [4.0]

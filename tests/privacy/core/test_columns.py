@@ -154,6 +154,7 @@ def test_rows_of_clients_come_back_bit_for_bit(values):
     assert again.tobytes() == values.tobytes()
 
 
+@pytest.mark.thorough
 def test_what_all_clients_have_is_stored_once():
     one, many = (size(columns.of_clients(np.ones((n, 220)))) for n in (100, 100_000))
     assert many == one

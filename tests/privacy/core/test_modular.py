@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedpriv.common.secret_streams import Stream, derived_key
+from fedpriv.privacy.core.discrete_events import SkellamSharesDpEvent
 from fedpriv.privacy.core.integer_noise import WeightTable, discrete_gaussian
 from fedpriv.privacy.core.masks import pairwise_masks
 from fedpriv.privacy.core.modular import (
@@ -32,6 +33,7 @@ from fedpriv.privacy.mechanisms.discrete import (
     rounded_norm,
     wrap_probability,
 )
+from fedpriv.privacy.mechanisms.discrete_count import DiscreteCount
 
 SILENT = WeightTable([2**300, 1])  # zero, but for one draw in 2^128
 
@@ -240,3 +242,8 @@ def test_both_ends_of_a_pair_agree():
 
 def test_one_client_alone_has_no_mask():
     assert not pairwise_masks(streams("keys", 1), 10, 16).any()
+
+
+def test_the_event_of_a_count_has_the_variance_of_all_shares():
+    count = DiscreteCount("bits", 3.0, "skellam", 1.0, honest=4)
+    assert count.event() == SkellamSharesDpEvent(1.0, 9.0, 1)

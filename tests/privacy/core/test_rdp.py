@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from opacus.accountants.analysis.rdp import compute_rdp as opacus_rdp
 from scipy import integrate
 
+from fedpriv.privacy.core import sampled_gaussian
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.core.rdp import (
+    MANY,
     conversion_offset,
     epsilon_from_rdp,
     rdp_of_composition,
@@ -304,3 +307,23 @@ def test_an_infinite_divergence_at_some_orders_leaves_the_others():
     )
     assert epsilon == pytest.approx(1.0 + math.log(1e5) / 7)
     assert order == 8.0
+
+
+def test_many_rates_and_multipliers_cost_the_sum_of_their_parts():
+    composition = {
+        PoissonSampling(rate).event(multiplier): count
+        for count, (rate, multiplier) in enumerate(
+            product((0.01, 0.02), np.linspace(1.0, 3.0, MANY)), start=1
+        )
+    }
+    orders = (2.0, 8.0)
+    parts = sum(n * rdp_of_event(e, orders, ADD_OR_REMOVE) for e, n in composition.items())
+    assert rdp_of_composition(composition, orders, ADD_OR_REMOVE) == pytest.approx(parts, rel=1e-3)
+
+
+def test_small_chunks_of_noise_multipliers_change_nothing(monkeypatch):
+    multipliers, orders = np.linspace(0.5, 3.0, 7), np.array([1.5, 2.5])
+    at_once = sampled_gaussian.log_a_by_quadrature(0.1, multipliers, orders)
+    monkeypatch.setattr(sampled_gaussian, "_CHUNK", 1)
+    one_by_one = sampled_gaussian.log_a_by_quadrature(0.1, multipliers, orders)
+    assert one_by_one == pytest.approx(at_once, rel=1e-9)

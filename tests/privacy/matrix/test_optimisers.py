@@ -129,3 +129,17 @@ def test_a_cache_that_cannot_be_written_to_is_none(tmp_path, monkeypatch):
         Workload(8), 2, MEAN, lambda: banded.Banded(np.ones((8, 2)) / np.sqrt(2))
     )
     assert found.rounds == 8
+
+
+def test_the_slopes_of_alternating_points_are_derivatives():
+    free = np.array([1.0, -0.5, 0.3, 0.7])
+    _, jacobian = blt._alternating(free)
+    for i in range(len(free)):
+        slope = differences(lambda x, i=i: blt._alternating(x)[0][i], free)
+        assert jacobian[i] == pytest.approx(slope, rel=1e-6, abs=1e-9)
+
+
+def test_the_optimal_series_is_that_of_the_inverse_root():
+    terms = banded_toeplitz.optimal_series(6)
+    assert terms.tolist() == [1.0, 1 / 2, 3 / 8, 5 / 16, 35 / 128, 63 / 256]
+    assert np.convolve(terms, terms)[:6] == pytest.approx(np.ones(6))  # 1/(1-x), squared root

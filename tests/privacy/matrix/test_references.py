@@ -37,6 +37,7 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("setting", "objective"),
     [(setting, of) for setting, found in JAX_PRIVACY.items() for of in found],

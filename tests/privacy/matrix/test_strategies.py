@@ -87,6 +87,7 @@ def test_a_stream_holds_few_vectors(name, most):
     assert held == most
 
 
+@pytest.mark.few(38)
 @pytest.mark.parametrize("most", [None, 1, 2])
 @pytest.mark.parametrize("separation", [1, 2, 4])
 @pytest.mark.parametrize("kind", [MinSeparation, Cyclic, OncePerEpoch])

@@ -101,6 +101,7 @@ def p_value(total: float, count: int) -> float:
     return 2 * min(stats.chi2.cdf(total, count), stats.chi2.sf(total, count))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("algorithm", "clipper"), PAIRS)
 def test_the_noise_has_the_size_that_the_ledger_enters(algorithm, clipper):
     for name, (total, count) in chi_square(algorithm, clipper).items():
@@ -124,6 +125,7 @@ class AsksForLosses(ConstantNoise):
         return LossQuery(GaussianQuery(TRAINING_LOSS, 2.0, replaced=1.0), bound=5.0)
 
 
+@pytest.mark.thorough
 def test_the_noise_of_a_mean_of_reports_is_that_of_all_who_report():
     of = wei_cdp("wei_cdp").mechanism(ConstantClipper(0.3), AsksForLosses(SIGMA))
     of.join([50, 80, 20])

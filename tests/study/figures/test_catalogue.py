@@ -35,6 +35,7 @@ def rows(lines: list[str]) -> list[list[str]]:
     return [line.split() for line in lines if "/" in line.split(" ")[0]]
 
 
+@pytest.mark.thorough
 def test_every_figure_has_one_line_of_a_hundred_columns_at_most(listed):
     lines = listed()
     assert sorted(row[0] for row in rows(lines)) == sorted(name for name, _ in options("figure"))
@@ -99,6 +100,7 @@ def test_of_one_figure_its_runs_are_shown(command, write, tiny):
     assert loud == ["digits", "loud", "loud", "noise", "0/3", "2"]
 
 
+@pytest.mark.thorough
 def test_of_one_figure_it_is_said_what_failed(command, make, write, tiny):
     tiny["curves"]["quiet"]["overrides"] += ["epsilon=0.001", "algorithm.sampling=fixed_size"]
     assert make("--seeds", "0").status == 1

@@ -127,6 +127,7 @@ def test_values_that_are_not_finite_have_no_mean(value):
     assert mean_sd(np.array(value), 2) == f"infinite (n = {len(value)})"
 
 
+@pytest.mark.thorough
 def test_an_infinite_epsilon_of_a_real_run_is_said(make, tiny, tmp_path):
     tiny["curves"]["loud"]["overrides"] = [
         "algorithm=adap_dpfl", "clipper.reading=unclipped", "budget_view=published",
@@ -204,6 +205,7 @@ def test_quick_runs_are_not_compared_with_what_is_stated(compared, tiny):
     assert "quick runs (rounds=2) are another experiment than the one that is stated." in text
 
 
+@pytest.mark.thorough
 def test_changed_runs_are_not_compared_with_what_is_stated(make, tmp_path):
     assert make("rounds=2", "--seeds", "0").status == 0
     text = (tmp_path / "outputs/figures/own/tiny_changed/comparison.md").read_text()

@@ -16,6 +16,7 @@ def ends(grid, noise: int) -> pd.Series:
     return pd.Series([100 * json.loads(path.read_text())["test_accuracy"] for path in runs])
 
 
+@pytest.mark.thorough
 def test_the_ends_are_means_with_the_range_of_two_seeds(grid, command, tmp_path):
     said = command("plot", str(grid), "--points", KEY)
     assert (said.status, said.err) == (0, "")
@@ -42,6 +43,7 @@ def test_runs_that_differ_in_further_keys_are_separate_curves(grid, command, tmp
     assert set(pd.read_csv(tmp_path / "plot.csv")["label"]) == {"clip_norm=0.5", "clip_norm=1"}
 
 
+@pytest.mark.thorough
 def test_keys_that_follow_the_axis_make_no_curves_of_runs_from_python(train, command, tmp_path):
     for epsilon in (1, 2):
         train("algorithm=dp_fl", "noise_schedule=calibrated", f"epsilon={epsilon}", "rounds=2",

@@ -52,6 +52,7 @@ def mine(tmp_path):
     return write
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", [name for name, _ in options("figure")])
 def test_every_figure_is_what_hydra_composes(name, request):
     expected = json.dumps(composed(name))  # the order too
@@ -99,6 +100,7 @@ def test_a_yaml_that_has_changed_is_read_again(mine):
     assert (before["quick"], after["quick"]) == (["rounds=2"], ["rounds=22"])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "text",
     [

@@ -23,6 +23,7 @@ from fedpriv.experiment.run import run as run_config
 from fedpriv.store.packed import pack_runs
 
 
+@pytest.mark.thorough
 def test_the_first_call_leaves_the_files_of_the_figure(made):
     files = {path.name for path in (made / "figures" / "own" / "tiny").iterdir()}
     assert files == {
@@ -64,6 +65,7 @@ def test_the_csv_holds_mean_and_range_over_the_seeds(made, figure, jobs_of):
     assert drawn["high"].tolist() == pytest.approx(expected.max().tolist(), rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_second_call_runs_nothing(make, there):
     before = snapshot(there / "runs")
     said = make()
@@ -78,6 +80,7 @@ def test_a_second_call_draws_the_same_picture(make, there, tmp_path):
     assert {n: (tiny_folder(tmp_path) / n).read_bytes() for n in before} == before
 
 
+@pytest.mark.thorough
 def test_the_same_is_drawn_from_packed_runs(make, made, tmp_path):
     pack_runs((made / "runs").iterdir(), tmp_path / "runs.zip")
     said = make("--reuse", "runs.zip", "--draw")
@@ -95,6 +98,7 @@ def test_a_file_that_holds_no_runs_is_refused(make, tmp_path):
     assert "runs.zip cannot be read" in said.sentence
 
 
+@pytest.mark.thorough
 def test_only_the_missing_run_is_made(make, there, made):
     gone, *kept = runs(there)
     shutil.rmtree(gone)
@@ -106,6 +110,7 @@ def test_only_the_missing_run_is_made(make, there, made):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("recorded", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_an_interrupted_run_goes_on_to_what_it_would_have_been(
     recorded, make, command, train, figure, jobs_of, made, tmp_path
@@ -130,6 +135,7 @@ def test_an_interrupted_run_goes_on_to_what_it_would_have_been(
     assert (tiny_folder(tmp_path) / "figure.csv").read_text() == whole
 
 
+@pytest.mark.thorough
 def test_a_run_that_lost_its_end_goes_on_to_what_it_was(make, there, made):
     lost = runs(there)[0]
     (lost / "summary.json").unlink()
@@ -140,6 +146,7 @@ def test_a_run_that_lost_its_end_goes_on_to_what_it_was(make, there, made):
     )
 
 
+@pytest.mark.thorough
 def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(make, there, made):
     lost = runs(there)[0]
     for path in lost.iterdir():
@@ -158,12 +165,14 @@ def test_a_dry_run_shows_the_jobs_and_writes_nothing(make, tmp_path):
     assert not (tmp_path / "outputs").exists()
 
 
+@pytest.mark.thorough
 def test_lists_are_shown_as_they_are_written(make):
     words = ("dataset.vocabulary=public", "dataset.vocabulary_words=[people,in]")
     said = make("dataset=ubuntu_irc", "model=lstm_lm", *words, "--dry-run")
     assert "dataset.vocabulary_words=[people,in]" in "".join(said.out.split())
 
 
+@pytest.mark.thorough
 def test_the_quick_scale_goes_elsewhere_and_is_stamped(make, tmp_path):
     assert make("--quick").status == 0
     outputs = tmp_path / "outputs"
@@ -198,6 +207,7 @@ def test_draw_without_any_run_says_so(make, tmp_path):
     assert runs(tmp_path / "outputs") == []
 
 
+@pytest.mark.thorough
 def test_the_seeds_are_those_asked_for(make, tmp_path):
     assert make("--seeds", "5").status == 0
     summaries = [json.loads((r / "summary.json").read_text()) for r in runs(tmp_path / "outputs")]
@@ -205,6 +215,7 @@ def test_the_seeds_are_those_asked_for(make, tmp_path):
     assert "Digits: 1 seed)" in comparison(tmp_path)
 
 
+@pytest.mark.thorough
 def test_further_seeds_use_the_runs_that_are_there(make, there):
     before = {run.name: snapshot(run) for run in runs(there)}
     assert make("--seeds", "0,1,2").status == 0
@@ -212,6 +223,7 @@ def test_further_seeds_use_the_runs_that_are_there(make, there):
     assert {name: snapshot(there / "runs" / name) for name in before} == before
 
 
+@pytest.mark.thorough
 def test_overrides_are_noted_in_the_comparison(make, tmp_path):
     assert make("rounds=2", "--seeds", "0", "runtime.threads=1").status == 0
     text = (changed_folder(tmp_path) / "comparison.md").read_text()
@@ -230,6 +242,7 @@ def test_an_override_applies_to_every_run(make, tmp_path):
     assert [len(without_seconds(run)) for run in runs(tmp_path / "outputs")] == [2, 2]
 
 
+@pytest.mark.thorough
 def test_the_figure_can_be_made_again_with_the_command_it_names(make, there, tmp_path, command):
     make()
     (line,) = [ln for ln in comparison(tmp_path).splitlines() if ln.startswith("- command: ")]
@@ -237,6 +250,7 @@ def test_the_figure_can_be_made_again_with_the_command_it_names(make, there, tmp
     assert command(*arguments).status == 0
 
 
+@pytest.mark.thorough
 def test_the_time_that_was_measured_is_not_that_of_changed_runs(make, tiny):
     for curve in tiny["curves"].values():
         curve["minutes"] = {"digits": 2}
@@ -247,6 +261,7 @@ def test_the_time_that_was_measured_is_not_that_of_changed_runs(make, tiny):
         assert "takes about" not in said.out
 
 
+@pytest.mark.thorough
 def test_train_with_a_figure_is_the_same(command, write, made, tmp_path):
     write()
     said = command(
@@ -266,6 +281,7 @@ def test_train_with_a_figure_but_no_sweep_is_refused(command, write, tmp_path):
     assert not (tmp_path / "outputs").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("slim", [False, True])
 def test_runs_that_are_kept_elsewhere_are_reused(slim, make, made, tmp_path):
     def ignore(folder: str, files: list[str]) -> list[str]:

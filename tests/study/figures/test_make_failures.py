@@ -44,6 +44,7 @@ def test_a_job_that_fails_does_not_stop_the_others(make, tiny, tmp_path):
     assert "Not finished: digits/bad/seed 0." in comparison(tmp_path)
 
 
+@pytest.mark.thorough
 def test_what_failed_is_said_every_time(make, tiny, tmp_path):
     add(tiny, FAILS_WHEN_RUN)
     first = make()
@@ -100,6 +101,7 @@ def test_a_defect_in_a_job_shows_where_and_does_not_stop_the_others(make, tiny, 
     assert "Not finished: digits/bad/seed 0." in comparison(tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_run_that_diverges_does_not_stop_the_others_and_is_named(make, tiny, tmp_path):
     add(tiny, DIVERGING)
     said = make()
@@ -115,12 +117,14 @@ def test_a_run_that_diverges_does_not_stop_the_others_and_is_named(make, tiny, t
     )
 
 
+@pytest.mark.thorough
 def test_a_diverged_run_is_not_promised_another_try(make, tiny):
     """It has ended, so the same command does not run it again."""
     add(tiny, DIVERGING)
     assert "tries them again" not in make().err
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("override", "words"),
     [

@@ -69,6 +69,7 @@ def test_a_figure_that_was_interrupted_goes_on_to_what_it_would_have_been(
         )
 
 
+@pytest.mark.thorough
 def test_ctrl_c_stops_the_workers_with_checkpoints(start, write, tiny, tmp_path):
     tiny["groups"]["digits"]["overrides"][2] = "rounds=1000000"
     tiny["groups"]["digits"]["seeds"] = [0]

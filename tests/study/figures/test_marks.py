@@ -172,6 +172,7 @@ def test_a_figure_without_marks_says_nothing_of_them(read, tiny, runs_of):
     assert (figure_table(figure, runs)["n"] > 0).all()
 
 
+@pytest.mark.thorough
 def test_they_are_drawn_and_told_by_the_command(make, tiny, tmp_path):
     tiny["show"]["digits"] = ["quiet"]
     tiny["axes"] = {"accuracy": {"x": "point", "y": "test_accuracy"}}

@@ -63,6 +63,7 @@ def composed(monkeypatch) -> list[list[str]]:
     return seen
 
 
+@pytest.mark.thorough
 def test_a_sweep_says_how_many_jobs_it_composes(command):
     said = command("train", "-m", "seed=range(3)", "dry_run=true")
     assert said.out.startswith("3 jobs; composing their configurations\n")
@@ -74,6 +75,7 @@ def test_jobs_that_differ_in_numbers_are_composed_once_before_the_first(command,
     assert len(composed) == 1 + 8
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "swept",
     ["algorithm=dp_fl,fedavg", "runtime={},{threads:1}", "clipper=constant,none", "delta=0.1,[1]"],

@@ -35,6 +35,7 @@ def made(outputs: Path, file: str, name: str = "tiny") -> Path:
     return outputs / "figures" / "own" / name / file
 
 
+@pytest.mark.thorough
 def test_the_table_has_every_curve_at_every_point(there):
     table = pd.read_csv(made(there, "figure.csv"))
     drawn = table.groupby(["axes", "curve"])["x"].apply(tuple)
@@ -63,6 +64,7 @@ def test_the_comparison_names_the_points(there):
     assert "- runs: a row each in ends.csv" in text
 
 
+@pytest.mark.thorough
 def test_a_second_call_runs_nothing_and_draws_the_same(there, make):
     before = {n: made(there, n).read_bytes() for n in ("figure.csv", "figure.png", "ends.csv")}
     stamps = {p: p.stat().st_mtime_ns for p in (there / "runs").rglob("*")}
@@ -71,6 +73,7 @@ def test_a_second_call_runs_nothing_and_draws_the_same(there, make):
     assert {n: made(there, n).read_bytes() for n in before} == before
 
 
+@pytest.mark.thorough
 def test_what_is_missing_is_drawn_without_and_said(there, make):
     shutil.rmtree(next((there / "runs").iterdir()))
     said = make("--draw")
@@ -83,6 +86,7 @@ def test_fewer_values_use_the_runs_that_are_there(there, make):
     assert set(pd.read_csv(made(there, "figure.csv"))["x"]) == {0.5}
 
 
+@pytest.mark.thorough
 def test_the_quick_scale_is_stamped_and_goes_elsewhere(there, make):
     assert make("--quick").status == 0
     text = made(there, "comparison.md", "tiny_quick").read_text()

@@ -28,6 +28,7 @@ def findings(*rows) -> list[str]:
     return list(three_epsilons(rows, BASE, 0.95, 0).findings)
 
 
+@pytest.mark.thorough
 def test_claims_that_do_not_hold_are_refuted():
     """Weights are clipped to C and charged as if one record of n moved them by 2C/n; a mean of unclipped
     norms is released as if it were bounded."""

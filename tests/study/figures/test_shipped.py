@@ -123,6 +123,7 @@ def test_a_computed_figure_can_be_drawn(name):
         assert len({line.colour for line in joined}) == len(joined)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_curve_of_every_figure_can_run(name):
     """In one of its groups, and the first of each group."""
@@ -136,6 +137,7 @@ def test_every_curve_of_every_figure_can_run(name):
             assert f"dataset={data_set(*group.overrides, *own)}" in group.overrides
 
 
+@pytest.mark.few(25)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_figure_composes_at_the_quick_scale(name):
     figure = shipped(name)
@@ -240,6 +242,7 @@ def test_the_clipping_study_is_there(name):
     assert f"ldp_clipping/{name}" in NAMES
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", STUDY)
 def test_the_study_has_a_local_epsilon_at_which_training_works_and_one_at_which_it_does_not(name):
     per_report = set()

@@ -35,6 +35,7 @@ def test_several_deltas_give_the_privacy_profile(answer):
     assert profile == sorted(profile)
 
 
+@pytest.mark.thorough
 def test_plain_gaussians_are_priced_exactly_by_gdp(answer):
     """Dong, Roth, Su: μ = 1, δ = 1e-5 is ε = 4.3771780957; replaced, μ = 2: 9.997."""
     one = ("--sampling", "none", "--noise-multiplier", "1", "--steps", "1", *DELTA)
@@ -69,6 +70,7 @@ def test_the_table_shows_every_accountant_and_rounds_up(command):
     assert "not accounted for: gdp is exact for Gaussians without sampling" in said.out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("suffix", [".png", ".pdf"])
 def test_a_plot_is_drawn(suffix, command, tmp_path):
     path = tmp_path / f"curve{suffix}"
@@ -98,6 +100,7 @@ def test_a_schedule_of_one_stretch_is_the_flags(answer, schedule):
     assert by_file["accountants"] == by_flags["accountants"]
 
 
+@pytest.mark.thorough
 def test_a_heterogeneous_schedule_has_its_published_price(answer, schedule):
     """dp_accounting and Opacus: PLD .82368, RDP 1.28112."""
     path = schedule("noise_multiplier, sample_rate, steps\n1,.01,100\n2,.01,100\n\n1.5,.02,50\n")
@@ -106,6 +109,7 @@ def test_a_heterogeneous_schedule_has_its_published_price(answer, schedule):
     assert found["rdp"]["epsilon"]["1e-05"] == pytest.approx(1.28112, abs=5e-6)
 
 
+@pytest.mark.thorough
 def test_the_metrics_of_a_run_are_a_schedule(answer, train):
     result = train("algorithm=dp_fl", "noise_schedule=exponential", "rounds=6",
                    "noise_schedule.noise_multiplier=8")  # fmt: skip
@@ -329,6 +333,7 @@ def test_what_one_accountant_cannot_compute_does_not_stop_the_others(answer):
     assert found["pld"]["epsilon"] == found["rdp"]["epsilon"]
 
 
+@pytest.mark.thorough
 def test_a_curve_ends_at_the_answer_and_is_that_of_the_first_steps():
     """Of the worst of several histories, also where the noise took many values."""
     events = [PoissonSampling(0.1).event(9.0 * 0.99**i) for i in range(60)]

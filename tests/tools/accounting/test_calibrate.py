@@ -26,6 +26,7 @@ def test_the_noise_of_naseris_setting(epsilon, accountant, multiplier, answer):
     assert 0.99 * float(epsilon) <= found["epsilon"] <= float(epsilon)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("accountant", "multiplier"), [("rdp", 1.3562), ("prv", 1.2915)])
 def test_the_noise_of_opacus(accountant, multiplier, answer):
     """Opacus, tests/accountants_test.py: ε=8, q=.04, T=2000, to .01 in ε."""
@@ -34,6 +35,7 @@ def test_the_noise_of_opacus(accountant, multiplier, answer):
     assert found["noise_multiplier"] == pytest.approx(multiplier, abs=1.5e-3)
 
 
+@pytest.mark.thorough
 def test_the_noise_and_the_steps_of_jax_privacy(answer):
     """jax_privacy, accounting.py: q=.1, δ=1e-6: σ=9.66 for ε=1 and T=512; T=155 for ε=2 and σ=3."""
     common = ("--delta", "1e-6", "--sample-rate", "0.1", "--accountant", "pld")
@@ -98,6 +100,7 @@ def test_the_lots_of_adap_dpfl_are_calibrated_in_whole_records(answer):
     assert math.isclose(found["sample_rate"] * 6000, 78)
 
 
+@pytest.mark.thorough
 def test_the_table_shows_the_answer_first(command):
     said = command(
         "calibrate", "--epsilon", "2", *DELTA, "--sample-rate", "0.013", "--steps", "7921"

@@ -48,6 +48,7 @@ def test_what_opacus_itself_saves_is_read(history):
         assert found["steps"] == 3
 
 
+@pytest.mark.thorough
 def test_flags_say_what_opacus_does_not(history):
     found = history("state.pt", opacus(entries=[(8.0, 0.01, 10)]), "--sampling", "none")
     assert epsilon(found, "gdp") == pytest.approx(
@@ -72,6 +73,7 @@ def test_a_csv_of_stretches(history):
     assert "assumed: neither a column nor a flag says" in found["releases"]["sampling"]
 
 
+@pytest.mark.thorough
 def test_a_csv_says_sampling_and_neighbours(history):
     found = history(
         "run.csv",
@@ -167,6 +169,7 @@ def test_an_event_alone_is_a_history(history):
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["gaussian", "without_replacement"])
 def test_replacing_moves_two_clip_norms(history, kind):
     """As dp_accounting's PLD takes it; its RDP does not double."""

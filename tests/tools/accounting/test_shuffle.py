@@ -18,6 +18,7 @@ def test_the_table_says_where_there_is_no_gain(command):
     assert found["4.000", "10,000"] == ["0.601", "0.411", "0.282"]
 
 
+@pytest.mark.thorough
 def test_json_has_every_number(answer):
     found = answer("account", *TABLE)
     assert len(found["rows"]) == 15

@@ -21,6 +21,7 @@ def summary(tmp_path) -> dict:
     return json.loads((tmp_path / "run" / "summary.json").read_text())
 
 
+@pytest.mark.thorough
 def test_a_run_is_audited_at_its_end(command, tmp_path):
     outcome = command(*RUN, "audit=membership")
     assert outcome.status == 0, outcome.err
@@ -43,6 +44,7 @@ def test_both_kinds_at_once(command, tmp_path):
     assert (tmp_path / "run" / "audit" / "property-intensity.json").exists()
 
 
+@pytest.mark.thorough
 def test_a_finished_run_is_audited_again_only_if_the_result_is_absent(
     command, tmp_path, monkeypatch
 ):
@@ -63,6 +65,7 @@ def test_a_dry_run_is_not_audited(command, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

@@ -89,6 +89,7 @@ def test_more_than_the_ledger_allows_is_said(drowned):
     assert not any("allows any attack" in words for words in audit.warnings)
 
 
+@pytest.mark.thorough
 def test_an_audit_warns_of_it(by_heart, monkeypatch):
     nothing = SimpleNamespace(tpr=lambda fpr: -1.0)
     monkeypatch.setattr(membership, "bound_of", lambda facts, everyone: nothing)

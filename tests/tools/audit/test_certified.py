@@ -42,6 +42,7 @@ def test_where_anything_may_happen_nothing_stands():
     assert not certified(votes(1.0, 0.0), lambda fpr: np.ones_like(fpr), 0.05).any()
 
 
+@pytest.mark.thorough
 def test_more_malicious_clients_leave_less():
     many = np.vstack([votes(share, 1 - share) for share in np.linspace(0.5, 1, 40)])
     left = [certified(many, curve_of(k).tpr, 0.05).sum() for k in (0, 1, 4)]

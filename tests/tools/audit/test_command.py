@@ -81,6 +81,7 @@ def test_of_several_runs_one_that_cannot_be_audited_does_not_stop_the_others(com
     assert len(pd.read_csv("t.csv")) == 1
 
 
+@pytest.mark.thorough
 def test_the_table_of_several_runs_has_the_blind_classifier(command, by_heart, tmp_path):
     shutil.copytree(by_heart, tmp_path / "sweep" / "0")
     outcome = command("audit", "membership", str(by_heart), "sweep/0", "--records", "40")
@@ -89,6 +90,7 @@ def test_the_table_of_several_runs_has_the_blind_classifier(command, by_heart, t
     assert "sweep/0" in outcome.out
 
 
+@pytest.mark.thorough
 def test_the_same_seed_finds_the_same(command, by_heart):
     found = []
     for seed in ("0", "0", "1"):

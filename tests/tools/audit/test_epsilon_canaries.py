@@ -73,6 +73,7 @@ def test_the_scores_are_independent_of_one_another():
     assert abs(correlation) < 5 / math.sqrt(1000)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("overrides", "rounds"),
     [

@@ -53,6 +53,7 @@ def test_a_run_may_plant_its_own(command, tmp_path):
     assert read(tmp_path, "audit/epsilon.json")["found"] == before
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("canaries", ["audit=epsilon:60", "audit=epsilon:60:mislabelled"])
 def test_scores_go_on_where_they_were(command, tmp_path, canaries):
     assert command(*RUN, canaries).status == 0
@@ -129,6 +130,7 @@ def test_each_wrong_label_may_have_a_run_of_its_own(command, tmp_path):
     assert "clopper_pearson" in {one["method"] for one in found["found"]}
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
@@ -302,6 +304,7 @@ def test_a_damaged_file_of_scores_is_one_sentence(command, tmp_path, text, words
     assert "Traceback" not in outcome.err
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "text",
     [

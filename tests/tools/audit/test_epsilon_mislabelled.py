@@ -78,6 +78,7 @@ ADDED = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ADDED)
 def test_what_an_absent_canary_is_changes_nothing(name):
     parts, context = context_of(*ADDED[name])
@@ -103,6 +104,7 @@ CHOSEN = {
 # fmt: on
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CHOSEN)
 def test_the_label_that_was_not_chosen_changes_nothing(name):
     found = []
@@ -143,6 +145,7 @@ def bound(found) -> float:
     return one_run_bound(found.scores[BLACK_BOX], 1e-5, 0.05)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("more", [(), pytest.param(REPLACED, marks=pytest.mark.slow)])
 def test_bounds_stay_below_the_ledgers_epsilon(more):
     """Little noise, and all that the final model's answers tell of it."""
@@ -160,6 +163,7 @@ def test_bounds_stay_below_the_ledgers_epsilon(more):
                 assert one.epsilon <= truth
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("more", [(), REPLACED])
 def test_noise_that_is_not_there_is_found_by_queries_alone(monkeypatch, more):
     """The mechanism is told that it was added."""
@@ -178,6 +182,7 @@ def test_noise_that_is_not_there_is_found_by_queries_alone(monkeypatch, more):
     assert bound(trial(f"noise_schedule.noise_multiplier={sigma}", *more)) > charged
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -186,6 +186,7 @@ def coverage(repetitions: int, sampled_family: bool) -> dict[str, int]:
     return dict(wrong)
 
 
+@pytest.mark.thorough
 def test_bounds_are_seldom_above_the_truth():
     wrong = coverage(30, False)
     assert all(count <= allowed(30) for count in wrong.values()), wrong

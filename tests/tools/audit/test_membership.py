@@ -88,6 +88,7 @@ def test_non_members_of_another_kind_are_warned_of(by_heart, monkeypatch):
     assert any("one distribution" in warning for warning in audit.warnings)
 
 
+@pytest.mark.thorough
 def test_clients_that_are_users_are_warned_of(train, mnist_folder):
     result = train(
         "algorithm=fedavg", "dataset=mnist", f"dataset.path={mnist_folder}", "partition=natural",

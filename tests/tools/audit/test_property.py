@@ -47,6 +47,7 @@ def test_a_planted_property_is_found_without_noise(plain, planted):
     assert audit.snapshots == [0, 1, 2]
 
 
+@pytest.mark.thorough
 def test_a_property_that_is_not_in_the_data_is_not_found(plain, tmp_path):
     path = tmp_path / "coin.csv"
     path.write_text("".join(f"{k},{k * 7919 % 61}\n" for k in range(60)))
@@ -54,6 +55,7 @@ def test_a_property_that_is_not_in_the_data_is_not_found(plain, tmp_path):
     assert audit.auc.low <= 0.5 <= audit.auc.high
 
 
+@pytest.mark.thorough
 def test_noise_hides_the_property(ran, planted):
     noisy = ran(*many_clients("algorithm=ldp_fedsgd", "noise_schedule=constant",
         "noise_schedule.noise_multiplier=200", "epsilon=null", "accountant=gdp"))  # fmt: skip
@@ -62,6 +64,7 @@ def test_noise_hides_the_property(ran, planted):
     assert audit.sees == "each client's upload, with its noise"
 
 
+@pytest.mark.thorough
 def test_an_aggregate_without_noise_is_not_called_noised(ran, planted):
     bounded = ran(*many_clients("algorithm=norm_bounding", "algorithm.client_rate=0.5"))
     audit = audit_property(open_run(bounded.folder), PropertyOptions(planted, snapshots=1))
@@ -79,6 +82,7 @@ def test_attackers_are_not_audited(ran):
     assert not np.isin(subject.context.attack.attackers, found.clients).any()
 
 
+@pytest.mark.thorough
 def test_targets_are_not_learnt_from(plain, planted):
     rows = audit_property(plain, PropertyOptions(planted)).clients
     assert (rows["role"] == "auxiliary").sum() == 30
@@ -159,6 +163,7 @@ def test_a_property_is_a_number_of_each_client(plain, choice, values):
     assert abs((found.has == 1).sum() - (found.has == 0).sum()) <= 20
 
 
+@pytest.mark.thorough
 def test_writers_are_told_apart(ran, mnist_folder):
     result = ran(
         "algorithm=fedsgd", "dataset=mnist", f"dataset.path={mnist_folder}", "partition=natural",

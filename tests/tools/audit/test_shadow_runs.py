@@ -56,6 +56,7 @@ def aucs(audit) -> dict[str, float]:
     return {outcome.attack: outcome.auc for outcome in audit.outcomes}
 
 
+@pytest.mark.thorough
 def test_lira_finds_more_than_the_loss_in_what_was_learnt_by_heart(by_heart, store):
     audit = audit_membership(open_run(by_heart), options(8, store))
     found = aucs(audit)
@@ -77,6 +78,7 @@ def test_a_private_run_is_at_chance(ran, tmp_path):
         assert outcome.auc.low - 0.02 <= 0.5 <= outcome.auc.high + 0.02, outcome
 
 
+@pytest.mark.thorough
 def test_a_second_audit_trains_only_what_is_missing(by_heart, tmp_path):
     said: list[str] = []
 
@@ -215,6 +217,7 @@ def test_a_bad_number_is_said_in_a_sentence(command, by_heart, arguments, words)
     assert words in outcome.sentence
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

@@ -194,6 +194,7 @@ SPOILT = {
 }  # fmt: skip
 
 
+@pytest.mark.few(18)
 @pytest.mark.parametrize("sentence", SPOILT)
 def test_a_run_that_cannot_be_entered_is_refused_in_a_sentence(
     sentence, run, change, command, tmp_path
@@ -206,6 +207,7 @@ def test_a_run_that_cannot_be_entered_is_refused_in_a_sentence(
     assert not (tmp_path / "e").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [

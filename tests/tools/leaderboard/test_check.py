@@ -105,6 +105,7 @@ def stored(entry, reaching, finished, tmp_path):
     return write
 
 
+@pytest.mark.thorough
 def test_an_entry_is_run_by_the_code_of_its_commit_and_accepted(
     stored, finished, command, tmp_path
 ):

@@ -120,6 +120,7 @@ def test_a_picture_that_is_none_is_not_embedded(figure, command, read):
     assert "The picture (figure.png) is absent" in page.text
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name", ["adap_dpfl/fig1", "adap_dpfl/fig5", "wei/fig6", "wei/theorem2", "naseri/membership"]
 )

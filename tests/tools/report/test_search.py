@@ -26,6 +26,7 @@ def search_in(folder: Path, statement: str, facts: dict) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_the_statement_of_all_trials_comes_before_the_runs(sweep, command, read):
     (sweep / "multirun.yaml").unlink()
     search_in(sweep, "Search of 2 trials, all of them charged", FACTS)

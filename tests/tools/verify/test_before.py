@@ -30,6 +30,7 @@ def cache(tmp_path_factory):
         yield
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -40,6 +40,7 @@ class Mine(DpFl):
 """
 
 
+@pytest.mark.thorough
 def test_a_shipped_algorithm_passes_and_the_table_is_written(command, tmp_path):
     outcome = command("verify", *RECORDS, "--json", "table.json")
     assert outcome.status == 0, outcome.out
@@ -77,6 +78,7 @@ def test_a_plug_in_that_leaks_fails_with_status_1(command, tmp_path, few_samples
     assert not json.loads((tmp_path / "table.json").read_text())["passed"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("progress", ["auto", "none"])
 def test_steps_and_runs_are_said_on_standard_error(progress, command, few_samples):
     outcome = command("verify", *RECORDS, f"runtime.progress={progress}")
@@ -96,6 +98,7 @@ def test_a_run_without_privacy_has_nothing_to_hold(command):
     assert "none is claimed" in outcome.out
 
 
+@pytest.mark.thorough
 def test_made_up_records_stand_for_a_data_set_that_is_not_there(
     command, monkeypatch, tmp_path, few_samples
 ):

@@ -43,11 +43,13 @@ def found_strategy(name, participation):
 # ---- nothing is wrong
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_strategy_passes(caught, strategy):
     assert caught(*OVERRIDES, f"algorithm.strategy={strategy}", rounds=6) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "more",
     [
@@ -67,6 +69,7 @@ def test_every_participation_passes(caught, more):
     assert caught(*OVERRIDES, *more, rounds=6) == []
 
 
+@pytest.mark.thorough
 def test_a_part_of_the_rounds_passes(caught):
     assert caught(*OVERRIDES, rounds=4) == []
 
@@ -78,6 +81,7 @@ def test_the_noise_follows_from_the_matrix(name):
     assert noising(strategy) == pytest.approx(strategy.noising(), abs=1e-9)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("participation", [Cyclic(5), MinSeparation(5, 2), OncePerEpoch(5)])
 def test_no_pattern_moves_the_run_further_than_its_sensitivity(name, participation):
@@ -91,6 +95,7 @@ def test_no_pattern_moves_the_run_further_than_its_sensitivity(name, participati
 # ---- something is
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("factor", [0.0, 0.8])
 def test_bands_with_other_coefficients(caught, monkeypatch, factor):
     """Under the digest of those that are charged."""
@@ -116,6 +121,7 @@ def test_noise_that_starts_anew_in_every_round(caught, monkeypatch):
     assert about(caught(*OVERRIDES, rounds=6), "independence: gradient_sum: over rounds")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("factor", [0.5, 0.9])
 def test_less_noise(caught, monkeypatch, factor):
     whole = noise.add_on_grid

@@ -43,6 +43,7 @@ def about(found: list[str], *names: str) -> bool:
     return any(one.endswith(name) or name in one for one in found for name in names)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "algorithm",
     [name if name in ("dp_fl", "dp_ftrl") else pytest.param(name, marks=SLOW) for name in FIVE],
@@ -77,6 +78,7 @@ def _without_a_subspace(share: float, rescaled: bool):
     return projected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("overrides", [pytest.param(RECORDS, marks=SLOW), CLIENTS])
 def test_planted_public_subspace_without_noise(caught, changed_noise, overrides):
     """3 % of the directions, the rest with so much more noise that the whole has the right size."""
@@ -107,6 +109,7 @@ def test_planted_noise_without_a_grid(caught, monkeypatch):
     assert caught(*CLIENTS) == ["noise: gradient_sum: on the grid of its noise"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("overrides", [pytest.param(RECORDS, marks=SLOW), CLIENTS])
 def test_planted_noise_of_4096_values(caught, changed_noise, overrides):
     """Quantiles of the normal distribution at so many places: size, shape and independence are right."""
@@ -116,6 +119,7 @@ def test_planted_noise_of_4096_values(caught, changed_noise, overrides):
     assert about(caught(*overrides, samples=SAMPLES, rounds=2), "gradient_sum: distinct values")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("overrides", [pytest.param(RECORDS, marks=SLOW), CLIENTS])
 def test_planted_keys_of_16_bits(caught, monkeypatch, overrides):
     def short(key, *parts):
@@ -128,6 +132,7 @@ def test_planted_keys_of_16_bits(caught, monkeypatch, overrides):
     assert about(found, "gradient_sum: streams that begin alike")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("what", ["sampling", "of_run"])
 def test_planted_keys_of_16_bits_of_lots_and_runs(caught, monkeypatch, what):
     streams = secret_streams.SecretStreams

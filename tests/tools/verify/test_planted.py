@@ -60,6 +60,7 @@ def test_a_mistake_is_planted_where_fedpriv_has_a_method(mistake):
 # ---- clipping
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "computation", ["NoClipping", "ClipsTheMean", pytest.param("ForgetsTheBias", marks=SLOW)]
 )
@@ -84,11 +85,13 @@ def test_copies_of_an_image_that_depend_on_who_else_is_in_the_lot(caught, monkey
     assert about(caught(*RECORDS, *COPIES, rounds=2), "sensitivity: gradient_sum")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("computation", ["PerLayer", "TrustsClients"])
 def test_uploads_that_the_server_does_not_clip(caught, computation):
     assert about(caught(*own_client_work(computation)), "sensitivity: gradient_sum: upload")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", ["dp_fl", "cdp_fedavg"])
 def test_layers_whose_sensitivity_is_said_to_be_that_of_the_largest(caught, monkeypatch, algorithm):
     """The clip norm of one layer is not what all of them together move the sum by."""
@@ -303,6 +306,7 @@ def test_cohorts_that_need_what_a_run_sets(caught, when, found):
 # ---- what else moves
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("computation", ["RealisedLots", "RegularisedByTheLot", "KeepsUnclipped"])
 def test_what_is_done_with_a_release_depends_on_records(caught, computation):
     more = ("algorithm.optimizer=adam",) if computation == "KeepsUnclipped" else ()

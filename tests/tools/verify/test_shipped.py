@@ -37,6 +37,7 @@ def test_none_is_left_out():
     assert set(SHIPPED) | elsewhere == {name for name, _ in options("algorithm")}
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("algorithm", SHIPPED)
 def test_every_algorithm_passes(caught, request, algorithm):
     if algorithm not in PUBLISHED:
@@ -51,6 +52,7 @@ def test_every_algorithm_passes_as_the_command_verifies_it(caught, algorithm):
     assert caught(*overrides, rounds=None, samples=SAMPLES, units=True, later=True) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -114,6 +116,7 @@ VARIANTS = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_who_contributes_nothing_has_no_bit_either(caught):
     """Zeros are shorter than any clip norm: their bit would be one more than none."""
     quantile = ("clipper=quantile", "clipper.initial_clip_norm=0.01")

@@ -56,6 +56,7 @@ def test_noise_five_percent_too_low_is_found_in_200_of_200_simulations():
     assert found == 200
 
 
+@pytest.mark.thorough
 def test_the_power_is_that_of_simulations():
     level, ratio, count = 0.05, 0.95, 700
     drawn = ratio**2 * RANDOM.chisquare(count, 20_000)
@@ -85,6 +86,7 @@ def rejections(p_values: list[float], level: float = 0.02) -> None:
     assert stats.binom.sf(below - 1, len(p_values), level) > 1e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "test",
     [

@@ -18,6 +18,7 @@ def sensitivity_of(found: list[str], client: int) -> bool:
     return any(one.startswith(f"sensitivity: gradient_sum: client {client}:") for one in found)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("overrides", [RECORDS, pytest.param(CLIENTS, marks=SLOW), ADAPTIVE])
 def test_every_unit_of_unequal_clients_passes(caught, overrides):
     assert caught(*overrides, units=True) == []
