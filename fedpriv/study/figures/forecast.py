@@ -24,7 +24,7 @@ from fedpriv.store.table import Column
 from fedpriv.study.figures.definition import Figure
 from fedpriv.study.figures.jobs import DONE, Job, distinct
 
-_ROUNDS, _INTERVAL = 4, 2  # of a short run: its second and fourth round are evaluated
+_ROUNDS = 4  # of a short run, of which the last one alone is evaluated
 Curve = tuple[str, str]
 """Names of a group and of one of its curves, which take one measurement."""
 
@@ -81,9 +81,8 @@ class JobForecast:
         known = [s for s in seconds if s is not None]
         if not known:
             return "nothing to run" if not seconds else "the time is not known"
-        line = f"about {duration(math.fsum(known))} hours" if math.fsum(known) >= 3600 else (
-            f"about {duration(math.fsum(known))} minutes"
-        )  # fmt: skip
+        unit = "hours" if math.fsum(known) >= 3600 else "minutes"
+        line = f"about {duration(math.fsum(known))} {unit} of rounds"
         line += ", one run after another on this machine"
         if at_a_time > 1:
             line += f"; {at_a_time} at a time, about {duration(math.fsum(known) / at_a_time)}"
@@ -122,14 +121,14 @@ def _measured(job: Job) -> RunPace | None:
         times = [float(t) for t in StoredRun(result.folder).metrics["seconds"]]
     if len(times) < _ROUNDS:  # the budget ended it before
         return RunPace(times[-1] / len(times), 0.0)
-    a_round = times[2] - times[1]
+    a_round = (times[2] - times[0]) / 2  # the first round takes longer, as much is imported in it
     return RunPace(a_round, max(0.0, times[3] - times[2] - a_round))
 
 
 def _shorten(config: DictConfig, folder: Path) -> None:
     """Make a configuration that of a short, silent run in a folder."""
     changes = {
-        "rounds": _ROUNDS, "evaluation_interval": _INTERVAL, "dry_run": False, "audit": None,
+        "rounds": _ROUNDS, "evaluation_interval": _ROUNDS, "dry_run": False, "audit": None,
         "runtime.run_dir": str(folder), "runtime.progress": "none", "runtime.plots": False,
     }  # fmt: skip
     for key, value in changes.items():

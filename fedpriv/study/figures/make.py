@@ -29,6 +29,7 @@ from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.stop import StopFile
+from fedpriv.experiment.sweeps import SweepJob, only_moves_the_end
 from fedpriv.store.display import console
 from fedpriv.study.figures.definition import Figure
 from fedpriv.study.figures.forecast import JobForecast, processes
@@ -106,6 +107,8 @@ def make_figure(
     unfinished = [job for job in distinct(jobs) if job.state != DONE]
     folder = Path(config.runtime.output_dir) / "figures" / figure.folder
     console().print(announcement(figure, jobs, unfinished))
+    for note in _notes_on_epsilon(figure, jobs):
+        console().print(f"note: {note}", soft_wrap=True)
     # Build the parts of finished jobs too: a figure with a configuration that cannot run is refused.
     parts = _built(jobs)
     if config.dry_run:
@@ -138,6 +141,25 @@ def _command(name: str, config: DictConfig, arguments: Sequence[str]) -> str:
     config_dirs = [word for path in folders for word in ("--config-dir", os.path.relpath(path))]
     flags = [as_flag(a) for a in arguments if not a.startswith(_CHOICE_OR_RUNTIME)]
     return " ".join([shlex.join(["fedpriv", "figure", name, *config_dirs]), *flags])
+
+
+def _notes_on_epsilon(figure: Figure, jobs: Sequence[Job]) -> list[str]:
+    """Return a note for each curve of a user's figure over ε whose noise does not depend on ε."""
+    if figure.file is None or figure.points is None or figure.points.key != "epsilon":
+        return []
+    alike: dict[str, list[SweepJob]] = {}
+    for job in jobs:
+        if (
+            job.point is not None
+            and job.seed == job.group.seeds[0]
+            and job.group is figure.groups[0]
+        ):
+            overrides = tuple(o for o in job.overrides if not o.startswith("seed="))
+            values = {"paired": job.config.get("paired")}
+            swept = SweepJob(overrides, job.config, values=values)
+            alike.setdefault(job.curve.label, []).append(swept)
+    notes = {label: only_moves_the_end(swept) for label, swept in alike.items()}
+    return [f"{label}: {note}" for label, note in notes.items() if note is not None]
 
 
 def _built(jobs: Sequence[Job]) -> dict[int, Parts]:

@@ -8,9 +8,10 @@ from typing import Any
 
 from fedpriv.common.checks import is_number
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.words import counted, round_up, span
+from fedpriv.common.words import counted, printable, round_up, span
 from fedpriv.privacy.core.names import RELATION_WORDS, SOUND
 from fedpriv.privacy.core.trust import TRUSTS
+from fedpriv.store.folder import RunFolder
 from fedpriv.store.joint_privacy import JointPrivacy, joint_privacy
 from fedpriv.store.run_folders import runs_of_figure
 from fedpriv.store.saved import LARGEST_CONFIG, saved_text
@@ -66,9 +67,12 @@ def paragraph_of_folders(given: Sequence[str]) -> str:
         ConfigError: A folder has neither run nor figure, or a run is damaged.
     """
     run_paths, figures = find(given)
+    for path in (*run_paths, *figures):
+        RunFolder(path).refuse_links()  # a link may lead anywhere
     texts = [(path / PARAGRAPH) for path in figures if (path / PARAGRAPH).is_file()]
     if len(figures) == 1 and texts and not run_paths:
-        return saved_text(texts[0], LARGEST_CONFIG)
+        lines = saved_text(texts[0], LARGEST_CONFIG).splitlines()
+        return "".join(f"{printable(line)}\n" for line in lines)
     of_figures = [run for path in figures for run in runs_of_figure(path)]
     paths = dict.fromkeys([*run_paths, *of_figures])
     if not paths:

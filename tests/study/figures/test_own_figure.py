@@ -271,3 +271,20 @@ def test_baselines_take_no_keys_of_noise_from_panels(figure_of):
     private, baseline = figure.groups[0].curves
     assert "noise_schedule.epsilon_per_draw=1" in private.overrides
     assert "noise_schedule.epsilon_per_draw=1" not in baseline.overrides
+
+
+def test_epsilon_that_moves_only_the_end_of_the_runs_is_said_before(tmp_path, command, wide_cells):
+    base = "algorithm=dp_fl dataset=digits rounds=2"
+    write_own(tmp_path, base=base, curves=None, seeds=1, baselines=None)
+    said = command("figure", "own.yaml", "--dry-run", *QUIET)
+    assert said.status == 0, said.err
+    assert "note: runs: epsilon=1,4 changes nothing" in said.out
+
+
+def test_a_link_in_the_folder_of_a_figure_is_not_followed(here, command):
+    paragraph = here / "outputs" / "figures" / "own" / "privacy.tex"
+    paragraph.unlink()
+    paragraph.symlink_to(here / "theirs.csv")
+    said = command("report", "outputs/figures/own", "--latex")
+    assert said.status == 2
+    assert "privacy.tex" in said.sentence
