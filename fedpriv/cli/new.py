@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from fedpriv.cli.skeletons import SKELETONS, TEST
+from fedpriv.cli.skeletons import SKELETONS
 from fedpriv.common.errors import ConfigError, WriteError
 from fedpriv.common.flags import Command, Names, OneOf, PathParam, flag
 from fedpriv.common.groups import options
@@ -69,9 +69,9 @@ def files_of(kind: str, name: str, folder: Path) -> dict[Path, str]:
     texts = {
         f"{name}.py": skeleton.module,
         f"{YAMLS}/{skeleton.group}/{name}.yaml": skeleton.yaml,
-        f"test_{name}.py": TEST.replace("OPTION", skeleton.group.replace("_", " ")).replace(
-            "WORDS", words
-        ),
+        f"test_{name}.py": skeleton.test.replace(
+            "OPTION", skeleton.group.replace("_", " ")
+        ).replace("WORDS", words),
     }
     return {
         folder / path: text.replace("NAME", name).replace("CLASS", class_name)

@@ -8,6 +8,40 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+TEST = '''"""Tests of the OPTION NAME: a run with it does what its ledger says."""
+
+from pathlib import Path
+
+from fedpriv.cli.commands import run
+
+HERE = Path(__file__).parent
+OVERRIDES = [WORDS]
+
+
+def test_a_run_does_what_its_ledger_says(monkeypatch):
+    """``fedpriv verify`` holds noise, clip norms and clients against the ledger."""
+    monkeypatch.chdir(HERE)
+    assert run(["verify", "--config-dir", "my_yamls", *OVERRIDES]) == 0
+'''
+ATTACK_TEST = '''"""Tests of the attack NAME: a run with it ends and measures its success."""
+
+from pathlib import Path
+
+import fedpriv
+
+HERE = Path(__file__).parent
+OVERRIDES = [WORDS]
+
+
+def test_a_run_measures_how_far_the_attack_gets(monkeypatch, tmp_path):
+    """``fedpriv verify`` brings attackers of its own, so an attack is run."""
+    monkeypatch.chdir(HERE)
+    monkeypatch.syspath_prepend(HERE)
+    short = ["rounds=2", "runtime.plots=false", f"runtime.run_dir={tmp_path / 'run'}"]
+    config = fedpriv.compose([*OVERRIDES, *short], config_dir="my_yamls")
+    assert 0 <= fedpriv.run(config).summary["backdoor_accuracy"] <= 1
+'''
+
 
 @dataclass(frozen=True)
 class Skeleton:
@@ -19,6 +53,7 @@ class Skeleton:
         module: Text of the Python module.
         yaml: Text of the YAML.
         overrides: Overrides of a run with the part.
+        test: Text of the test.
     """
 
     group: str
@@ -26,6 +61,7 @@ class Skeleton:
     module: str
     yaml: str
     overrides: tuple[str, ...]
+    test: str = TEST
 
 
 _CLIPPER = '''"""The clipper NAME."""
@@ -251,7 +287,7 @@ SKELETONS = {
     ),
     "attack": Skeleton(
         "attack", "clients that send something else", _ATTACK, _ATTACK_YAML,
-        ("attack=NAME", "attack.attackers=2", "algorithm=cdp_fedavg"),
+        ("attack=NAME", "attack.attackers=2", "algorithm=cdp_fedavg"), ATTACK_TEST,
     ),
     "aggregation": Skeleton(
         "aggregation", "a rule in place of the mean", _AGGREGATION, _AGGREGATION_YAML,
@@ -259,19 +295,3 @@ SKELETONS = {
     ),
 }  # fmt: skip
 """Kind of part, as it is typed → its skeleton."""
-
-TEST = '''"""Tests of the OPTION NAME: a run with it does what its ledger says."""
-
-from pathlib import Path
-
-from fedpriv.cli.commands import run
-
-HERE = Path(__file__).parent
-OVERRIDES = [WORDS]
-
-
-def test_a_run_does_what_its_ledger_says(monkeypatch):
-    """``fedpriv verify`` holds noise, clip norms and clients against the ledger."""
-    monkeypatch.chdir(HERE)
-    assert run(["verify", "--config-dir", "my_yamls", *OVERRIDES]) == 0
-'''
