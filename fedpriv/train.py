@@ -46,6 +46,7 @@ from fedpriv.experiment.consent import (
     targets,
     targets_of_yamls,
 )
+from fedpriv.experiment.mistakes import refuse_words, with_further_mistakes
 from fedpriv.experiment.requeue import leave_if_requeued
 from fedpriv.experiment.train_arguments import (
     asks_for_figure,
@@ -172,9 +173,9 @@ def _refuse_unresolvable(config: DictConfig) -> None:
     try:
         OmegaConf.resolve(config.copy())
     except OmegaConfBaseException as error:
-        from fedpriv.experiment.instantiate import first_line
+        from fedpriv.experiment.instantiate import unresolvable
 
-        raise ConfigError(first_line(error)) from None
+        raise unresolvable(error) from None
 
 
 def wanted_audits(config: DictConfig) -> Callable[[Path], dict[str, Any]] | None:
@@ -296,6 +297,7 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> Path | Non
         raise ConfigError("--config-dir", str(config_dir), "an existing folder")
     _State.own_targets = set() if config_dir is None else targets_of_yamls(config_dir)
     given = arguments
+    refuse_words(given)
     note_given_twice(given)
     arguments = flags_first(with_resumed_overrides(arguments))
     arguments = with_run_dir(arguments)
@@ -376,7 +378,7 @@ _JOB_NAME = "fedpriv"
 
 
 def _explained(error: Exception, arguments: Sequence[str]) -> ConfigError:
-    config_error = explain(error, arguments)
+    config_error = with_further_mistakes(explain(error, arguments), arguments)
     if (
         resumed(arguments) is None
         or config_dir_of(arguments)

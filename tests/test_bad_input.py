@@ -63,7 +63,7 @@ MEANT = {
     "model={a:1}": "model is a group: model=OPTION chooses one of cnn, ",
     "+model=cnn": "model has an option already; write model=OPTION without +",
     "++model=cnn": "model has an option already; write model=OPTION without +",
-    "protocol=nope": "unknown protocol nope (known: adap_dpfl_digits, ",
+    "protocol=nope": "unknown protocol nope (43 are known: fedpriv list protocol)",
     "model._target_=os.system": "model: Hydra does not let a configuration call os.system",
     "model._target_=shutil.rmtree": "model: Hydra does not let a configuration call shutil.rmtree",
 }
@@ -186,7 +186,7 @@ def test_a_key_that_another_group_has_comes_with_that_group(command):
     assert "did you mean algorithm.learning_rate?" in sentence
 
 
-@pytest.mark.parametrize("override", ["epsilon", "=3", "+=3"])
+@pytest.mark.parametrize("override", ["=3", "+=3"])
 def test_an_override_that_cannot_be_read_is_quoted(override, command):
     assert f"cannot read the override {override};" in refuse(command, override)
 
@@ -237,7 +237,7 @@ def test_cuda_that_is_absent_is_refused(device, command):
 def test_a_budget_too_small_for_a_round_says_how_large_it_must_be(command, tmp_path):
     sentence = refuse(command, "algorithm=dp_fl", "epsilon=0.1")
     assert sentence.startswith("epsilon must be >= 0.")
-    assert sentence.endswith("got 0.1")
+    assert "got 0.1; a larger noise_schedule.noise_multiplier" in sentence
     assert list(tmp_path.iterdir()) == []
 
 
@@ -250,4 +250,4 @@ def test_what_was_meant_is_said(override, command):
 @pytest.mark.parametrize("key", ["audit", "seed", "runtime.stop_file", "++tracker.csv"])
 def test_a_reference_to_a_key_that_is_not_there_is_one_sentence(key, command):
     sentence = refuse(command, f"{key}=${{nowhere}}", "dry_run=true")
-    assert "Interpolation key 'nowhere' not found" in sentence
+    assert "${nowhere}" in sentence

@@ -153,8 +153,12 @@ def _say(text: str) -> None:
 
 def _in_a_sentence(error: click.UsageError) -> ConfigError:
     if isinstance(error, click.NoSuchOption) and error.ctx:
-        path, near = error.ctx.command_path, nearest(error.option_name, _flags(error.ctx.command))
+        path, name = error.ctx.command_path, error.option_name
+        near = _MEANT_FLAGS.get(name)
+        if near not in _flags(error.ctx.command):
+            near = nearest(name, _flags(error.ctx.command))
         hint = f"did you mean {near}?" if near else f"see {path} --help"
+        hint = _HINTS.get((path, name), hint)
         return ConfigError(f"{path} does not know {show(error.option_name)}; {hint}")
     # click quotes what was typed, which may be pages long.
     message = textwrap.shorten(error.format_message(), 200, placeholder=" ...").rstrip(".")
@@ -164,7 +168,32 @@ def _in_a_sentence(error: click.UsageError) -> ConfigError:
     # click names no command, and the user needs one.
     if message == "Missing command" and isinstance(command, CommandGroup):
         message += f": {', '.join(command.commands)}"
-    return ConfigError(f"{prefix}{message[:1].lower()}{message[1:]}")
+    hint = _HINTS.get((prefix.rstrip(": "), message.partition(" (")[0]), "")
+    return ConfigError(f"{prefix}{message[:1].lower()}{message[1:]}", hint=hint)
+
+
+_MEANT_FLAGS = {
+    "--sigma": "--noise-multiplier", "--noise": "--noise-multiplier", "-z": "--noise-multiplier",
+    "--rounds": "--steps", "--epochs": "--steps", "-q": "--sample-rate", "--eps": "--epsilon",
+    "--output": "--out", "-o": "--out",
+}  # fmt: skip
+"""Flags of other tools → the flag of fedpriv."""
+_HINTS = {
+    (
+        "fedpriv account",
+        "--epsilon",
+    ): "the noise for an epsilon is found by fedpriv calibrate --epsilon 2 "
+    "--sample-rate 0.013 --steps 7921 --delta 1e-5",
+    (
+        "fedpriv account",
+        "--target-epsilon",
+    ): "the noise for an epsilon is found by fedpriv calibrate",
+    (
+        "fedpriv account",
+        "Got unexpected extra argument",
+    ): "a run is priced by fedpriv account --run FOLDER",
+}
+"""Command and flag that it lacks, or message of click → the remedy."""
 
 
 def _flags(command: click.Command) -> list[str]:
@@ -209,7 +238,9 @@ class _Train(click.Command):
             super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             # A flag that is nearly one of Hydra's was meant as such. Any other was meant as a key.
-            if difflib.get_close_matches(error.option_name, _flags(self), cutoff=0.85):
+            name = error.option_name
+            begins = any(known.startswith(f"{name}-") for known in _flags(self))
+            if begins or difflib.get_close_matches(name, _flags(self), cutoff=0.85):
                 raise
             raise _dashed(error.option_name, given) from None
         # The words go to Hydra as they were typed: click would have sorted flags from the rest.

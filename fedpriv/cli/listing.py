@@ -11,7 +11,7 @@ from rich.console import Console
 from fedpriv.common.console import console
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.flags import unknown
-from fedpriv.common.groups import ADDED, LISTED, conf_dir, options, table_options
+from fedpriv.common.groups import ADDED, GROUPS, LISTED, conf_dir, options, table_options
 from fedpriv.common.option_keys import keys_of_option
 from fedpriv.store.table import Column, Table
 
@@ -44,7 +44,7 @@ def show_groups(group: str | None, option: str | None, extra: Path | None) -> No
     if extra is not None:
         known.update(dict.fromkeys(sorted(p.name for p in extra.iterdir() if p.is_dir())))
     if group is not None and group not in known:
-        raise unknown("the group", group, list(known))
+        raise _unknown_group(group, list(known))
     out = console()
     # Options of the added groups have no keys: they set keys of other groups.
     if group is not None and group not in (*ADDED, "protocol"):
@@ -64,6 +64,16 @@ def show_groups(group: str | None, option: str | None, extra: Path | None) -> No
             out.print()
     more = "" if group else "; keys of their options: fedpriv list <group> [<option>]"
     out.print(f"YAMLs: {conf_dir()}{more}", style="dim")
+
+
+def _unknown_group(name: str, known: list[str]) -> ConfigError:
+    """Return the error for a name that is no group; it may be an option of one."""
+    error = unknown("the group", name, known)
+    for group in GROUPS:
+        if name in dict(options(group)):
+            hint = f"{name} is an option: fedpriv list {group} {name}"
+            return ConfigError(error.key, name, error.allowed, hint)
+    return error
 
 
 def _show_keys(out: Console, group: str, option: str | None, extra: Path | None) -> None:

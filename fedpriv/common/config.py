@@ -24,6 +24,7 @@ from fedpriv.common.errors import ConfigError, did_you_mean, nearest, show
 from fedpriv.common.groups import (
     ADDED,
     GROUPS,
+    LISTED,
     OF_NOTHING,
     conf_dir,
     options,
@@ -150,21 +151,25 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
     if "hydra/sweeper@" in text:
         return ConfigError("a figure's YAML begins with the line  # @package _global_")
     if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", text):
-        return _unknown_option(match[1], match[2], config_dir_of(overrides))
-    if match := re.search(r"Could not override '([^']+)'", text):
-        return _unknown_key(match.group(1), overrides)
+        return _unknown_option(match[1], match[2], overrides)
+    if match := re.search(r"Could not (?:override|append to config.+key) '([^']+)'", text):
+        return _blaming(_unknown_key(match[1], overrides), match[1], overrides)
     if match := re.search(
         r"Multiple values for (\w+)|config groups is not supported: '\+\+(\w+)=", text
     ):
         group = match[1] or match[2]
-        return ConfigError(f"{group} has an option already; write {group}=OPTION without +")
+        several = ConfigError(f"{group} has an option already; write {group}=OPTION without +")
+        return _blaming(several, group, overrides)
     if match := re.search(r"Ambiguous value for argument '(.+)'", text):
-        return ConfigError(
+        several = ConfigError(
             f"{match.group(1)} gives several values; add -m to sweep over them, or write a list as "
             "key=[a,b]"
         )
+        return _blaming(several, match.group(1).partition("=")[0], overrides)
     if isinstance(error, OverrideParseException):
         return _unreadable(error.override)
+    if deleted := _wrongly_deleted(text, overrides):
+        return deleted
     if (
         "Config group override must be" in text
     ):  # Hydra does not say which group got a number or a list
@@ -172,24 +177,69 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
         for group, _, value in (choice for choice in chosen if choice[0] in GROUPS):
             known = [name for name, _ in options(group)]
             if value not in known and not config_dir_of(overrides):
-                return _unknown(f"{group} option", value, known)
+                return _blaming(_unknown(f"{group} option", value, known), group, overrides)
     if nameless := [override for override in overrides if override.lstrip("+~").startswith("=")]:
         return _unreadable(nameless[0])
     return ConfigError(" ".join(text.split("\n\n")[0].split()) or type(error).__name__)
 
 
-def _unknown_option(group: str, option: str, extra: Path | None) -> ConfigError:
-    """Return the error for an unknown option of a group; ``extra`` is a folder that may add options."""
+def _blaming(
+    error: ConfigError, key: str, overrides: Sequence[str], meant: str | None = None
+) -> ConfigError:
+    """Return the error, which blames the overrides of a key.
+
+    Args:
+        error: The error.
+        key: The key or group.
+        overrides: The arguments.
+        meant: The override that was probably meant.
+    """
+    wrong = [o for o in overrides if re.split("[=@]", o.lstrip("+~"), maxsplit=1)[0] == key]
+    error.blamed = dict.fromkeys(wrong, meant)
+    return error
+
+
+def _wrongly_deleted(text: str, overrides: Sequence[str]) -> ConfigError | None:
+    """Return the error for a deletion (``~key``) of what does not exist or must not be deleted."""
+    match = re.search(r"Could not delete from config\. '([^']+)' does not exist", text)
+    if match:
+        key = match[1]
+        near = did_you_mean(key, [k for k in _known_keys(overrides) if k != key], "; ")
+        return _blaming(
+            ConfigError(f"~{key} deletes a key that does not exist{near}"), key, overrides
+        )
+    gone = [o[1:] for o in overrides if o.startswith("~") and o[1:].partition("=")[0] in GROUPS]
+    if not gone:
+        return None
+    group = gone[0].partition("=")[0]
+    return _blaming(needed_group(group), group, overrides)
+
+
+def needed_group(group: str) -> ConfigError:
+    """Return the error for a group that was deleted or set to null."""
+    names = [name for name, _ in options(group)]
+    remedy = f"; {group}=none switches it off" if "none" in names else ""
+    return ConfigError(
+        f"{group} was deleted (~) or set to null, and every run needs one of {', '.join(names)}: "
+        f"{group}=OPTION{remedy}"
+    )
+
+
+def _unknown_option(group: str, option: str, overrides: Sequence[str]) -> ConfigError:
+    """Return the error for an unknown option of a group."""
     base_group = group.partition("/")[0]
     name = f"{group}/{option}".removeprefix(base_group + "/")
     if name in _LAUNCHERS:
         package = f"fedpriv[{_LAUNCHERS[name]}]"
         return ConfigError(f"{group}={option} is not installed: pip install '{package}'")
     known = [name for name, _ in options(base_group)]
+    extra = config_dir_of(overrides)
     known += [name for name, _ in options(base_group, extra)] if extra else []
     if not known:
-        return _unknown("group", base_group, GROUPS)
-    return _unknown(f"{base_group} option", name, known)
+        return _blaming(_unknown("group", base_group, GROUPS), base_group, overrides)
+    near, plus = nearest(name, known), "+" if base_group in ADDED else ""
+    meant = f"{plus}{base_group}={near}" if near else None
+    return _blaming(_unknown(f"{base_group} option", name, known), base_group, overrides, meant)
 
 
 def config_dir_of(arguments: Sequence[str]) -> Path | None:
@@ -203,15 +253,26 @@ def config_dir_of(arguments: Sequence[str]) -> Path | None:
 
 
 def _unreadable(override: str) -> ConfigError:
-    return ConfigError(
+    error = ConfigError(
         f"cannot read the override {show(override)}; write key=value, and quote values with special "
         "characters: 'key=\"a, b\"'"
     )
+    error.blamed = {override: None}
+    return error
+
+
+_MOST_NAMES = 20
+"""Largest number of known names in a message."""
 
 
 def _unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:
-    meant = did_you_mean(name, known, "; ")
-    return ConfigError(f"unknown {kind} {show(name)}{meant} (known: {', '.join(known)})")
+    meant, group = did_you_mean(name, known, "; "), kind.removesuffix(" option")
+    listed = ", ".join(known)
+    if len(known) > _MOST_NAMES and group in LISTED:
+        return ConfigError(
+            f"unknown {kind} {show(name)}{meant} ({len(known)} are known: fedpriv list {group})"
+        )
+    return ConfigError(f"unknown {kind} {show(name)}{meant} (known: {listed})")
 
 
 def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
@@ -276,7 +337,11 @@ _SYNONYMS = {
     "C": "clip_norm", "S": "clip_norm", "clip": "clip_norm", "clip_norm": "initial_clip_norm",
     "max_grad_norm": "clip_norm", "q": "sample_rate", "eps": "epsilon", "T": "rounds", "steps": "rounds",
     "epochs": "local_epochs", "K": "clients", "m": "clients_per_round", "num_clients": "clients",
-    "n_clients": "clients", "batch_size": "sample_rate",
+    "n_clients": "clients", "batch_size": "sample_rate", "clipnorm": "clip_norm", "local_epochs": "rounds",
+    "num_epochs": "epochs", "num_rounds": "rounds", "gpu": "device", "cuda": "device", "budget": "epsilon",
+    "data_dir": "path", "output": "output_dir", "out": "output_dir", "noise": "noise_multiplier",
+    "noise_scale": "noise_multiplier", "l2_norm_clip": "clip_norm", "workers": "threads",
+    "batch": "sample_rate",
 }  # fmt: skip
 """Symbols of papers and names of other libraries → the key of fedpriv."""
 

@@ -6,7 +6,8 @@ An exception that is no :class:`FedprivError` is a defect of fedpriv, and the co
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 
 class FedprivError(Exception):
@@ -36,17 +37,43 @@ class ConfigError(FedprivError):
         allowed: The values that are allowed.
         hint: A remedy, appended to the sentence.
 
+    Attributes:
+        mistakes: The mistakes of an error that tells several; empty for any other error. See :func:`all_of`.
+        blamed: Words of the command line that are wrong → the words that were probably meant, or None.
+
     Example:
         >>> print(ConfigError("clipper.clip_norm", -1, "> 0"))
         clipper.clip_norm must be > 0, got -1
     """
 
     exit_status = 2
+    mistakes: tuple[ConfigError, ...] = ()
+    blamed: Mapping[str, str | None] = MappingProxyType({})
 
     def __init__(self, key: str, value: object = None, allowed: str = "", hint: str = ""):
         self.key, self.value, self.allowed, self.hint = key, value, allowed, hint
         sentence = f"{key} must be {allowed}, got {_got(value)}" if allowed else key
         super().__init__(f"{sentence}; {hint}" if hint else sentence)
+
+
+def all_of(errors: Sequence[ConfigError]) -> ConfigError:
+    """Return several mistakes of one configuration as one error, with a line for each of them.
+
+    Args:
+        errors: The mistakes, at least one. The error of a single mistake is returned as it is.
+
+    Example:
+        >>> print(all_of([ConfigError("seed", -1, ">= 0"), ConfigError("rounds", 0, ">= 1")]))
+        2 mistakes:
+          seed must be >= 0, got -1
+          rounds must be >= 1, got 0
+    """
+    lines = list(dict.fromkeys(str(error) for error in errors))
+    if len(lines) == 1:
+        return errors[0]
+    together = ConfigError("\n  ".join((f"{len(lines)} mistakes:", *lines)))
+    together.mistakes = tuple(errors)
+    return together
 
 
 class ArgumentError(ValueError):
@@ -133,13 +160,26 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
         cutoff: Smallest similarity from 0 to 1, as in :func:`difflib.get_close_matches`.
     """
     known = list(known)
+    plain = {candidate: _plain(candidate) for candidate in reversed(known)}
+    by_plain = {text: candidate for candidate, text in plain.items()}
+    if _plain(name) in by_plain:
+        return by_plain[_plain(name)]
+    last_part = [candidate for candidate in known if candidate.endswith((f"/{name}", f"_{name}"))]
+    if last_part and name:
+        return last_part[0]
     match = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+    match = match or difflib.get_close_matches(_plain(name), by_plain, n=1, cutoff=cutoff)
     if match:
-        return match[0]
+        return by_plain[_plain(match[0])]
     prefixed = [
         candidate for candidate in known if candidate.startswith(name) or name.startswith(candidate)
     ]
     return prefixed[0] if prefixed and name else None
+
+
+def _plain(name: str) -> str:
+    """Return a name without differences of case, and of hyphens, blanks and underscores."""
+    return name.lower().replace("-", "_").replace(" ", "_")
 
 
 def did_you_mean(name: object, known: Iterable[object], start: str = "") -> str:

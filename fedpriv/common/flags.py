@@ -74,6 +74,25 @@ class Command(click.Command):
         return super().shell_complete(ctx, incomplete or "--")
 
 
+MEANT_COMMANDS = {
+    "sweep": "a sweep is fedpriv train -m seed=0,1,2",
+    "multirun": "a sweep is fedpriv train -m seed=0,1,2",
+    "search": "a search is fedpriv train -m hydra/sweeper=search algorithm.learning_rate=0.1,1",
+    "tune": "a search is fedpriv train -m hydra/sweeper=search algorithm.learning_rate=0.1,1",
+    "run": "fedpriv train runs an experiment, fedpriv runs lists those that were made",
+    "plan": "the plan is fedpriv train dry_run=true",
+    "dry_run": "the plan is fedpriv train dry_run=true",
+    "resume": "an interrupted run goes on with fedpriv train resume=FOLDER",
+    "download": "data sets are fetched by fedpriv data download NAME",
+    "help": "help is fedpriv --help, or fedpriv COMMAND --help",
+    "version": "the version is fedpriv --version",
+    "epsilon": "fedpriv account computes epsilon, fedpriv calibrate the noise for an epsilon",
+    "noise": "fedpriv calibrate finds the noise for an epsilon",
+    "attack": "attacks on a finished run are fedpriv audit membership RUN",
+}
+"""Words that are no command → the command that a newcomer means."""
+
+
 class CommandGroup(click.Group):
     """Commands in the order in which they were added. An unknown command is refused with the nearest name."""
 
@@ -87,8 +106,16 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return what click asks for. Raises ConfigError for an unknown command, with the nearest one."""
         known = [name for name, command in self.commands.items() if not command.hidden]
-        if args[0] not in self.commands:
-            raise unknown("the command", args[0], known)
+        word = args[0]
+        if word not in self.commands:
+            error = unknown("the command", word, known)
+            if ctx.parent is None and word.replace("-", "_") in MEANT_COMMANDS:
+                hint = MEANT_COMMANDS[word.replace("-", "_")]
+                error = ConfigError(error.key, word, error.allowed, hint)
+            elif ctx.parent is not None and (os.path.exists(word) or len(known) == 1):
+                hint = f"it stands before its argument: {ctx.command_path} {known[0]} {word}"
+                error = ConfigError(error.key, word, error.allowed, hint)
+            raise error
         return super().resolve_command(ctx, args)
 
 

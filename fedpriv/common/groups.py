@@ -145,8 +145,13 @@ def option_of_target(group: str, target: object) -> str:
     """
     if target is None:
         return OF_NOTHING.get(group, "none")
-    names = _options_by_target(group).get(str(target), [])
+    names = options_of_target(group, target)
     return names[0] if len(names) == 1 else str(target).rpartition(".")[2]
+
+
+def options_of_target(group: str, target: object) -> list[str]:
+    """Return all options of a group with a ``_target_``."""
+    return _options_by_target(group).get(str(target), [])
 
 
 @cache

@@ -126,7 +126,7 @@ class Shards(Partition):
                 largest_divisor = min(self.shards, 1000)
                 divisors = [str(n) for n in range(1, largest_divisor + 1) if self.shards % n == 0]
                 allowed = f"a divisor of partition.shards = {self.shards} ({in_short(divisors)})"
-                hint = f"or set partition.shards to a multiple of {self.clients}"
+                hint = f"or set partition.shards to a multiple of {self.clients}, or partition=iid"
                 raise ArgumentError("clients", self.clients, allowed, hint)
         assert self.shards_per_client is not None
         total = self.clients * self.shards_per_client

@@ -8,12 +8,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fedpriv.common.errors import ConfigError
-from fedpriv.experiment.contracts import conflicts, refuse_bad_answers
-from fedpriv.experiment.instantiate import first_line, instantiate, within_group
+from fedpriv.common.config import as_tree, flatten
+from fedpriv.common.errors import ConfigError, all_of
+from fedpriv.common.groups import GROUPS, options_of_target
+from fedpriv.common.option_keys import defaults_of_root, keys_of_option
+from fedpriv.data.base import Dataset
+from fedpriv.experiment.contracts import all_conflicts, refuse_bad_answers
+from fedpriv.experiment.instantiate import instantiate, unresolvable, within_group
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.settings import read_settings
 from fedpriv.experiment.uncalled import refuse_unasked
@@ -35,21 +40,95 @@ def build_parts(config: DictConfig) -> Parts:
         privacy.
 
     Raises:
-        ConfigError: A key is wrong, a class lacks what its group needs, two parts do not go together, or no
-            noise is enough for the ε that a schedule is given.
+        ConfigError: Keys are wrong, a class lacks what its group needs, parts do not go together, or no noise is
+            enough for the ε that a schedule is given. All mistakes are told at once.
     """
+    # 1. A wrong value is put back to its default, so that the mistakes after it are found as well.
+    mistakes: list[ConfigError] = []
+    usable: DictConfig | None = config
+    while usable is not None:
+        try:
+            parts = _make_parts(usable)
+            break
+        except ConfigError as error:
+            known = {mistake.key for mistake in mistakes}
+            mistakes.append(error)
+            usable = None if error.key in known else _with_default(usable, error.key)
+    else:
+        raise all_of(mistakes)
+
+    # 2. What a wrong value leads to is no mistake of its own.
+    wrong = [mistake.key for mistake in mistakes]
+    mistakes += [e for e in all_conflicts(parts) if not any(key in str(e) for key in wrong)]
+    if mistakes:
+        raise all_of(mistakes)
+
+    if isinstance(parts.accountant, PublishedAccountant):
+        # accountant=published stands for the accountant of the algorithm's theorem, which has conflicts too.
+        assert parts.algorithm.claim is not None  # else its conflicts refuse it
+        parts = replace(parts, accountant=parts.algorithm.claim.accountant())
+        if mistakes := all_conflicts(parts):
+            raise all_of(mistakes)
+    if parts.private and not parts.noise_schedule.known:
+        _calibrate_noise(parts)
+    return parts
+
+
+def _with_default(config: DictConfig, key: str) -> DictConfig | None:
+    """Return a configuration with one key put back to its default; None if that is not possible.
+
+    Parts of the user's own have no default that is known here.
+    """
+    group = key.partition(".")[0]
+    defaults = defaults_of_root()
+    if group in GROUPS:
+        target = OmegaConf.select(config, f"{group}._target_", throw_on_resolution_failure=False)
+        # Several options may have one class: the defaults are those of the option that was probably chosen.
+        options = [
+            {
+                key.name: yaml.safe_load(key.value)
+                for key in keys_of_option(group, name)
+                if key.value
+            }
+            for name in options_of_target(group, target)
+        ]
+        given = flatten(as_tree(config, resolve=False))
+        defaults = max(
+            options, key=lambda o: sum(given.get(k) == v for k, v in o.items()), default={}
+        )
+    if key not in defaults:
+        return None
+    with_value = config.copy()
+    OmegaConf.update(with_value, key, defaults[key], force_add=True)
+    return with_value
+
+
+def _without_advice_on_shards(error: ConfigError, dataset: Dataset) -> ConfigError:
+    """Return the error of a partition; for more clients than records, an error that blames no shards."""
+    records, clients = dataset.train_records, error.value
+    if error.key != "partition.clients" or not isinstance(clients, int) or clients <= records:
+        return error
+    allowed = f"<= {records}, the training records of dataset={dataset.name}"
+    return ConfigError(error.key, clients, allowed, "partition=iid takes any number up to that")
+
+
+def _make_parts(config: DictConfig) -> Parts:
+    """Make the object of every group. Raise ConfigError for the first key that is wrong."""
     try:
         OmegaConf.resolve(config := config.copy())
         # Root keys come first: they are quick to check, and a misspelt one may explain what follows.
         settings = read_settings(config)
     except OmegaConfBaseException as error:
-        raise ConfigError(first_line(error)) from None
+        raise unresolvable(error) from None
 
     algorithm = instantiate(config, "algorithm")
     dataset = instantiate(config, "dataset")
     if config.get("features") is not None:
         dataset = Featured(dataset, instantiate(config, "features"))
-    partition = instantiate(config, "partition")
+    try:
+        partition = instantiate(config, "partition")
+    except ConfigError as error:
+        raise _without_advice_on_shards(error, dataset) from None
     # A model of the user's own may draw initial weights in its constructor.
     with seeded_for(str(OmegaConf.select(config, "model._target_")), settings.seed):
         model = instantiate(config, "model")
@@ -76,13 +155,6 @@ def build_parts(config: DictConfig) -> Parts:
     # the calibration, which needs parts that fit.
     refuse_unasked(parts)
     refuse_bad_answers(parts)
-    _refuse_conflicts(parts)
-    if isinstance(parts.accountant, PublishedAccountant):
-        # accountant=published stands for the accountant of the algorithm's theorem, which has conflicts too.
-        parts = replace(parts, accountant=algorithm.claim.accountant())
-        _refuse_conflicts(parts)
-    if parts.private and not parts.noise_schedule.known:
-        _calibrate_noise(parts)
     return parts
 
 
@@ -91,11 +163,6 @@ def without_rule(config: DictConfig) -> DictConfig:
     chosen = config.copy()
     OmegaConf.update(chosen, "aggregation", None, force_add=True)
     return chosen
-
-
-def _refuse_conflicts(parts: Parts) -> None:
-    for error in conflicts(parts):
-        raise error
 
 
 def _calibrate_noise(parts: Parts) -> None:

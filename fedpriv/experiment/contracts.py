@@ -104,17 +104,34 @@ def conflicts(parts: Parts) -> Iterator[ConfigError]:
         ("", parts.settings),
         ("partition", parts.partition),
     ]
-    # An accountant asks what is released, so the other parts must fit together first. The accountant of a
-    # theorem does not ask.
+    # An accountant asks what is released, so it is not asked unless the other parts fit together. The
+    # accountant of a theorem does not ask.
     position = 0 if isinstance(parts.accountant, PublishedAccountant) else len(asked_parts)
     asked_parts.insert(position, ("accountant", parts.accountant))
+    refused = False
     for group, part in asked_parts:
+        if refused and part is parts.accountant:
+            return
         kinds = list(reversed(type(part).__mro__))
         if (base := MAY_EXTEND.get(group)) is not None and base not in kinds:
             kinds.insert(0, base)
         for kind in kinds:
             if "conflicts" in vars(kind):
-                yield from _refused(group, part, vars(kind)["conflicts"], parts)
+                for error in _refused(group, part, vars(kind)["conflicts"], parts):
+                    refused = True
+                    yield error
+
+
+def all_conflicts(parts: Parts) -> list[ConfigError]:
+    """Return the conflicts of the parts, at most one for each key, the most important first."""
+    found: dict[str, ConfigError] = {}
+    try:
+        for error in conflicts(parts):
+            found.setdefault(error.key, error)
+    except Exception:  # a part may presume that the parts before it fit together
+        if not found:
+            raise
+    return list(found.values())
 
 
 def _refused(

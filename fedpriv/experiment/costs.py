@@ -325,7 +325,12 @@ class Costs:
         algorithm = self.mechanism.algorithm
         key, whole = "noise_schedule.draws", "a whole number >= 1"
         if self.rounds is None:
-            raise ConfigError(key, None, f"{whole} when rounds is null")
+            raise ConfigError(
+                "rounds",
+                None,
+                f"{whole} with noise_schedule=calibrated, which spreads epsilon over the rounds",
+                "or give noise_schedule.draws, the number of lots or reports of a client",
+            )
         samples = self.rounds * self._samples_per_round
         if algorithm.clients_per_round is None:
             return samples

@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 import hydra.utils
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.attributes import PACKAGE
 from fedpriv.common.base_classes import completed
-from fedpriv.common.config import unknown_key
+from fedpriv.common.config import needed_group, unknown_key
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
+from fedpriv.common.option_keys import defaults_of_root
 from fedpriv.experiment.contracts import MAY_EXTEND, refuse_incomplete
 from fedpriv.experiment.signatures import refuse_wrong_signatures
 from fedpriv.experiment.uncalled import refuse_uncalled
@@ -41,6 +43,8 @@ def instantiate(config: DictConfig, group: str) -> Any:
     """
     node = OmegaConf.select(config, group)
     top = group.partition(".")[0]
+    if node is None:
+        raise needed_group(top)
     if not isinstance(node, DictConfig) or not isinstance(node.get("_target_"), str):
         raise ConfigError(
             group,
@@ -107,6 +111,14 @@ def within_group(group: str, make: Callable[[], _Made], keys: Sequence[str] = ()
         refused = _UNEXPECTED.search(str(cause))
         if refused and refused[1] in keys:
             raise unknown_key(group, refused[1], [k for k in keys if k != refused[1]]) from None
+        if lacking := _LACKING.search(str(cause)):
+            names = re.findall(r"'(\w+)'", lacking[1])
+            what = " and ".join(f"{group}.{name}" for name in names)
+            is_absent = "is absent" if len(names) == 1 else "are absent"
+            raise ConfigError(
+                f"{what} {is_absent} or deleted (~), and {str(cause).partition('.')[0]} needs a value: "
+                f"{group}.{names[0]}=VALUE; fedpriv list {group.partition('.')[0]} shows the defaults"
+            ) from None
         if absent := _NOT_FOUND.search(str(cause or error)):
             raise _not_importable(group, *absent.groups()) from None
         raise ConfigError(f"{group}: {_explain(cause or error)}") from None
@@ -117,6 +129,7 @@ _NOT_FOUND = re.compile(
     r"Error loading '([^']+)':\s+ModuleNotFoundError\(.No module named '([^']+)'"
 )
 _BLOCKED = re.compile(r"Target '([^']+)'.* is blocklisted")
+_LACKING = re.compile(r"missing \d+ required .*arguments?: (.*)")
 _UNEXPECTED = re.compile(r"unexpected keyword argument '([^']+)'")
 
 
@@ -141,6 +154,16 @@ def _explain(error: BaseException) -> str:
     if refused := _BLOCKED.search(str(error)):
         return f"Hydra does not let a configuration call {refused[1]}"
     return first_line(error)
+
+
+def unresolvable(error: OmegaConfBaseException) -> ConfigError:
+    """Return the error for an interpolation ``${...}`` that cannot be resolved."""
+    if match := re.search(r"Interpolation key '([^']+)' not found", str(error)):
+        key = match[1]
+        if key in defaults_of_root():
+            return ConfigError(f"{key} was deleted (~), and other keys follow it: {key}=VALUE")
+        return ConfigError(f"${{{key}}} is the value of the key {key}, which does not exist")
+    return ConfigError(first_line(error))
 
 
 def first_line(error: BaseException) -> str:

@@ -46,6 +46,7 @@ class Plan:
         lines: Rows of the table on the screen.
         unit: Words for what is charged at once: a round, or the whole run.
         bound: The ledger may state less than ``epsilon``.
+        remedy: Words on how a budget pays for more, for a refusal.
     """
 
     first: Group | None
@@ -56,6 +57,7 @@ class Plan:
     lines: tuple[Row, ...]
     unit: str = "a single round"
     bound: bool = False
+    remedy: str = ""
 
     def refuse_if_impossible(self, epsilon: float | None) -> None:
         """Raise ConfigError when not even one round fits the budget ``epsilon``."""
@@ -65,7 +67,9 @@ class Plan:
         allowed = f">= {self.needed_epsilon:.4g}, the cost of {self.unit} at this noise"
         if math.isinf(self.needed_epsilon):
             allowed = "null: a round releases something without noise, so no budget allows it"
-        raise ConfigError("epsilon", epsilon, allowed)
+            hint = "without a guarantee it is epsilon=null; else choose a noise_schedule with noise"
+            raise ConfigError("epsilon", epsilon, allowed, hint)
+        raise ConfigError("epsilon", epsilon, allowed, self.remedy)
 
 
 def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
@@ -124,7 +128,17 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
         *cost_rows,
         *_caveat_rows(parts, forecast.epsilon if cost_known else 0.0, rounds),
     )
-    return Plan(first, allowed, rounds, forecast.epsilon, needed, rows, unit, forecast.bound)
+    remedy = ""
+    if not (
+        parts.noise_schedule.spreads_budget or isinstance(parts.noise_schedule, CalibratedNoise)
+    ):
+        remedy = (
+            "a larger noise_schedule.noise_multiplier costs less; noise_schedule=calibrated rounds=N finds "
+            "the one that fits"
+        )
+    return Plan(
+        first, allowed, rounds, forecast.epsilon, needed, rows, unit, forecast.bound, remedy
+    )
 
 
 def plan_of_smallest(parts: Parts, records_per_client: Iterable[int]) -> Plan:

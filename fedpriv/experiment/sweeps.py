@@ -265,7 +265,7 @@ def check_jobs(jobs: Sequence[SweepJob], check: Callable[[DictConfig], object]) 
         try:
             read_settings(OmegaConf.create(configuration.as_tree(job.composed)))
         except FedprivError as error:
-            job.error = error
+            job.error = _with_others(error, job.composed)
             continue
         key = configuration.fingerprint({k: v for k, v in job.values.items() if not _is_seed(k, v)})
         if key not in checked:
@@ -276,6 +276,15 @@ def check_jobs(jobs: Sequence[SweepJob], check: Callable[[DictConfig], object]) 
                 checked[key] = error
         job.error = checked[key]
     raise_failures(jobs, [(job, job.error) for job in jobs if job.error is not None], _REFUSED)
+
+
+def _with_others(error: FedprivError, config: DictConfig) -> FedprivError:
+    """Return the error of a wrong root key, with all other mistakes of the job."""
+    try:
+        build_parts(config)
+    except FedprivError as all_mistakes:
+        return all_mistakes
+    return error
 
 
 _REFUSED = "{} of the sweep cannot run, see above; none was started"

@@ -19,7 +19,7 @@ from fedpriv.store.folder import RunFolder, not_resumable
 from fedpriv.store.stored_run import StoredRun
 
 _OF_THE_PROCESS = ("resume", "dry_run", "runtime.run_dir", "runtime.reuse", "runtime.stop_file")
-_FLAGS_WITH_VALUE = {
+FLAGS_WITH_VALUE = {
     "--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p",
     "--cfg", "-c",
 }  # fmt: skip
@@ -73,7 +73,7 @@ def flags_first(arguments: list[str]) -> list[str]:
     flags: list[str] = []
     overrides: list[str] = []
     for argument in arguments:
-        is_value = bool(flags) and flags[-1] in _FLAGS_WITH_VALUE
+        is_value = bool(flags) and flags[-1] in FLAGS_WITH_VALUE
         is_override = not argument.startswith("-") and ("=" in argument or argument[:1] == "~")
         (overrides if is_override and not is_value else flags).append(argument)
     return [*flags, *overrides]

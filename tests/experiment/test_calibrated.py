@@ -169,7 +169,7 @@ REFUSED = {
     ),
     "nobody knows how many draws": (
         (*LDP, *RUN, "epsilon=2", "rounds=null"),
-        "noise_schedule.draws must be a whole number >= 1 when rounds is null",
+        "rounds must be a whole number >= 1 with noise_schedule=calibrated",
     ),
     "nobody knows how many clients": (
         ("algorithm=ldp_fedsgd", "dataset=mnist", "partition=natural", "partition.clients=null",
