@@ -72,6 +72,7 @@ class _State:
         process: Number of the process in which :func:`main` runs; workers of a launcher have others.
         task_started: The configuration was composed: an exception is no longer one of composing.
         figure: The sweep makes the runs of a figure.
+        whole_plan: The whole plan is shown before the run (``--plan``).
         sweep_dir: The folder of the sweep, once it has begun.
         allowed: Modules that the reader lets a resumed run name (``--allow``).
         own_targets: Key and ``_target_`` of all that the YAMLs of ``--config-dir`` name.
@@ -81,6 +82,7 @@ class _State:
     process: int | None = None
     task_started = False
     figure = False
+    whole_plan = False
     sweep_dir: Path | None = None
     allowed: ClassVar[list[str]] = []
     own_targets: ClassVar[set[tuple[str, object]]] = set()
@@ -130,7 +132,8 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
             config.runtime.run_dir = hydra_config.run.dir  # set in a YAML of the user's
         if folder is not None and config.runtime.run_dir is None and not config.dry_run:
             _set_job_folder(config, folder)
-        result = run(config, overrides=overrides, label=label)
+        whole_plan = _State.whole_plan
+        result = run(config, overrides=overrides, label=label, whole_plan=whole_plan)
         # Some trials of a hyper-parameter search may diverge: their value is infinite.
         searching = hydra_config.runtime.choices.get("hydra/sweeper") == "search"
         if not (result.stop_reason == "diverged" and searching):
@@ -290,7 +293,9 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> Path | Non
     Raises:
         FedprivError: Every known failure of composing, of the run, or of jobs of a sweep.
     """
-    # 1. What was typed: --allow is fedpriv's own flag, and a resumed run brings its overrides with it.
+    # 1. What was typed: --allow and --plan are fedpriv's own, and a resumed run brings its overrides with it.
+    _State.whole_plan = "--plan" in arguments
+    arguments = [argument for argument in arguments if argument != "--plan"]
     _State.allowed, arguments = without_allowed(arguments)
     config_dir = config_dir_of(arguments)
     if config_dir is not None and not config_dir.is_dir():

@@ -265,7 +265,7 @@ def _dashed(flag: str, given: list[str]) -> ConfigError:
 _HYDRA_FLAGS = together(
     *(click.option(*names.split(), is_flag=True) for names in (
         "--help -h", "--hydra-help", "--version", "--resolve", "--run -r", "--multirun -m",
-        "--shell-completion -sc",
+        "--shell-completion -sc", "--plan",
     )),
     *(click.option(*names.split()) for names in (
         "--config-dir -cd", "--config-path -cp", "--config-name -cn", "--package -p",
@@ -281,10 +281,11 @@ _HYDRA_FLAGS = together(
 )
 @click.argument("words", nargs=-1, type=Overrides())
 @_HYDRA_FLAGS
-def train(given: list[str], **_: Any) -> int:
+def train(given: list[str], config_dir: str | None, **_: Any) -> int:
     """Run an experiment, or a sweep of them with -m."""
-    if given in (["--help"], ["-h"]):
-        print(train_help())
+    if {"--help", "-h"} & set(given):
+        extra = Path(config_dir) if config_dir and os.path.isdir(config_dir) else None
+        print(train_help(extra))
         return 0
     from fedpriv.train import main as hydra_main
 
@@ -315,16 +316,17 @@ class _OptionsOfGroup(Names):
 @click.argument("group", required=False, type=Names(LISTED))
 @click.argument("option", required=False, type=_OptionsOfGroup(()))
 @flag("--config-dir", "DIR", "a folder with YAMLs of your own", PathParam(folder=True))
+@switch("--all", "every option of every group, one line each")
 @table_flag
-def list_(group: str | None, option: str | None, config_dir: str | None) -> int:
-    """List groups, their options and ready-made experiments, one line each.
+def list_(group: str | None, option: str | None, config_dir: str | None, all: bool) -> int:
+    """List groups, with the names of their options and ready-made experiments.
 
     GROUP: only this group, e.g. clipper, with all keys of its options. OPTION: only this option, e.g.
     quantile.
     """
     from fedpriv.cli.listing import show_groups
 
-    show_groups(group, option, Path(config_dir) if config_dir else None)
+    show_groups(group, option, Path(config_dir) if config_dir else None, whole=all)
     return 0
 
 

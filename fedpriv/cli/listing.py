@@ -11,7 +11,7 @@ from rich.console import Console
 from fedpriv.common.console import console
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.flags import unknown
-from fedpriv.common.groups import ADDED, GROUPS, LISTED, conf_dir, options, table_options
+from fedpriv.common.groups import ADDED, GROUPS, LISTED, conf_dir, in_short, options, table_options
 from fedpriv.common.option_keys import keys_of_option
 from fedpriv.store.table import Column, Table
 
@@ -26,8 +26,10 @@ _PADDING = (0, 2, 0, 2)
 _WIDEST_DEFAULT = 26  # characters; longer ones are broken into lines
 
 
-def show_groups(group: str | None, option: str | None, extra: Path | None) -> None:
-    """Print the options of all groups, or the keys of the options of one group.
+def show_groups(
+    group: str | None, option: str | None, extra: Path | None, whole: bool = False
+) -> None:
+    """Print the names of the options of all groups, or the keys of the options of one group.
 
     Of a ready-made experiment or recipe, which has no keys of its own, what it sets is printed.
 
@@ -35,6 +37,7 @@ def show_groups(group: str | None, option: str | None, extra: Path | None) -> No
         group: The only group to print; None for all groups.
         option: The only option of the group to print; None for all options.
         extra: A folder with YAMLs of the user's own, whose options are printed too.
+        whole: Without a group: print a line for each option.
 
     Raises:
         ConfigError: The group or the option is unknown, or the group has no options with keys.
@@ -53,6 +56,8 @@ def show_groups(group: str | None, option: str | None, extra: Path | None) -> No
         _show_settings(out, group, option, extra)
     elif option is not None:
         raise ConfigError("the option", option, f"left out: options of {group} add no keys")
+    elif group is None and not whole:
+        _show_names(out, list(known), extra)
     else:
         for name in [group] if group else known:
             columns = (Column("option", style="cyan", wrap=False), "what it is")
@@ -62,8 +67,22 @@ def show_groups(group: str | None, option: str | None, extra: Path | None) -> No
                     table.add(*row)
             out.print(table)
             out.print()
-    more = "" if group else "; keys of their options: fedpriv list <group> [<option>]"
-    out.print(f"YAMLs: {conf_dir()}{more}", style="dim")
+    if group is None:
+        out.print(
+            "what an option is, and its keys: fedpriv list GROUP [OPTION]; all: --all", style="dim"
+        )
+    out.print(f"YAMLs: {conf_dir()}", style="dim")
+
+
+def _show_names(out: Console, groups: list[str], extra: Path | None) -> None:
+    """Print the names of the options of all groups, so that they fit on a screen."""
+    table = Table("", (Column("group", style="cyan", wrap=False), "options"), False, (0, 2, 0, 0))
+    for group in groups:
+        folders = (None, extra) if extra else (None,)
+        names = [name for folder in folders for name, _ in options(group, folder)]
+        plus = "+" if group in ("experiment", "recipe") else ""
+        table.add(f"{plus}{group}", in_short(group, names))
+    out.print(table)
 
 
 def _unknown_group(name: str, known: list[str]) -> ConfigError:

@@ -8,7 +8,7 @@ as if each were a YAML file. In a checkout ``conf/`` is at the top level, in a w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -176,18 +176,54 @@ def describe(path: Path) -> str:
     return ""
 
 
-def train_help() -> str:
-    """Return the text of ``fedpriv train --help``: the template of Hydra's help, filled in without Hydra."""
+_NOT_IN_HELP = ("hydra", "keys", "work", "protocol", "figure")
+"""Folders of ``conf/`` that other YAMLs are made of, or that other commands read."""
+
+
+def train_help(extra: Path | None = None) -> str:
+    """Return the text of ``fedpriv train --help``: the template of Hydra's help, filled in without Hydra.
+
+    Args:
+        extra: A folder with YAMLs of the user's own, whose options are shown too.
+    """
     import yaml
 
     conf = conf_dir()
     template = yaml.safe_load((conf / "config.yaml").read_text("utf-8"))["hydra"]["help"][
         "template"
     ]
-    names = {group: list(table_options(conf, group)) for group in IN_TABLES}
-    for path in conf.rglob("*.yaml"):
-        group = path.parent.relative_to(conf).as_posix()
-        if group.partition("/")[0] not in (".", "hydra"):
-            names.setdefault(group, []).append(path.stem)
-    lines = (f"{group}: {', '.join(sorted(names[group]))}\n" for group in sorted(names))
+    lines = []
+    for group in (*GROUPS, *ADDED):
+        if group not in _NOT_IN_HELP:
+            names = [name for name, _ in options(group)]
+            names += [name for name, _ in options(group, extra)] if extra else []
+            plus = "+" if group in ADDED else ""
+            lines.append(f"{plus}{group}: {in_short(group, sorted(set(names)))}\n")
     return template.replace("$APP_CONFIG_GROUPS", "".join(lines))
+
+
+def in_short(group: str, names: Sequence[str]) -> str:
+    """Return the names of a group's options in a few words.
+
+    Figures are counted by the folder of their work, recipes of several ε are one name.
+
+    >>> in_short("recipe", ["mnist_eps1", "mnist_eps8"]), in_short("figure", ["wei/fig3", "wei/fig5"])
+    ('mnist_eps1|8', 'wei/... (2)')
+    """
+    if group == "protocol":
+        return f"{len(names)} pairs of algorithm and data set: fedpriv list protocol"
+    together: dict[str, list[str]] = {}
+    for name in names:
+        folder, slash, _ = name.partition("/")
+        head, eps, epsilon = name.rpartition("_eps")
+        if group == "figure" and slash:
+            together.setdefault(f"{folder}/...", []).append(name)
+        elif group == "recipe" and eps:
+            together.setdefault(f"{head}_eps", []).append(epsilon)
+        else:
+            together[name] = []
+    words = []
+    for name, members in together.items():
+        more = f" ({len(members)})" if group == "figure" and members else "|".join(members)
+        words.append(f"{name}{more}")
+    return ", ".join(words)

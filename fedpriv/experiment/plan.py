@@ -17,6 +17,7 @@ from fedpriv.common.words import counted
 from fedpriv.data.names import MISLABELLED
 from fedpriv.experiment.costs import Costs, Forecast
 from fedpriv.experiment.parts import Parts
+from fedpriv.experiment.unspent import planned_words
 from fedpriv.privacy.core.names import RELATION_WORDS, SOUND
 from fedpriv.privacy.core.sampling import FixedSizeSampling
 from fedpriv.privacy.mechanisms import GaussianQuery, Group, JointQuery, Query, RandomizedBit
@@ -122,11 +123,14 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
         cost_rows = _cost_rows(
             parts, costs, allowed, forecast, f"epsilon {needed:.4g} is the cost of {unit}"
         )
+    unspent = planned_words(parts, rounds, allowed) if cost_known else None
     rows = (
         *_setup_rows(parts),
         *_privacy_rows(parts, first.upload.joint),
         *cost_rows,
+        *([("unspent", unspent)] if unspent is not None else []),
         *_caveat_rows(parts, forecast.epsilon if cost_known else 0.0, rounds),
+        *_delta_rows(parts, records_per_client),
     )
     remedy = ""
     if not (
@@ -352,6 +356,20 @@ def _if_unequal(parts: Parts, costs: Costs) -> str:
     ):  # once the data are known: of the smallest client
         records = costs.sampling.records
     return f" for a client of {counted(records, 'record')}; with fewer it costs more"
+
+
+def _delta_rows(parts: Parts, records_per_client: int | None) -> Iterator[Row]:
+    """Yield a warning of a δ that is not below 1/n, or 1/K at client level."""
+    units, name = parts.partition.clients, "K clients"
+    if parts.algorithm.unit == "record":
+        share = parts.even_share if parts.partition.clients or parts.partition.records else None
+        units, name = records_per_client or share, "n records of a client"
+    if units is not None and parts.settings.delta * units >= 1:
+        yield (
+            "caveat",
+            f"delta is not below 1/{name[0]}: delta {parts.settings.delta:g} for {units} {name[2:]} would "
+            "allow a mechanism that publishes one of them outright; choose a smaller delta",
+        )
 
 
 def _caveat_rows(parts: Parts, epsilon: float, rounds: int | None) -> Iterator[Row]:

@@ -19,8 +19,10 @@ from rich.text import Text
 from fedpriv.common.files import saying_where
 from fedpriv.common.notices import complain
 from fedpriv.common.words import counted, span
+from fedpriv.experiment.brief_plan import brief_plan, show_brief
 from fedpriv.experiment.plan import Plan
 from fedpriv.experiment.running import Run
+from fedpriv.experiment.unspent import final_words
 from fedpriv.models.base import model_name
 from fedpriv.store.display import console, duration, statement_lines, summary_lines
 from fedpriv.store.statement import headline, publishable
@@ -30,6 +32,10 @@ _SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BETWEEN_FRAMES = 0.2
 _SECONDS_TO_JUDGE = 1.0  # of rounds, before their pace tells anything
 _MARKS = 60  # of the pace, a second apart: older ones are forgotten
+
+
+_TIMES_GUESSING = 10.0  # a loss that is so many times that of guessing is told
+_REMEDY = "a smaller algorithm.learning_rate, or less noise or a smaller clip norm, may help"
 
 
 class Pace:
@@ -78,9 +84,10 @@ class Reporter:
         run: The run that is shown.
         plan: Its plan, which is shown first.
         label: Words that set one job of a sweep apart. Such a job gets a line at its end instead of tables.
+        whole_plan: Show the whole plan; else at most ten lines of it.
     """
 
-    def __init__(self, run: Run, plan: Plan, label: str | None = None):
+    def __init__(self, run: Run, plan: Plan, label: str | None = None, whole_plan: bool = False):
         self.label, brief = label, label is not None
         self.folder, self.loop, self.plan, self.out = run.folder, run.loop, plan, console()
         loop = run.loop
@@ -92,12 +99,19 @@ class Reporter:
         self._last_fraction, self._last_noted = loop.fraction() or 0.0, 0.0
         self._pace = Pace()
         self._evaluated: dict[str, Any] = {}
+        self._runaway = ""  # words on a loss far above that of guessing
         self._live: Live | None = None
         self._log = open(self.folder.log, "a", encoding="utf-8")  # noqa: SIM115 - see close
         if self.mode != "none" and not brief:
-            self.out.print(pairs("Plan", (*plan.lines, *self._data_lines())))
-            for caveat in run.caveats():
-                self.out.print(Text(f"note: {caveat}", style="yellow"))
+            caveats, context = run.caveats(), loop.context
+            if whole_plan:
+                self.out.print(pairs("Plan", (*plan.lines, *self._data_lines())))
+                for caveat in caveats:
+                    self.out.print(Text(f"note: {caveat}", style="yellow"))
+            else:
+                folder, size = str(self.folder.path), context.model.size
+                rows = brief_plan(loop.parts, plan, context.data, size, caveats, folder)
+                show_brief(self.out, rows)
         forgotten = run.forgotten and (
             f"warning: {run.forgotten}; rounds from here on may differ from an unbroken run's"
         )
@@ -174,6 +188,7 @@ class Reporter:
         """
         if row.get("epsilon") is not None:
             self._epsilon = cast("float", row["epsilon"])
+        self._note_runaway(row)
         if row.get("test_accuracy") is not None:
             columns = ("test_accuracy", "backdoor_accuracy")
             self._evaluated = {column: row[column] for column in columns if column in row}
@@ -198,6 +213,24 @@ class Reporter:
             self.mode != "none"
         ):  # not for run.log, as the number of lines tells how long rounds take
             self.out.print(Text(self._words(row)))
+
+    def _note_runaway(self, row: Mapping[str, object]) -> None:
+        """Warn once of a loss far above that of guessing: the weights run away."""
+        guessing = math.log(max(2, self.loop.context.data.classes))
+        for name in ("test_loss", "validation_loss", "train_loss"):
+            loss = cast("float | None", row.get(name))
+            if loss is None:
+                continue
+            runs_away = math.isfinite(loss) and loss > _TIMES_GUESSING * guessing
+            words = f"{name.replace('_', ' ')} {loss:,.0f} is {loss / guessing:,.0f} times that of guessing"
+            if runs_away and not self._runaway:
+                job = f"{self.label}: " if self.label else ""
+                self.line(
+                    f"warning: {job}round {row['round']}: {words} ({guessing:.2g}): the run diverges; "
+                    f"{_REMEDY}"
+                )
+            self._runaway = words if runs_away else ""
+            return
 
     def _epsilon_words(self, row: Mapping[str, object]) -> str | None:
         """Return ε of this round; where its accountant is slow, a bound or the last ε that is known."""
@@ -279,11 +312,18 @@ class Reporter:
             return
         if self.label is not None:
             rows = summary_lines(summary, self.loop.parts.adaptive)[3:]
+            rows += [("diverging", self._runaway)] if self._runaway else []
             results = "; ".join(f"{name} {value}" for name, value in rows)
             job = self.label or self.folder.path.name
             self.out.print(Text(f"{job}: {results}"))
             return
-        self.out.print(pairs("Result", summary_lines(summary, self.loop.parts.adaptive)))
+        rows = summary_lines(summary, self.loop.parts.adaptive)
+        if self._runaway:
+            rows.append(("diverging", f"{self._runaway}; {_REMEDY}"))
+        unspent = final_words(self.loop.parts, summary, self.plan.rounds_allowed)
+        if unspent is not None:
+            rows.append(("unspent", unspent))
+        self.out.print(pairs("Result", rows))
         style = "red" if math.isinf(privacy.get("epsilon_sound", 0.0)) else "green"
         if not privacy["private"]:
             style = "yellow"

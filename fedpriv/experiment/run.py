@@ -43,6 +43,7 @@ from fedpriv.store.stored_run import StoredRun
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fedpriv.experiment.reporter import Reporter
     from fedpriv.experiment.running import Run
 
 _SECONDS_BETWEEN_LOOKS = 1.0  # at a folder that another process has
@@ -122,6 +123,7 @@ def run(
     overrides: Sequence[str] | None = None,
     label: str | None = None,
     on_round: Callable[[dict[str, Any]], object] | None = None,
+    whole_plan: bool = False,
 ) -> RunResult:
     """Run an experiment to its end and write its folder.
 
@@ -134,6 +136,7 @@ def run(
             needs nothing else.
         label: Words that set one job of a sweep apart. Such a job gets a line at its end instead of tables.
         on_round: Called after every round with a copy of the round's row of ``metrics.csv``.
+        whole_plan: Show the whole plan before the run; else at most ten lines of it.
 
     Returns:
         The plan, the folder, the summary and the privacy facts.
@@ -172,6 +175,8 @@ def run(
             plan = make_plan(parts)
 
         # From here on torch is needed, the data are read, and the folder exists.
+        from fedpriv.experiment.reporter import Reporter
+
         running = assemble(parts, config, folder, overrides)
         if best is not None:
             running.folder.write_text(running.folder.search, frame_text(best.table))
@@ -183,14 +188,14 @@ def run(
             hold(held, running.folder)
         if parts.algorithm.cost_depends_on_records:  # now the sizes of the clients are known
             plan = plan_of_smallest(parts, running.loop.context.data.records_per_client)
-        summary, privacy = _to_the_end(running, plan, label, config, on_round)
+        reporter = Reporter(running, plan, label, whole_plan)
+        summary, privacy = _to_the_end(running, reporter, config, on_round)
     return RunResult(plan, running.folder.path, summary, privacy)
 
 
 def _to_the_end(
     running: Run,
-    plan: Plan,
-    label: str | None,
+    reporter: Reporter,
     config: DictConfig,
     on_round: Callable[[dict[str, Any]], object] | None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -204,13 +209,11 @@ def _to_the_end(
     """
     from fedpriv.experiment.observers import RoundCallback  # imported late, as torch is needed
     from fedpriv.experiment.report import write_report
-    from fedpriv.experiment.reporter import Reporter
     from fedpriv.experiment.tracking import Tracking
 
     parts = running.loop.parts
     resume = f"continue with {resume_command(running.folder.path, config)}"
     with ExitStack() as open_ones:
-        reporter = Reporter(running, plan, label)
         open_ones.callback(reporter.close)
         tracking = Tracking(parts.trackers, running, config, reporter.line)
         open_ones.callback(tracking.close)
