@@ -164,13 +164,16 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
     by_plain = {text: candidate for candidate, text in plain.items()}
     if _plain(name) in by_plain:
         return by_plain[_plain(name)]
+    match = difflib.get_close_matches(name, known, n=1, cutoff=max(cutoff, 0.85))
     last_part = [candidate for candidate in known if candidate.endswith((f"/{name}", f"_{name}"))]
-    if last_part and name:
+    if last_part and name and not match:
         return last_part[0]
-    match = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
-    match = match or difflib.get_close_matches(_plain(name), by_plain, n=1, cutoff=cutoff)
+    match = match or difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
     if match:
-        return by_plain[_plain(match[0])]
+        return match[0]
+    match = difflib.get_close_matches(_plain(name), by_plain, n=1, cutoff=cutoff)
+    if match:
+        return by_plain[match[0]]
     prefixed = [
         candidate for candidate in known if candidate.startswith(name) or name.startswith(candidate)
     ]

@@ -112,7 +112,11 @@ class CommandGroup(click.Group):
             if ctx.parent is None and word.replace("-", "_") in MEANT_COMMANDS:
                 hint = MEANT_COMMANDS[word.replace("-", "_")]
                 error = ConfigError(error.key, word, error.allowed, hint)
-            elif ctx.parent is not None and (os.path.exists(word) or len(known) == 1):
+            elif (
+                ctx.parent is not None
+                and not error.hint
+                and (os.path.exists(word) or len(known) == 1)
+            ):
                 hint = f"it stands before its argument: {ctx.command_path} {known[0]} {word}"
                 error = ConfigError(error.key, word, error.allowed, hint)
             raise error

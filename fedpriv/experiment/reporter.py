@@ -35,7 +35,8 @@ _MARKS = 60  # of the pace, a second apart: older ones are forgotten
 
 
 _TIMES_GUESSING = 10.0  # a loss that is so many times that of guessing is told
-_REMEDY = "a smaller algorithm.learning_rate, or less noise or a smaller clip norm, may help"
+_REMEDY = "a smaller algorithm.learning_rate may help"
+_REMEDY_OF_NOISE = "a smaller algorithm.learning_rate or clip norm, or less noise, may help"
 
 
 class Pace:
@@ -214,6 +215,10 @@ class Reporter:
         ):  # not for run.log, as the number of lines tells how long rounds take
             self.out.print(Text(self._words(row)))
 
+    @property
+    def _remedy(self) -> str:
+        return _REMEDY if self.loop.budget is None else _REMEDY_OF_NOISE
+
     def _note_runaway(self, row: Mapping[str, object]) -> None:
         """Warn once of a loss far above that of guessing: the weights run away."""
         guessing = math.log(max(2, self.loop.context.data.classes))
@@ -227,7 +232,7 @@ class Reporter:
                 job = f"{self.label}: " if self.label else ""
                 self.line(
                     f"warning: {job}round {row['round']}: {words} ({guessing:.2g}): the run diverges; "
-                    f"{_REMEDY}"
+                    f"{self._remedy}"
                 )
             self._runaway = words if runs_away else ""
             return
@@ -319,7 +324,7 @@ class Reporter:
             return
         rows = summary_lines(summary, self.loop.parts.adaptive)
         if self._runaway:
-            rows.append(("diverging", f"{self._runaway}; {_REMEDY}"))
+            rows.append(("diverging", f"{self._runaway}; {self._remedy}"))
         unspent = final_words(self.loop.parts, summary, self.plan.rounds_allowed)
         if unspent is not None:
             rows.append(("unspent", unspent))

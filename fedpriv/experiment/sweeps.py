@@ -328,11 +328,13 @@ def raise_failures(
     """
     if not failures:
         return
+    if len({str(error) for _, error in failures}) == 1 and len(failures) == len(jobs):
+        raise failures[0][1]
     reasons: dict[str, list[str]] = {}
     for job, error in failures:
-        reasons.setdefault(str(error), []).append(label(job, jobs))
-    if len(reasons) == 1 and len(failures) == len(jobs):
-        raise failures[0][1]
+        mistakes = error.mistakes if isinstance(error, ConfigError) else ()
+        for mistake in mistakes or [error]:
+            reasons.setdefault(str(mistake), []).append(label(job, jobs))
     for reason, labels in reasons.items():
         complain(f"{in_short(labels)}: {reason}")
     error = FedprivError(words.format(f"{len(failures)} of {counted(len(jobs), 'job')}"))

@@ -48,7 +48,7 @@ def test_lots_of_a_fixed_size_are_priced_for_the_records_that_the_partition_fixe
 
 
 def test_a_run_uses_the_fixed_number_of_records(command):
-    said = command("train", "algorithm=dp_fl", *FIXED, "rounds=1", "runtime.plots=false")
+    said = command("train", "--plan", "algorithm=dp_fl", *FIXED, "rounds=1", "runtime.plots=false")
     words = " ".join(said.out.replace("│", " ").split())
     assert said.status == 0
     assert "100 training records over 5 clients, 20 each; 360 test" in words

@@ -40,7 +40,9 @@ def shown(command):
     """(overrides) → what a short run prints, on one line."""
 
     def run(*overrides: str) -> str:
-        said = command("train", *overrides, "runtime.plots=false", "runtime.progress=lines")
+        said = command(
+            "train", "--plan", *overrides, "runtime.plots=false", "runtime.progress=lines"
+        )
         assert (said.status, said.err) == (0, "")
         return " ".join(said.out.split())
 
