@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.config import as_tree, flatten
-from fedpriv.common.errors import ConfigError, all_of
+from fedpriv.common.errors import ConfigError, FedprivError, all_of
 from fedpriv.common.groups import GROUPS, options_of_target
 from fedpriv.common.option_keys import defaults_of_root, keys_of_option
 from fedpriv.data.base import Dataset
@@ -45,17 +45,20 @@ def build_parts(config: DictConfig) -> Parts:
     """
     # 1. A wrong value is put back to its default, so that the mistakes after it are found as well.
     mistakes: list[ConfigError] = []
-    usable: DictConfig | None = config
-    while usable is not None:
+    usable = config
+    while True:
         try:
             parts = _make_parts(usable)
             break
-        except ConfigError as error:
-            known = {mistake.key for mistake in mistakes}
+        except FedprivError as error:
+            again = {mistake.key for mistake in mistakes}
+            if not isinstance(error, ConfigError) or error.key in again:  # a default is no mistake
+                raise (all_of(mistakes) if mistakes else error) from None
             mistakes.append(error)
-            usable = None if error.key in known else _with_default(usable, error.key)
-    else:
-        raise all_of(mistakes)
+            default = _with_default(usable, error.key)
+            if default is None:
+                raise all_of(mistakes) from None
+            usable = default
 
     # 2. What a wrong value leads to is no mistake of its own.
     wrong = [mistake.key for mistake in mistakes]
