@@ -267,12 +267,10 @@ _MOST_NAMES = 20
 
 def _unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:
     meant, group = did_you_mean(name, known, "; "), kind.removesuffix(" option")
-    listed = ", ".join(known)
+    listed = f"known: {', '.join(known)}"
     if len(known) > _MOST_NAMES and group in LISTED:
-        return ConfigError(
-            f"unknown {kind} {show(name)}{meant} ({len(known)} are known: fedpriv list {group})"
-        )
-    return ConfigError(f"unknown {kind} {show(name)}{meant} (known: {listed})")
+        listed = f"{len(known)} are known: fedpriv list {group}"
+    return ConfigError(f"unknown {kind} {show(name)}{meant} ({listed})")
 
 
 def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
