@@ -30,6 +30,8 @@ from fedpriv.common.errors import (
     show,
 )
 from fedpriv.common.flags import (
+    HINTS,
+    MEANT_FLAGS,
     CommandGroup,
     Names,
     NewFile,
@@ -154,11 +156,11 @@ def _say(text: str) -> None:
 def _in_a_sentence(error: click.UsageError) -> ConfigError:
     if isinstance(error, click.NoSuchOption) and error.ctx:
         path, name = error.ctx.command_path, error.option_name
-        near = _MEANT_FLAGS.get(name)
+        near = MEANT_FLAGS.get(name)
         if near not in _flags(error.ctx.command):
             near = nearest(name, _flags(error.ctx.command))
         hint = f"did you mean {near}?" if near else f"see {path} --help"
-        hint = _HINTS.get((path, name), hint)
+        hint = HINTS.get((path, name), hint)
         return ConfigError(f"{path} does not know {show(error.option_name)}; {hint}")
     # click quotes what was typed, which may be pages long.
     message = textwrap.shorten(error.format_message(), 200, placeholder=" ...").rstrip(".")
@@ -168,32 +170,8 @@ def _in_a_sentence(error: click.UsageError) -> ConfigError:
     # click names no command, and the user needs one.
     if message == "Missing command" and isinstance(command, CommandGroup):
         message += f": {', '.join(command.commands)}"
-    hint = _HINTS.get((prefix.rstrip(": "), message.partition(" (")[0]), "")
+    hint = HINTS.get((prefix.rstrip(": "), message.partition(" (")[0]), "")
     return ConfigError(f"{prefix}{message[:1].lower()}{message[1:]}", hint=hint)
-
-
-_MEANT_FLAGS = {
-    "--sigma": "--noise-multiplier", "--noise": "--noise-multiplier", "-z": "--noise-multiplier",
-    "--rounds": "--steps", "--epochs": "--steps", "-q": "--sample-rate", "--eps": "--epsilon",
-    "--output": "--out", "-o": "--out",
-}  # fmt: skip
-"""Flags of other tools → the flag of fedpriv."""
-_HINTS = {
-    (
-        "fedpriv account",
-        "--epsilon",
-    ): "the noise for an epsilon is found by fedpriv calibrate --epsilon 2 "
-    "--sample-rate 0.013 --steps 7921 --delta 1e-5",
-    (
-        "fedpriv account",
-        "--target-epsilon",
-    ): "the noise for an epsilon is found by fedpriv calibrate",
-    (
-        "fedpriv account",
-        "Got unexpected extra argument",
-    ): "a run is priced by fedpriv account --run FOLDER",
-}
-"""Command and flag that it lacks, or message of click → the remedy."""
 
 
 def _flags(command: click.Command) -> list[str]:

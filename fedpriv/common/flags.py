@@ -91,6 +91,23 @@ MEANT_COMMANDS = {
     "attack": "attacks on a finished run are fedpriv audit membership RUN",
 }
 """Words that are no command → the command that a newcomer means."""
+MEANT_FLAGS = {
+    "--sigma": "--noise-multiplier", "--noise": "--noise-multiplier", "-z": "--noise-multiplier",
+    "--rounds": "--steps", "--epochs": "--steps", "-q": "--sample-rate", "--eps": "--epsilon",
+    "--output": "--out", "-o": "--out",
+}  # fmt: skip
+"""Flags of other tools → the flag of fedpriv."""
+_CALIBRATE = (
+    "the noise for an epsilon is found by fedpriv calibrate --epsilon 2 --sample-rate 0.013 --steps 7921 "
+    "--delta 1e-5"
+)
+_PRICED = "a run is priced by fedpriv account --run FOLDER"
+HINTS = {
+    ("fedpriv account", "--epsilon"): _CALIBRATE,
+    ("fedpriv account", "--target-epsilon"): _CALIBRATE,
+    ("fedpriv account", "Got unexpected extra argument"): _PRICED,
+}
+"""Command and flag that it lacks, or message of click → the remedy."""
 
 
 class CommandGroup(click.Group):

@@ -16,6 +16,7 @@ from fedpriv.experiment.plan import Plan, Row
 from fedpriv.models.base import model_name
 from fedpriv.privacy.core.names import RELATION_WORDS
 from fedpriv.store.caveats import CAVEATS
+from fedpriv.store.statement import first_clause
 
 MOST_LINES = 10
 _TITLE = "Plan (--plan shows all)"
@@ -118,14 +119,10 @@ def _epsilon_words(parts: Parts, plan: Plan) -> str:
 def _in_short(plan: Plan, caveats: Iterable[str]) -> list[str]:
     """Return short forms of all caveats, those first on which the guarantee itself depends."""
     keys = {text: _SHORT[key] for key, text in CAVEATS.items() if key in _SHORT}
-    words = [keys.get(caveat) or _beginning(caveat) for caveat in caveats]
-    words += [_beginning(text) for name, text in plan.lines if name == "caveat"]
+    words = [keys.get(caveat) or first_clause(caveat) for caveat in caveats]
+    words += [first_clause(text) for name, text in plan.lines if name == "caveat"]
     distinct = list(dict.fromkeys(words))
     return sorted(distinct, key=lambda text: not any(first in text for first in _FIRST))
-
-
-def _beginning(sentence: str) -> str:
-    return re.split(r"[:;(,]|\. ", sentence, maxsplit=1)[0].strip().rstrip(".").removeprefix("The ")
 
 
 def show_brief(out: Console, rows: Sequence[Row]) -> None:

@@ -40,8 +40,8 @@ def build_parts(config: DictConfig) -> Parts:
         privacy.
 
     Raises:
-        ConfigError: Keys are wrong, a class lacks what its group needs, parts do not go together, or no noise is
-            enough for the ε that a schedule is given. All mistakes are told at once.
+        ConfigError: Keys are wrong, a class lacks what its group needs, parts do not go together, or no noise
+            is enough for the ε that a schedule is given. All mistakes are told at once.
     """
     # 1. A wrong value is put back to its default, so that the mistakes after it are found as well.
     mistakes: list[ConfigError] = []

@@ -76,7 +76,10 @@ def final_words(parts: Parts, summary: Mapping[str, Any], allowed: int | None) -
             reasons.append("no client was in as many rounds as were planned for")
         else:
             reasons.append(f"the run ended after {rounds} rounds ({summary['stop_reason']})")
-    if tighter is not None and enforced - sound >= _WORTH_TELLING * limit:
+    few_rounds = summary["stop_reason"] == "rounds" and bool(
+        reasons
+    )  # then the accountant matters little
+    if tighter is not None and not few_rounds and enforced - sound >= _WORTH_TELLING * limit:
         calibrated = isinstance(parts.noise_schedule, CalibratedNoise)
         whole = calibrated and parts.noise_schedule.epsilon_per_draw is None
         remedy = "needs less noise" if whole else "pays for more rounds"
