@@ -105,7 +105,11 @@ def _draw_line(axis: Axes, line: Line, index: int) -> None:
 
 
 def _limit_bands(axis: Axes, panel: Panel) -> None:
-    """Keep wide bands from shrinking the curves: a band adds at most a quarter of the curves' range."""
+    """Keep very wide bands from making the curves invisible.
+
+    A band adds at most twice the curves' range above and below, a decade on a logarithmic axis. An axis of
+    percent ends at 0 and 100.
+    """
     lines = [line for line in panel.lines if line.low is not None and not line.at_bottom]
     if not lines:
         return
@@ -121,8 +125,11 @@ def _limit_bands(axis: Axes, panel: Panel) -> None:
     if not curves.size:
         return
     low, high = float(curves.min()), float(curves.max())
-    spare = 0.25 * (high - low) or 0.05 * abs(high) or 0.05
-    bands = np.clip(np.where(np.isnan(bands), low - spare, bands), low - spare, high + spare)
+    spare = 1.0 if panel.y_log else 2 * (high - low) or 0.05 * abs(high) or 0.05
+    least, most = low - spare, high + spare
+    if panel.y_label.endswith("(%)") and not panel.y_log:
+        least, most = min(low, 0.0), max(high, 100.0)
+    bands = np.clip(np.where(np.isnan(bands), least, bands), least, most)
     low, high = min(low, float(bands.min())), max(high, float(bands.max()))
     margin = 0.05 * (high - low)
     limits = low - margin, high + margin
@@ -149,7 +156,7 @@ def tick_measured(figure: Figure, axis: Axes, panel: Panel, renderer: RendererBa
     font = FontProperties(size=axis.xaxis.get_majorticklabels()[0].get_fontsize())
     places = axis.transData.transform([(value, 0) for value in values])[:, 0]
     half_widths = [
-        0.62 * renderer.get_text_width_height_descent(f"{value:.4g}", font, False)[0]
+        0.62 * renderer.get_text_width_height_descent(_tick(value, 0), font, False)[0]
         for value in values
     ]
     kept, last = [0], len(values) - 1
@@ -158,9 +165,14 @@ def tick_measured(figure: Figure, axis: Axes, panel: Panel, renderer: RendererBa
         if before and places[index] + half_widths[index] <= places[last] - half_widths[last]:
             kept.append(index)
     axis.xaxis.set_major_locator(FixedLocator([values[index] for index in [*kept, last]]))
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:.4g}"))
+    axis.xaxis.set_major_formatter(FuncFormatter(_tick))
     axis.xaxis.set_minor_locator(FixedLocator([v for i, v in enumerate(values) if i not in kept]))
     axis.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _tick(value: float, _: object) -> str:
+    """Return a measured value for a tick: whole numbers in full, others with three digits."""
+    return f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else f"{value:.3g}"
 
 
 def _line_style(line: Line) -> object:

@@ -213,3 +213,17 @@ def test_an_open_end_of_an_axis_follows_the_data(monkeypatch, tmp_path):
     low, high = drawn[0].axes[0].get_ylim()
     assert low == 0
     assert high >= 4
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_a_wide_band_leaves_the_curve_visible(log, draw):
+    line = Line("a", CYCLE[0], [1, 2], [10, 20], low=[-1e6, 5], high=[1e6, 40])
+    low, high = draw([[panel((line,), y_log=log)]]).axes[0].get_ylim()
+    assert high < 300
+    assert low > (0 if log else -100)
+
+
+def test_a_band_of_accuracies_ends_at_100_percent(draw):
+    line = Line("a", CYCLE[0], [1, 2], [70, 95], low=[40, 80], high=[100, 130])
+    figure = draw([[replace(panel((line,)), y_label="accuracy (%)")]])
+    assert 100 <= figure.axes[0].get_ylim()[1] < 105

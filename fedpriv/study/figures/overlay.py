@@ -55,7 +55,7 @@ def run(options: SimpleNamespace) -> int:
     warnings = [f"{_NOT_FINISHED.capitalize()}{in_short(unfinished)}."] if unfinished else []
     write_plot(
         options, lines, axis_label(options.x), f"{counted(len(runs), 'run')}, {counted(len(lines), 'line')}",
-        f"{axis_label(options.y).capitalize()} of finished runs.", warnings=warnings,
+        f"{axis_label(options.y).capitalize()} against {axis_label(options.x)}.", warnings=warnings,
     )  # fmt: skip
     if unfinished:
         console().print(f"{_NOT_FINISHED}{', '.join(unfinished)}")

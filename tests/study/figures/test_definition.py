@@ -56,6 +56,32 @@ def test_the_quick_scale_has_seed_zero_only(read, tiny):
     assert read({**tiny, "scale": "quick"}).groups[0].seeds == (0,)
 
 
+def test_the_quick_scale_shows_a_group_under_its_title_there(read, tiny):
+    tiny["groups"]["digits"]["quick"] = "other data"
+    assert read({**tiny, "scale": "quick"}).groups[0].title == "other data"
+    assert read(tiny).groups[0].title == tiny["groups"]["digits"]["title"]
+
+
+def test_the_quick_scale_leaves_out_a_group_with_all_that_is_stated_about_it(read, tiny):
+    tiny["groups"]["more"] = {**tiny["groups"]["digits"], "quick": False}
+    tiny["show"]["more"] = tiny["show"]["digits"]
+    tiny["stated"].append({**tiny["stated"][0], "group": "more"})
+    quick = read({**tiny, "scale": "quick"})
+    assert {group.name for group in quick.groups} == {"digits"}
+    assert {stated.group for stated in quick.stated} == {"digits"}
+    assert len(read(tiny).groups) == 2
+
+
+def test_a_group_alone_stays_at_the_quick_scale(read, tiny):
+    tiny["groups"]["digits"]["quick"] = False
+    assert len(read({**tiny, "scale": "quick"}).groups) == 1
+
+
+def test_a_quick_title_is_a_text(refused, tiny):
+    tiny["scale"] = "quick"
+    assert "figure.groups.digits.quick" in refused("groups.digits.quick", 3)
+
+
 def test_the_quick_scale_with_seeds_has_those(read, tiny):
     assert read({**tiny, "scale": "quick", "seeds": [3]}).groups[0].seeds == (3,)
 
