@@ -1,6 +1,7 @@
 """Model factories: each stores its settings and builds a torch module on demand.
 
-Begin with ``base``. Each option of the group ``model`` is a module; ``fit`` builds a model for a data set.
+Begin with ``base``. Each option of the group ``model`` is a module; ``fit`` builds a model for a data set,
+``own_module`` makes one of the user's torch module.
 Importing this package does not import torch, so a machine without torch can check a plan.
 """
 
