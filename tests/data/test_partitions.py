@@ -249,8 +249,8 @@ TEN = np.arange(10)
             None,
             "partition=natural needs the author of each record, and this data set has no authors; "
             "with dataset=mnist put MNIST/train-writers.npy (60000 whole numbers, the writer of "
-            "each training image) into the data folder, take dataset=femnist instead of emnist, or "
-            "choose another partition",
+            "each training image) into the data folder, take dataset=femnist instead of emnist, with "
+            "dataset=csv name the column of the user in dataset.user, or choose another partition",
         ),
         (
             Natural(clients=4, min_records=2),
