@@ -36,6 +36,7 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_every_command_of_the_page_works(folder, monkeypatch, wide_cells, capsys):
     monkeypatch.chdir(folder)
     tried = []

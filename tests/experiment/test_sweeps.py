@@ -86,6 +86,16 @@ def test_the_same_command_again_keeps_what_is_finished(command, tmp_path):
 
 
 @pytest.mark.thorough
+def test_a_sweep_states_its_joint_epsilon_and_leaves_its_figure(command, tmp_path):
+    said = command(*TRAIN, "algorithm.local_steps=1,2")
+    assert "Joint ε of all 2 private runs together on digits" in said.out
+    assert "Warning: a best algorithm.local_steps" in said.out
+    figure = command("figure", "swept/figure.yaml", "--draw")
+    assert figure.status == 0, figure.err
+    assert "swept: 2 runs, 2 done" in figure.out
+
+
+@pytest.mark.thorough
 def test_a_sweep_that_is_extended_runs_only_what_is_new(command, tmp_path):
     command(*TRAIN, "seed=1,2")
     before = folders(tmp_path)

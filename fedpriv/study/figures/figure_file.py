@@ -199,7 +199,17 @@ def written(value: object) -> str:
 def _label(key: str, value: object) -> str:
     """Return the label of a value: an option by its name, a number with the last part of its key."""
     is_option = isinstance(value, str) and "." not in key
-    return written(value) if is_option else f"{key.rpartition('.')[2]} = {written(value)}"
+    return written(value) if is_option else f"{_in_words(key)} = {written(value)}"
+
+
+def key_label(key: str) -> str:
+    """Return the label of an axis over the values of a key, as that of the column of the same name."""
+    column = COLUMNS.get(key.rpartition(".")[2])
+    return "privacy budget ε" if key == "epsilon" else column.label if column else _in_words(key)
+
+
+def _in_words(key: str) -> str:
+    return key.rpartition(".")[2].replace("_", " ")
 
 
 def _joined(first: str, second: str) -> str:
@@ -330,7 +340,7 @@ class FigureFile:
         """The title, or one made of the axes."""
         if self.title is not None:
             return self.title
-        x = self.x.key if isinstance(self.x, Values) else COLUMNS[self.x].label
+        x = key_label(self.x.key) if isinstance(self.x, Values) else COLUMNS[self.x].label
         return f"{', '.join(COLUMNS[column].label for column in self.metric)} over {x}"
 
     def _baseline(self, name: str, entry: Any) -> Baseline:

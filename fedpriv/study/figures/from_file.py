@@ -32,6 +32,7 @@ from fedpriv.study.figures.figure_file import (
     Choice,
     FigureFile,
     Values,
+    key_label,
     keys_of,
     read_figure_file,
 )
@@ -90,7 +91,9 @@ def figure_of_file(settings: Mapping[str, Any], compose: Compose) -> Figure:
 
 def _points(file: FigureFile) -> Points | None:
     x = file.x
-    return Points(x.key, x.values, file.x_label or x.key) if isinstance(x, Values) else None
+    return (
+        Points(x.key, x.values, file.x_label or key_label(x.key)) if isinstance(x, Values) else None
+    )
 
 
 def _axes(file: FigureFile) -> list[Axes]:

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.study.figures.figure_file import Values, read_figure_file
+from fedpriv.study.figures.figure_file import Values, key_label, read_figure_file
 from fedpriv.study.figures.stated_points import StatedPoint
 
 FILE = {"x": {"epsilon": [1, 2]}, "metric": "accuracy"}
@@ -66,6 +66,18 @@ def test_curves_are_all_combinations_of_values(read):
 def test_curves_may_have_labels_of_their_own(read):
     (curve,) = read(curves={"Ours": "algorithm=dp_fl rounds=3"}).curves
     assert (curve.label, curve.overrides) == ("Ours", ("algorithm=dp_fl", "rounds=3"))
+
+
+@pytest.mark.parametrize(
+    ("key", "label"),
+    [
+        ("epsilon", "privacy budget ε"),
+        ("noise_schedule.noise_multiplier", "σ (noise multiplier)"),
+        ("algorithm.learning_rate", "learning rate"),
+    ],
+)
+def test_an_axis_over_a_key_is_named_in_words(key, label):
+    assert key_label(key) == label
 
 
 def test_seeds_are_a_number_or_a_list(read):

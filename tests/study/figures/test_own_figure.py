@@ -74,7 +74,7 @@ def test_the_csv_has_curves_runs_without_privacy_and_numbers_from_elsewhere(made
     table = pd.read_csv(made_own / "outputs" / "figures" / "own" / "figure.csv")
     counts = table.groupby("curve", sort=False)["n"].first().to_dict()
     assert counts == {
-        "learning_rate = 0.1": 2, "no privacy": 2, "theirs": 0, "guessing": 0,
+        "learning rate = 0.1": 2, "no privacy": 2, "theirs": 0, "guessing": 0,
     }  # fmt: skip
     theirs = table[table["curve"] == "theirs"]
     assert theirs[["x", "mean", "low", "high"]].to_numpy().tolist() == [
@@ -132,6 +132,7 @@ def test_an_extended_file_runs_only_what_is_missing(here, command):
     assert len({path.name for path in (here / "outputs" / "runs").iterdir()} - before) == 2
 
 
+@pytest.mark.thorough
 def test_a_launcher_is_passed_on(here, command):
     shutil.rmtree(next((here / "outputs" / "runs").iterdir()))
     launcher = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=1")
@@ -153,6 +154,7 @@ def test_a_dry_run_shows_epsilon_rounds_and_time_of_every_job(tmp_path, command,
     assert not (tmp_path / "outputs").exists()
 
 
+@pytest.mark.thorough
 def test_the_time_of_finished_runs_is_that_of_these(here, command):
     shutil.rmtree(next((here / "outputs" / "runs").iterdir()))
     said = command("figure", "own.yaml", "--dry-run", *QUIET)
@@ -170,12 +172,13 @@ def test_one_cell_that_cannot_run_is_named_before_anything_runs(tmp_path, comman
     write_own(tmp_path, x={"algorithm.clients_per_round": [0, 5]})
     said = command("figure", "own.yaml", *QUIET)
     assert said.status == 2
-    assert "learning_rate = 0.1/at 0/seed 0" in said.err
+    assert "learning rate = 0.1/at 0/seed 0" in said.err
     assert "algorithm.clients_per_round must be" in said.err
     assert "of 8 runs cannot run" in said.err
     assert not (tmp_path / "outputs").exists()
 
 
+@pytest.mark.thorough
 def test_a_cell_that_fails_while_it_runs_is_shown_and_tried_again(here, command):
     failed = here / "outputs" / "runs"
     run = next(path for path in failed.iterdir() if "_fedsgd" not in path.name)
@@ -190,6 +193,7 @@ def test_a_cell_that_fails_while_it_runs_is_shown_and_tried_again(here, command)
     assert command("figure", "own.yaml", *QUIET).status == 0
 
 
+@pytest.mark.thorough
 def test_overrides_of_the_command_go_to_a_folder_of_their_own(here, command):
     said = command("figure", "own.yaml", "rounds=2", "--seeds", "0", *QUIET)
     assert said.status == 0, said.err
@@ -230,6 +234,7 @@ def test_the_paragraph_for_a_paper_is_printed(here, command):
         assert word in said.out
 
 
+@pytest.mark.thorough
 def test_a_packed_figure_is_drawn_again_from_the_archive(here, command, monkeypatch):
     said = command("figure", "pack", "own.yaml", "--out", "own.zip")
     assert said.status == 0, said.err
@@ -273,6 +278,7 @@ def test_baselines_take_no_keys_of_noise_from_panels(figure_of):
     assert "noise_schedule.epsilon_per_draw=1" not in baseline.overrides
 
 
+@pytest.mark.thorough
 def test_epsilon_that_moves_only_the_end_of_the_runs_is_said_before(tmp_path, command, wide_cells):
     base = "algorithm=dp_fl dataset=digits rounds=2"
     write_own(tmp_path, base=base, curves=None, seeds=1, baselines=None)
