@@ -90,9 +90,7 @@ def test_a_sweep_states_its_joint_epsilon_and_leaves_its_figure(command, tmp_pat
     said = command(*TRAIN, "algorithm.local_steps=1,2")
     assert "Joint ε of all 2 private runs together on digits" in said.out
     assert "Warning: a best algorithm.local_steps" in said.out
-    figure = command("figure", "swept/figure.yaml", "--draw")
-    assert figure.status == 0, figure.err
-    assert "swept: 2 runs, 2 done" in figure.out
+    assert "swept: 2 runs, 2 done" in command("figure", "swept/figure.yaml", "--draw").out
 
 
 @pytest.mark.thorough
