@@ -56,7 +56,7 @@ _LIST = "every figure (or those below a name, such as wei) in a line; of one fig
 @switch("--list", _LIST)
 @switch("--dry-run", "show the runs, start none")
 @switch("--draw", "run nothing, draw what is there")
-@switch("--quick", "a few rounds of seed 0, to see that everything works")
+@switch("--quick", "seed 0, on digits where possible; comparison.md says what it shows")
 @flag("--seeds", "0,1,2", "instead of the figure's own")
 @flag("--jobs", "N", "so many runs at a time, each in a process", Whole())
 @flag(

@@ -1,8 +1,9 @@
-"""What ``scripts/publish_figures.py`` puts beside a figure."""
+"""What the scripts of the reference folder do: ``publish_figures`` and ``redraw_figures``."""
 
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,21 @@ def test_a_run_that_was_made_slim_is_not_suspected(script, ran, tmp_path):
     run.check_all()
     assert (run.finished, run.damage, take()) == (True, {}, [])
     assert not any(key.startswith("runtime.") for key in run.values)
+
+
+@pytest.mark.thorough
+def test_a_reference_figure_is_redrawn_from_its_values(tmp_path, monkeypatch):
+    """Curves without a sound guarantee are known from ends.csv, so they stay dotted."""
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    redraw_figures = importlib.import_module("redraw_figures")
+    shutil.copytree(
+        redraw_figures.REFERENCE / "adap_dpfl" / "fig6", tmp_path / "adap_dpfl" / "fig6"
+    )
+    monkeypatch.setattr(redraw_figures, "REFERENCE", tmp_path)
+    folder = tmp_path / "adap_dpfl" / "fig6"
+    (folder / "figure.png").unlink()
+    redraw_figures.redraw("adap_dpfl/fig6")
+    assert (folder / "figure.png").read_bytes()[:4] == b"\x89PNG"
+    assert redraw_figures.unsound_in(folder) == {
+        ("mnist", "adaptive_noise"), ("fashion_mnist", "adaptive_noise"),
+    }  # fmt: skip
