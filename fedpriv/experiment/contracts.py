@@ -42,7 +42,9 @@ NEEDS: dict[str, dict[str, str]] = {
         "clients": "how many clients there are; None where the data decide",
         "assign": "a method (labels, client_ids) -> a list of index arrays, one for each client",
     },
-    "model": {"build": "a method (input_shape, classes) -> a torch module"},
+    "model": {
+        "build": "a method (input_shape, classes) -> a torch module; the class of a torch module needs none"
+    },
     "algorithm": {
         "name": "its name, as in algorithm.name",
         "private": "whether it claims privacy, True or False",

@@ -185,6 +185,7 @@ class YamlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore
     """A loader of plain values with OmegaConf's rules: 1e-5 is a number, a date is text, keys are unique."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return a mapping as a dictionary. Raises ConstructorError for a key that is there twice."""
         keys = [key.value for key, _ in node.value]
         if len(set(map(str, keys))) < len(keys):
             raise yaml.constructor.ConstructorError(None, None, "a key twice", node.start_mark)
