@@ -54,7 +54,7 @@ _LIST = "every figure (or those below a name, such as wei) in a line; of one fig
     "words", nargs=-1, metavar="[pack] [NAME | FILE.yaml] [KEY=VALUE]...", type=_FIGURES
 )
 @switch("--list", _LIST)
-@switch("--dry-run", "show the runs, start none")
+@switch("--dry-run", "show the runs, and of a file their rounds, epsilon and time; start none")
 @switch("--draw", "run nothing, draw what is there")
 @switch("--quick", "seed 0, on digits where possible; comparison.md says what it shows")
 @flag("--seeds", "0,1,2", "instead of the figure's own")

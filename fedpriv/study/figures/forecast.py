@@ -82,7 +82,7 @@ class JobForecast:
         if not known:
             return "nothing to run" if not seconds else "the time is not known"
         unit = "hours" if math.fsum(known) >= 3600 else "minutes"
-        line = f"about {duration(math.fsum(known))} {unit} of rounds"
+        line = f"about {duration(math.fsum(known))} {unit} of rounds, and seconds a run to start and account"
         line += ", one run after another on this machine"
         if at_a_time > 1:
             line += f"; {at_a_time} at a time, about {duration(math.fsum(known) / at_a_time)}"
