@@ -5,6 +5,7 @@ Begin with ``folder``, which names and writes the files of a run, and ``stored_r
 privacy statement, ``digests`` the SHA-256 of each file. A stored file may be damaged or untrusted: ``saved``
 and ``numbers`` refuse an unusable file with one sentence, ``checked_folder`` compares files with their
 digests, ``run_folders`` finds runs. ``table`` is the only table, for terminal, CSV, Markdown and LaTeX.
-``plots`` is the only module that draws, ``run_plots`` makes the pictures of a run, ``display`` the lines on
-the console. ``sweep`` tabulates a sweep, ``pairs`` compares paired runs, ``packed`` keeps runs in one file.
+``plots`` makes pictures of the panels that ``panels`` describes and ``drawing`` draws; ``run_plots`` makes
+those of a run, ``display`` the lines on the console. ``sweep`` tabulates a sweep, ``pairs`` compares paired
+runs, ``packed`` keeps runs in one file.
 """
