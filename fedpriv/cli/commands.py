@@ -304,7 +304,7 @@ def list_(group: str | None, option: str | None, config_dir: str | None, all: bo
     """
     from fedpriv.cli.listing import show_groups
 
-    show_groups(group, option, Path(config_dir) if config_dir else None, whole=all)
+    show_groups(group, option, Path(config_dir) if config_dir else None, all)
     return 0
 
 

@@ -5,6 +5,7 @@ What is missing, or does not fit, is told in one sentence before the run.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +130,8 @@ def all_conflicts(parts: Parts) -> list[ConfigError]:
     found: dict[str, ConfigError] = {}
     try:
         for error in conflicts(parts):
-            found.setdefault(error.key, error)
+            # Several refusals of one choice begin with the same key: the first is told.
+            found.setdefault(re.split(r"[\s=]", str(error), maxsplit=1)[0], error)
     except Exception:  # a part may presume that the parts before it fit together
         if not found:
             raise
