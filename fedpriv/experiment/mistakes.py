@@ -157,12 +157,13 @@ def _without(error: ConfigError, overrides: Sequence[str]) -> list[str] | None:
     blamed = dict(error.blamed)
     if not blamed and (match := re.match(r"unknown key ([\w.]+)", error.key)):
         blamed = {o: None for o in overrides if o.lstrip("+").startswith(f"{match[1]}=")}
-    options_unknown = [
-        o for o, meant in blamed.items()
-        if (meant is None and o.lstrip("+").partition("=")[0] in (*GROUPS, *ADDED))
-        or o.startswith("+figure=")
-    ]  # fmt: skip
-    if options_unknown or not any(o in blamed for o in overrides):
+    options_unknown = any(
+        meant is None and o.lstrip("+").partition("=")[0] in (*GROUPS, *ADDED)
+        for o, meant in blamed.items()
+    )
+    # The keys of a figure's runs are composed by the figure.
+    of_figure = any(o.lstrip("+").startswith("figure=") for o in overrides)
+    if options_unknown or of_figure or not any(o in blamed for o in overrides):
         return None
     replaced = (blamed.get(o, o) for o in overrides)
     return [o for o in replaced if o is not None]
