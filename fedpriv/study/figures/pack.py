@@ -18,6 +18,10 @@ from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.figure_file import Baseline, read_figure_file
 from fedpriv.study.figures.overrides import names_file
 
+NOT_COVERED = (
+    "It holds seeds and exact values of the data, as run folders do; no epsilon covers these. Hand it on "
+    "only if the data are public."
+)
 _TIME = (1980, 1, 1, 0, 0, 0)  # a fixed date: the same figure gives the same bytes
 _FILES = (
     "figure.yaml", "figure.csv", "ends.csv", "runs.csv", "figure.png", "figure.pdf", "figure.svg",
@@ -110,6 +114,8 @@ def _readme(name: str, own: bool, runs: int, missing: int) -> str:
         "| comparison.md, report.html | tables, differences, joint ε, provenance |",
         "| runs.zip, statements/ | configuration, results, ledger and privacy statement of every run |",
         "| versions.txt | versions of the packages |",
+        "",
+        NOT_COVERED.replace("It holds", "The runs hold").replace("Hand it on", "Hand them on"),
         "",
         "Draw it again from the runs, which takes seconds:",
         "",

@@ -238,12 +238,14 @@ def test_the_paragraph_for_a_paper_is_printed(here, command):
 def test_a_packed_figure_is_drawn_again_from_the_archive(here, command, monkeypatch):
     said = command("figure", "pack", "own.yaml", "--out", "own.zip")
     assert said.status == 0, said.err
+    assert "no epsilon covers" in said.out
     first = (here / "own.zip").read_bytes()
     assert command("figure", "pack", "own.yaml", "--out", "own.zip").status == 0
     assert (here / "own.zip").read_bytes() == first
     with zipfile.ZipFile(here / "own.zip") as archive:
         archive.extractall(here / "review")
         names = set(archive.namelist())
+        assert b"no epsilon covers" in archive.read("README.md")
     assert {"README.md", "figure.yaml", "theirs.csv", "figure.png", "versions.txt"} <= names
     assert sum(name.startswith("statements/") for name in names) == 6
     monkeypatch.chdir(here / "review")
