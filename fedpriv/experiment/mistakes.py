@@ -162,7 +162,7 @@ def _without(error: ConfigError, overrides: Sequence[str]) -> list[str] | None:
         for o, meant in blamed.items()
     )
     # The keys of a figure's runs are composed by the figure.
-    of_figure = any(o.lstrip("+").startswith("figure=") for o in overrides)
+    of_figure = any(o.lstrip("+").startswith(("figure=", "figure.file=")) for o in overrides)
     if options_unknown or of_figure or not any(o in blamed for o in overrides):
         return None
     replaced = (blamed.get(o, o) for o in overrides)

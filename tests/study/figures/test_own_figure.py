@@ -296,3 +296,10 @@ def test_a_link_in_the_folder_of_a_figure_is_not_followed(here, command):
     said = command("report", "outputs/figures/own", "--latex")
     assert said.status == 2
     assert "privacy.tex" in said.sentence
+
+
+def test_an_unknown_key_of_the_runs_is_refused_with_the_nearest_one(tmp_path, command):
+    write_own(tmp_path)
+    said = command("figure", "own.yaml", "roundz=3", *QUIET)
+    assert said.status == 2
+    assert "did you mean rounds?" in said.sentence
