@@ -71,6 +71,8 @@ class JointPrivacy:
             f"Joint ε of {runs} on {self.dataset}{alike}: {round_up(self.epsilon)} at δ = {self.delta:g} "
             f"(one {self.unit}, {RELATION_WORDS[self.neighbours]}; {self.how})."
         ]
+        if self.runs > 1 and math.isfinite(self.epsilon):
+            said.append("This assumes that no run was chosen by looking at the result of another.")
         if self.others:
             said.append(
                 f"Not part of it: {counted(self.others, 'run')} with another unit or adjacency on "

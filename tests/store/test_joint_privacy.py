@@ -49,6 +49,7 @@ def test_ledgers_compose_by_rdp(runs):
     expected = RdpAccountant().epsilon_of(composition, 1e-5, joint.neighbours)
     assert joint.epsilon == pytest.approx(expected)
     assert (joint.runs, joint.delta, joint.unit) == (2, 1e-5, "client")
+    assert "no run was chosen by looking at the result" in " ".join(joint.sentences())
 
 
 def test_the_joint_epsilon_is_above_that_of_each_run(runs):
