@@ -61,7 +61,7 @@ def card(comparison: Path) -> str:
     found = re.search(r"^- command: (`[^`]+`)$", text, flags=re.MULTILINE)
     if found is None:
         raise SystemExit(f"{comparison} names no command; publish the figure again")
-    links = f"[Data]({folder}/figure.csv) · [PDF]({folder}/figure.pdf) · [Comparison]({folder}/comparison.md)"
+    links = f"[Data]({folder}/figure.csv) · [PDF]({folder}/figure.pdf) · [Large picture and comparison]({folder}/comparison.md)"
     lines = (f"![{title}]({folder}/figure.png)", f"**{title}**", verdict(text), links, found[1])
     return "-   " + "\n\n    ".join(lines) + "\n"
 
@@ -101,10 +101,11 @@ def verdict(text: str) -> str:
 _STATED = ("curve", "quantity at the end", "stated", "ours")
 
 
-def _place_in_the_gallery(comparison: Path) -> tuple[int, str, int, str]:
+def _place_in_the_gallery(comparison: Path) -> tuple[int, bool, str, int, str]:
+    """Return the sorting key: figures that the work itself has come first, by their numbers."""
     work, figure = comparison.parts[-3:-1]
     name, number = re.fullmatch(r"(\D*)(\d*).*", figure).groups()
-    return list(_WORKS).index(work), name, int(number or 0), figure
+    return list(_WORKS).index(work), name not in ("fig", "table"), name, int(number or 0), figure
 
 
 def _section(text: str, heading: str) -> str:
