@@ -79,20 +79,28 @@ def check_entry(path: Path, runs: int, out: Path) -> int:
     return 0
 
 
-def write_page(folder: Path, path: Path) -> int:
-    """Write the page of all entries and return the exit status.
+def write_page(folder: Path, path: Path, plot: Path | None = None) -> int:
+    """Write the page of all entries, and the picture if one is asked for, and return the exit status.
 
     Args:
         folder: Folder of the entries.
-        path: The page; its text above the tables stays.
+        path: The page; its text above and below the tables stays.
+        plot: The picture of accuracy against ε; None: it is not drawn.
 
     Raises:
         ConfigError: There is no such folder, or one of its JSON files is no entry.
-        WriteError: The page cannot be read or written.
+        WriteError: The page cannot be read or written, or the picture cannot be written.
     """
     entries = read_entries(folder)
     with saying_where(path):
         old_page = path.read_text(encoding="utf-8") if path.exists() else ""
     write_text(path, page(old_page, entries))
     console().print(f"{counted(len(entries), 'entry')}: {path}")
+    if plot is not None and not entries:
+        console().print(f"no entry, so nothing is drawn: {plot}")
+    elif plot is not None:
+        from fedpriv.tools.leaderboard.picture import draw_entries  # matplotlib is slow to import
+
+        draw_entries(plot, entries)
+        console().print(f"accuracy against epsilon: {plot}")
     return 0

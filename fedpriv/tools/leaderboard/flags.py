@@ -17,8 +17,9 @@ examples:
   fedpriv train -m algorithm=dp_fl seed=0,1,2
   fedpriv leaderboard add outputs/multirun/<sweep>/*/
   fedpriv leaderboard check outputs/reference/leaderboard/entries/<entry>.json
-  fedpriv leaderboard write
+  fedpriv leaderboard write --plot docs/leaderboard.png
 """
+_PICTURE = NewFile(".png", ".pdf", ".svg", mark=rb"fedpriv leaderboard")
 _entries = flag("--entries", "DIR", f"the entries; default {ENTRIES}", PathParam(), default=ENTRIES)
 
 
@@ -66,8 +67,9 @@ def check(entry: str, runs: int, out: str) -> int:
 @leaderboard.command(short_help="write the page of all entries")
 @_entries
 @flag("--page", "FILE", f"default {PAGE}", NewFile(".md"), default=PAGE)
-def write(entries: str, page: Path) -> int:
-    """Write the tables of all entries into the page, below its text. Equal entries give an equal page."""
+@flag("--plot", "FILE", "also draw accuracy against ε: .png, .pdf, .svg", _PICTURE)
+def write(entries: str, page: Path, plot: Path | None) -> int:
+    """Write the tables of all entries into the page, whose text stays. Equal entries give an equal page."""
     from fedpriv.tools.leaderboard.command import write_page
 
-    return write_page(Path(entries), page)
+    return write_page(Path(entries), page, plot)

@@ -12,6 +12,7 @@ from fedpriv.store.table import Column, Table
 from fedpriv.tools.leaderboard.entry import LeaderboardEntry
 
 MARK = "<!-- written by fedpriv leaderboard write; what is below is written anew -->"
+END = "<!-- end of the tables; what is below is kept -->"
 _STEPS = (0.1, 0.25, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 50, 100)
 """Limits of the ε intervals. Entries in the same interval are ranked by their accuracy."""
 _COLUMNS = (
@@ -23,7 +24,7 @@ _ROUNDING = 1e-6
 
 
 def page(old_page: str, entries: Iterable[LeaderboardEntry]) -> str:
-    """Return the page: the text of the old page above :data:`MARK`, then the tables of the entries.
+    """Return the page: the old text above :data:`MARK`, the tables of the entries, the old text below :data:`END`.
 
     A table is in intervals of ε, the smallest first. Within an interval the highest accuracy comes first.
 
@@ -31,10 +32,12 @@ def page(old_page: str, entries: Iterable[LeaderboardEntry]) -> str:
         old_page: The page as it is; empty if there is none.
         entries: The entries, in any order.
     """
-    head = old_page.partition(MARK)[0].rstrip() or "# Leaderboard"
+    head, _, below = old_page.partition(MARK)
+    _, end, tail = below.partition(END)
     by_dataset = groupby(sorted(entries, key=_rank), key=lambda entry: entry.dataset)
     tables = [f"## {dataset}\n\n{table(list(group)).markdown()}" for dataset, group in by_dataset]
-    return "\n\n".join((head, MARK, *(tables or ["There is no entry yet."]))) + "\n"
+    parts = (head.rstrip() or "# Leaderboard", MARK, *(tables or ["There is no entry yet."]), end, tail.strip())
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def table(entries: Sequence[LeaderboardEntry]) -> Table:

@@ -8,7 +8,8 @@ import pytest
 
 from fedpriv.tools.leaderboard.entry import read_entries, write_entry
 from fedpriv.tools.leaderboard.flags import ENTRIES, PAGE
-from fedpriv.tools.leaderboard.page import MARK, page
+from fedpriv.tools.leaderboard.page import END, MARK, page
+from fedpriv.tools.leaderboard.picture import panels
 
 ROOT = Path(__file__).parents[3]
 
@@ -56,6 +57,50 @@ def test_what_stands_above_the_mark_is_kept_and_what_stands_below_is_not(entry):
     assert once.startswith(f"# Board\n\nWords.\n\n{MARK}\n\n## digits\n")
     assert page(once + "more", [entry]) == once
     assert page(once, []) == f"# Board\n\nWords.\n\n{MARK}\n\nThere is no entry yet.\n"
+
+
+def test_what_stands_below_the_end_is_kept(entry):
+    written = page(f"# Board\n\n{MARK}\n\nold\n\n{END}\n\n## Columns\n\nWords.\n", [entry])
+    assert written.startswith(f"# Board\n\n{MARK}\n\n## digits\n")
+    assert written.endswith(f"|\n\n{END}\n\n## Columns\n\nWords.\n")
+    assert page(written, [entry]) == written
+
+
+def test_a_data_set_has_a_panel_and_a_trust_a_line(reaching):
+    known = [reaching(dataset="adult"), reaching(), reaching(trust="distributed")]
+    drawn = panels(known)
+    assert [panel.title for panel in drawn] == ["adult", "digits"]
+    assert [line.label for line in drawn[1].lines] == [
+        "distributed trust, one record", "local trust, one record",
+    ]  # fmt: skip
+    assert len({(line.colour, line.marker) for line in drawn[1].lines}) == 2
+
+
+def test_a_line_joins_the_entries_that_no_smaller_epsilon_surpasses(reaching):
+    known = [
+        reaching(mean=0.8, epsilon=1.0), reaching(mean=0.7, epsilon=2.0), reaching(mean=0.9, epsilon=3.0),
+    ]  # fmt: skip
+    (line,) = panels(known)[0].lines
+    assert list(line.x) == [1.0, 3.0]
+    assert list(line.y) == pytest.approx([80, 90])
+
+
+def test_the_picture_is_drawn_beside_the_page(entry, command, tmp_path):
+    (tmp_path / "entries").mkdir()
+    write_entry(tmp_path / "entries" / "x.json", entry)
+    wanted = ("leaderboard", "write", "--entries", "entries", "--page", "page.md", "--plot", "a.svg")
+    assert command(*wanted).status == 0
+    assert "digits" in (tmp_path / "a.svg").read_text()
+    assert command(*wanted).status == 0  # its own picture is written over
+    (tmp_path / "a.svg").write_text("mine")
+    assert "a.svg" in command(*wanted).sentence
+
+
+def test_the_page_of_the_documentation_begins_with_picture_and_tables():
+    head, _, below = (ROOT / PAGE).read_text("utf-8").partition(MARK)
+    assert "](leaderboard.png)" in head
+    assert len(head.splitlines()) < 12
+    assert "## Enter a configuration" in below.partition(END)[2]
 
 
 def test_the_command_writes_the_page(entry, command, tmp_path):
