@@ -2,8 +2,8 @@
 
     python scripts/gallery.py
 
-Everything on the page is read from the comparison.md of the figures below outputs/reference, so run this after
-a figure was published or drawn again.
+Everything on the page is read from the comparison.md of the figures below outputs/reference, so run this
+after a figure was published or drawn again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ PAGE = ROOT / "docs" / "gallery.md"
 _HEAD = """\
 # Gallery
 
-All reference figures, {figures} of them. Below each picture: what became of the claims that its work states, the
-data, and the command that makes it. "Holds" and "does not hold" compare means over seeds; the comparison of a figure
+All reference figures, {figures} of them. Below each picture: what became of the claims that its work states,
+the data, and the command that makes it. An ordering holds if the means over seeds are in it; the comparison
 says where they are closer than the seeds lie apart.
 
-[Figures](guide/figures.md) says how a published figure is made, [A figure of your own](guide/own-figure.md) how yours is.
+[Figures](guide/figures.md) says how a published figure is made, and
+[A figure of your own](guide/own-figure.md) how yours is.
 """
 _WORKS = {
     "adap_dpfl": ("Adap DP-FL", "reproductions/adap_dpfl.md"),
@@ -43,9 +44,8 @@ def gallery() -> str:
     for work, group in groupby(comparisons, key=lambda path: path.parts[-3]):
         title, page = _WORKS[work]
         cards = "\n".join(card(path) for path in group)
-        parts.append(
-            f'## {title}\n\n[The page of this work]({page}).\n\n<div class="grid cards" markdown>\n\n{cards}\n</div>\n'
-        )
+        parts.append(f"## {title}\n\n[The page of this work]({page}).\n")
+        parts.append(f'<div class="grid cards" markdown>\n\n{cards}\n</div>\n')
     return "\n".join(parts)
 
 
@@ -61,7 +61,12 @@ def card(comparison: Path) -> str:
     found = re.search(r"^- command: (`[^`]+`)$", text, flags=re.MULTILINE)
     if found is None:
         raise SystemExit(f"{comparison} names no command; publish the figure again")
-    links = f"[Data]({folder}/figure.csv) · [PDF]({folder}/figure.pdf) · [Large picture and comparison]({folder}/comparison.md)"
+    files = {
+        "Data": "figure.csv",
+        "PDF": "figure.pdf",
+        "Large picture and comparison": "comparison.md",
+    }
+    links = " · ".join(f"[{words}]({folder}/{file})" for words, file in files.items())
     lines = (f"![{title}]({folder}/figure.png)", f"**{title}**", verdict(text), links, found[1])
     return "-   " + "\n\n    ".join(lines) + "\n"
 
@@ -88,7 +93,9 @@ def verdict(text: str) -> str:
     if stated:
         curve, quantity, theirs, ours = (stated[0][name] for name in _STATED)
         return f"{curve}, {quantity}: stated {theirs}, ours {ours.partition(' (')[0]}."
-    ends = [row for row in _rows(_section(text, "Ends of the curves")) if _accuracy(row) is not None]
+    ends = [
+        row for row in _rows(_section(text, "Ends of the curves")) if _accuracy(row) is not None
+    ]
     if not ends:
         return "States no claim that could be checked."
     best = max(ends, key=lambda row: _accuracy(row) or 0.0)

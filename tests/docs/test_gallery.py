@@ -1,4 +1,4 @@
-"""The gallery: the committed page is what the script writes, and its verdicts are those of the comparisons."""
+"""The gallery: the committed page is what the script writes, with the verdicts of the comparisons."""
 
 from __future__ import annotations
 
@@ -37,10 +37,13 @@ def test_orderings_are_counted(gallery):
 
 
 def test_the_best_end_is_named_with_its_place_on_the_axis(gallery):
-    table = "| | curve | ε | test accuracy (%) |\n|---|---|---|---|\n| p | a | 1 | 9.5 ± 1 |\n| p | b | 8 | 70 |\n"
+    head = "| | curve | ε | test accuracy (%) |\n|---|---|---|---|\n"
+    table = head + "| p | a | 1 | 9.5 ± 1 |\n| p | b | 8 | 70 |\n"
     assert "70 % (b, ε = 8)" in gallery.verdict(f"# T\n\n## Ends of the curves\n\n{table}")
 
 
 def test_refuted_claims_are_counted(gallery):
-    text = "# T\n\n## Findings\n\n- a. The claim is refuted with confidence 0.95.\n- b. Not refuted.\n"
+    text = (
+        "# T\n\n## Findings\n\n- a. The claim is refuted with confidence 0.95.\n- b. Not refuted.\n"
+    )
     assert gallery.verdict(text) == "Claims refuted by an audit: 1 of 2."

@@ -27,6 +27,9 @@ ON_CLUSTERS = (
 )
 TESTED_ELSEWHERE = (
     "own-figure.md",
+    "own-baseline.md",
+    "extend-a-study.md",
+    "question-to-figure.md",
     "extend.md",
     "clusters.md",
     "trackers.md",

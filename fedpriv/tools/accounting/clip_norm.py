@@ -2,8 +2,9 @@
 
     suggested clip norm = median over all steps of ‖g‖
 
-g is the gradient of a record, or the upload of a client, of a model that is trained without clipping and without
-noise. Abadi et al. 2016 recommend this median. Only the data set that the user declares to be public is read.
+g is the gradient of a record, or the upload of a client, of a model that is trained without clipping and
+without noise. Abadi et al. 2016 recommend this median. Only the data set that the user declares to be public
+is read.
 """
 
 from __future__ import annotations
@@ -134,6 +135,10 @@ def _show(parts: Parts, unit: str, norms: Sequence[np.ndarray], as_json: bool) -
     suggestion = quantiles["all steps"][QUANTILES.index(0.5)]
     data, steps = parts.dataset.name, len(norms)
     if as_json:
+        named = {
+            name: dict(zip(map(str, QUANTILES), row, strict=True))
+            for name, row in quantiles.items()
+        }
         answer = {
             "clip_norm": suggestion,
             "unit": unit,
@@ -141,8 +146,8 @@ def _show(parts: Parts, unit: str, norms: Sequence[np.ndarray], as_json: bool) -
             "algorithm": parts.algorithm.name,
             "steps": steps,
             "norms": len(measured),
-            "quantiles": {name: dict(zip(map(str, QUANTILES), row, strict=True)) for name, row in quantiles.items()},
-        }  # fmt: skip
+            "quantiles": named,
+        }
         print(json_text(answer, allow_nan=False), end="")
         return
     title = f"Norm of the {unit}: {parts.algorithm.name} on {data}, {steps} steps without clipping or noise"
@@ -154,6 +159,7 @@ def _show(parts: Parts, unit: str, norms: Sequence[np.ndarray], as_json: bool) -
     out.print(table)
     out.print(f"suggested clip norm: {suggestion:.3g}, the median over all steps")
     out.print(
-        f"Read: the records of {data}, which you declare to be public. Nothing else was read, so there is "
-        "no charge. If these records are private, the suggestion is a release without noise and no ε covers it."
+        f"Read: the records of {data}, which you declare to be public. Nothing else was read, so there "
+        "is no charge. If these records are private, the suggestion is a release without noise and no ε "
+        "covers it."
     )

@@ -134,8 +134,8 @@ def calibrate(context: click.Context, **flags: object) -> int:
     for name, value in flags.items():
         if value:
             raise ConfigError(
-                f"--{name.replace('_', '-')} does not go with fedpriv calibrate {context.invoked_subcommand}: "
-                "leave it out"
+                f"--{name.replace('_', '-')} does not go with fedpriv calibrate "
+                f"{context.invoked_subcommand}: leave it out"
             )
     return 0
 
@@ -147,7 +147,9 @@ def calibrate(context: click.Context, **flags: object) -> int:
 )
 @click.argument("overrides", nargs=-1)
 @flag("--public", "NAME", "the data set to read, which you declare to be public", required=True)
-@flag("--steps", "N", "steps (record level) or rounds (client level); default 50", Whole(), default=50)
+@flag(
+    "--steps", "N", "steps (record level) or rounds (client level); default 50", Whole(), default=50
+)
 @flag("--config-dir", "DIR", "a folder with YAMLs of your own", PathParam(folder=True))
 @switch("--json", "print JSON instead of a table")
 @table_flag

@@ -24,7 +24,7 @@ _ROUNDING = 1e-6
 
 
 def page(old_page: str, entries: Iterable[LeaderboardEntry]) -> str:
-    """Return the page: the old text above :data:`MARK`, the tables of the entries, the old text below :data:`END`.
+    """Return the page: its tables written anew, the text above :data:`MARK` and below :data:`END` kept.
 
     A table is in intervals of ε, the smallest first. Within an interval the highest accuracy comes first.
 
@@ -36,7 +36,13 @@ def page(old_page: str, entries: Iterable[LeaderboardEntry]) -> str:
     _, end, tail = below.partition(END)
     by_dataset = groupby(sorted(entries, key=_rank), key=lambda entry: entry.dataset)
     tables = [f"## {dataset}\n\n{table(list(group)).markdown()}" for dataset, group in by_dataset]
-    parts = (head.rstrip() or "# Leaderboard", MARK, *(tables or ["There is no entry yet."]), end, tail.strip())
+    parts = (
+        head.rstrip() or "# Leaderboard",
+        MARK,
+        *(tables or ["There is no entry yet."]),
+        end,
+        tail.strip(),
+    )
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -75,4 +75,6 @@ def _panel(dataset: str, entries: list[LeaderboardEntry]) -> Panel:
                 )
             )
     is_one_point = len({x for line in lines for x in line.x}) == 1  # is in the middle of its axis
-    return Panel(dataset, "sound ε", "test accuracy (%)", tuple(lines), x_from_zero=not is_one_point)
+    return Panel(
+        dataset, "sound ε", "test accuracy (%)", tuple(lines), x_from_zero=not is_one_point
+    )

@@ -77,7 +77,11 @@ def json_block(value: object, name: str) -> Markup:
 
 
 def table(
-    caption: str, head: Sequence[object], rows: Iterable[Sequence[object]], names: bool = True
+    caption: str,
+    head: Sequence[object],
+    rows: Iterable[Sequence[object]],
+    names: bool = True,
+    sorts: bool = False,
 ) -> Markup:
     """Return a table in a box of its own, in which it scrolls.
 
@@ -86,6 +90,8 @@ def table(
         head: Headings of the columns; no heading is shown where all are empty.
         rows: Cells, row by row.
         names: True where the first cell of a row is its heading.
+        sorts: True where a reader may sort and filter the rows; done by page.js, without which the table is
+            as it is written.
     """
     top = tag("tr", *(tag("th", cell, scope="col") for cell in head))
     body = [
@@ -99,7 +105,10 @@ def table(
         for row in rows
     ]
     title = tag("caption", caption) if caption else ""
-    inner = tag("table", title, tag("thead", top) if any(head) else "", tag("tbody", *body))
+    attributes = {"data_sorts": "rows"} if sorts else {}
+    inner = tag(
+        "table", title, tag("thead", top) if any(head) else "", tag("tbody", *body), **attributes
+    )
     # Classes of page.css. Only a large table scrolls, as scrolling hides rows from a quick look.
     size = " tall" * (len(body) > _TALL) + " wide" * (len(head) > _WIDE)
     return tag(

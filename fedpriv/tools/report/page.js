@@ -1,5 +1,6 @@
 "use strict";
-// Script of a report: values at the cursor, by pointer or arrow keys; legend buttons; unfolding for print.
+// Script of a report: values at the cursor, by pointer or arrow keys; legend buttons; tables that are sorted and
+// filtered; unfolding for print.
 
 const { frame, charts: numbers } = JSON.parse(document.getElementById("numbers").textContent);
 const { left: LEFT, right: RIGHT, top: TOP, bottom: BOTTOM, width: WIDTH, height: HEIGHT } = frame;
@@ -145,6 +146,55 @@ for (const button of document.querySelectorAll("[data-all]"))
     for (const other of scope(button).querySelectorAll("[data-switch]"))
       turn(other, button.dataset.all === "all");
   });
+
+/** Return the number that a cell begins with; infinite for its word, NaN for other words. */
+function valueOf(cell) {
+  const text = cell.textContent.trim();
+  return text.startsWith("infinite") ? Infinity : parseFloat(text.replaceAll(",", ""));
+}
+
+/** Compare two cells as numbers where both have one, else as words; cells without a number come last. */
+function compare(a, b, direction) {
+  const [x, y] = [valueOf(a), valueOf(b)];
+  if (Number.isNaN(x) !== Number.isNaN(y)) return Number.isNaN(x) ? 1 : -1;
+  if (!Number.isNaN(x) && x !== y) return direction * (x < y ? -1 : 1);
+  return Number.isNaN(x) ? direction * a.textContent.localeCompare(b.textContent, undefined, { numeric: true }) : 0;
+}
+
+/** Sort the rows of a table by a column; the same column again: the other way round. */
+function sortBy(table, heading) {
+  const down = heading.getAttribute("aria-sort") === "ascending";
+  for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+  heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+  const rows = [...table.tBodies[0].rows];
+  rows.sort((a, b) => compare(a.cells[heading.cellIndex], b.cells[heading.cellIndex], down ? -1 : 1));
+  table.tBodies[0].append(...rows);
+}
+
+const FEWEST_FILTERED = 6;  // rows from which on a table gets a field that filters
+
+for (const table of document.querySelectorAll("table[data-sorts]")) {
+  for (const heading of table.tHead.rows[0].cells) {
+    const button = document.createElement("button");
+    button.className = "sort";
+    button.title = "sort by this column";
+    button.append(...heading.childNodes);
+    button.addEventListener("click", () => sortBy(table, heading));
+    heading.append(button);
+  }
+  if (table.tBodies[0].rows.length < FEWEST_FILTERED) continue;
+  const field = document.createElement("input");
+  field.type = "search";
+  field.className = "filter";
+  field.placeholder = "rows with these words";
+  field.setAttribute("aria-label", `filter ${table.caption ? table.caption.textContent : "the table"}`);
+  field.addEventListener("input", () => {
+    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const row of table.tBodies[0].rows)
+      row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
+  });
+  table.parentElement.before(field);
+}
 
 /** Unfold the part that the page's address points to. */
 function openTarget() {

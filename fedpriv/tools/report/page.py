@@ -201,7 +201,7 @@ def _rows(runs: Sequence[ReportedRun], names: Sequence[str]) -> Markup:
             *(sections.epsilon_words(run.end(key)) for key, _ in sections.EPSILONS),
             "–" if delta is None else tag("span", delta, class_="whole"),
         ))  # fmt: skip
-    return table(counted(len(runs), "run"), head, rows)
+    return table(counted(len(runs), "run"), head, rows, sorts=True)
 
 
 def _means(runs: Sequence[ReportedRun], names: Sequence[str]) -> Markup:
@@ -219,7 +219,7 @@ def _means(runs: Sequence[ReportedRun], names: Sequence[str]) -> Markup:
         low, high = (sections.epsilon_words(end(sound, default=None)) for end in (min, max))
         rows.append((name, len(group), sections.mean_sd(accuracies), span(low, high)))
     head = ("settings", "runs", "test accuracy (%), mean ± sd", "ε sound")
-    return table("Over seeds", head, rows)
+    return table("Over seeds", head, rows, sorts=True)
 
 
 def _configuration(runs: Sequence[ReportedRun]) -> Iterator[Markup]:

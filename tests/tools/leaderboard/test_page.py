@@ -88,7 +88,16 @@ def test_a_line_joins_the_entries_that_no_smaller_epsilon_surpasses(reaching):
 def test_the_picture_is_drawn_beside_the_page(entry, command, tmp_path):
     (tmp_path / "entries").mkdir()
     write_entry(tmp_path / "entries" / "x.json", entry)
-    wanted = ("leaderboard", "write", "--entries", "entries", "--page", "page.md", "--plot", "a.svg")
+    wanted = (
+        "leaderboard",
+        "write",
+        "--entries",
+        "entries",
+        "--page",
+        "page.md",
+        "--plot",
+        "a.svg",
+    )
     assert command(*wanted).status == 0
     assert "digits" in (tmp_path / "a.svg").read_text()
     assert command(*wanted).status == 0  # its own picture is written over

@@ -23,6 +23,22 @@ document.body.dataset.off = document.querySelectorAll(".off").length;
 """
 
 
+SORT = """
+const table = document.querySelector("table[data-sorts]");
+const column = [...table.tHead.rows[0].cells].find((cell) => cell.textContent === "test accuracy");
+const rows = () => [...table.tBodies[0].rows];
+const accuracies = () => rows().map((row) => parseFloat(row.cells[column.cellIndex].textContent));
+column.querySelector("button").click();
+document.body.dataset.up = accuracies().join(" ");
+column.querySelector("button").click();
+document.body.dataset.down = accuracies().join(" ");
+const field = document.querySelector(".filter");
+field.value = "noise_multiplier=20";
+field.dispatchEvent(new Event("input"));
+document.body.dataset.left = rows().filter((row) => !row.hidden).length;
+"""
+
+
 def opened(page: Path, tmp_path: Path) -> tuple[str, str]:
     """(the page as it is after its scripts, what the browser wrote on its console)."""
     done = subprocess.run(
@@ -53,6 +69,26 @@ def test_curves_can_be_read_and_switched(folder, command, tmp_path):
     assert console == ""
     assert re.search(r'data-reading="round 1\D', shown)
     assert 'data-off="1"' in shown
+
+
+def test_runs_are_sorted_and_filtered(sweep, command, tmp_path):
+    for name in ("3", "4", "5"):
+        shutil.copytree(sweep / "0", sweep / name)
+    command("report", str(sweep))
+    text = (sweep / "report.html").read_text()
+    probed = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
+    (tmp_path / "probed.html").write_text(
+        probed.replace("</body>", f"<script>{SORT}</script></body>")
+    )
+    shown, console = opened(tmp_path / "probed.html", tmp_path)
+    assert console == ""
+    up, down = (
+        [float(value) for value in re.search(rf'data-{way}="([^"]*)"', shown)[1].split()]
+        for way in ("up", "down")
+    )
+    assert up == sorted(up)
+    assert down == up[::-1]
+    assert 'data-left="1"' in shown
 
 
 def test_a_script_from_elsewhere_does_not_run(folder, command, tmp_path):

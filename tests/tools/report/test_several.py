@@ -31,6 +31,12 @@ def test_every_run_has_a_row_and_a_part_of_its_own(page):
     ]
 
 
+def test_tables_of_runs_can_be_sorted_and_others_are_as_written(page):
+    sorted_tables = [e for e in page.all("table") if "data-sorts" in e.attributes]
+    assert [table.text.split()[0] for table in sorted_tables] == ["3", "Over"]
+    assert len(page.all("table")) > 2
+
+
 def test_only_what_differs_is_in_the_table_and_the_rest_is_folded(page):
     differing = page.table("The 5 keys in which the runs differ")
     assert "noise_schedule.noise_multiplier" in differing
