@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.run_context import RunContext
+from fedpriv.algorithms.uploads import Uploads
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import json_text
@@ -66,7 +67,10 @@ def run(
     context = make_context(parts, resolve_device(runtime.device))
     context.clipper = ConstantClipper(clip_norm=_WIDE)
     uploads = parts.algorithm.start(context).computation.uploads
-    step = _record_step(parts, context) if uploads is None else _client_step(parts, context)
+    if uploads is None:
+        step = _record_step(parts, context)
+    else:
+        step = _client_step(parts, context, uploads)
     norms = [step(index) for index in range(steps)]
     unit = "gradient of a record" if uploads is None else "upload of a client"
     _show(parts, unit, norms, as_json)
@@ -97,9 +101,11 @@ def _record_step(parts: Parts, context: RunContext) -> Callable[[int], np.ndarra
     return step
 
 
-def _client_step(parts: Parts, context: RunContext) -> Callable[[int], np.ndarray]:
+def _client_step(
+    parts: Parts, context: RunContext, uploads: Uploads
+) -> Callable[[int], np.ndarray]:
     """Return a function that runs one round with a plain mean and returns the norms of its uploads."""
-    model, uploads = context.model, parts.algorithm.start(context).computation.uploads
+    model = context.model
     everyone = np.ones(context.data.client_count, dtype=bool)
     rate = getattr(parts.algorithm, "learning_rate", 1.0)
 
