@@ -68,11 +68,10 @@ def run(
     context.clipper = ConstantClipper(clip_norm=_WIDE)
     uploads = parts.algorithm.start(context).computation.uploads
     if uploads is None:
-        step = _record_step(parts, context)
+        unit, step = "gradient of a record", _record_step(parts, context)
     else:
-        step = _client_step(parts, context, uploads)
+        unit, step = "upload of a client", _client_step(parts, context, uploads)
     norms = [step(index) for index in range(steps)]
-    unit = "gradient of a record" if uploads is None else "upload of a client"
     _show(parts, unit, norms, as_json)
     return 0
 
