@@ -11,7 +11,8 @@ def test_the_suggestion_is_the_median_of_all_steps(answer):
     found = answer("calibrate", *QUICK)
     assert found["clip_norm"] == found["quantiles"]["all steps"]["0.5"]
     assert (found["unit"], found["public_dataset"]) == ("gradient of a record", "digits")
-    assert (found["steps"], found["norms"]) == (2, 512)
+    assert found["steps"] == 2
+    assert 400 < found["norms"] <= 512
 
 
 def test_quantiles_rise(answer):
