@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedpriv.algorithms.optimizers import Optimizer
 from fedpriv.algorithms.run_context import RunContext
 from fedpriv.algorithms.uploads import Uploads
 from fedpriv.common import config as configuration
@@ -65,24 +66,20 @@ def run(
     choose_threads(runtime.threads, 0)
     context = make_context(parts, resolve_device(runtime.device))
     context.clipper = ConstantClipper(clip_norm=_WIDE)
-    uploads = parts.algorithm.start(context).computation.uploads
+    trainer = parts.algorithm.start(context)
+    uploads = trainer.computation.uploads
     if uploads is None:
-        unit, step = "gradient of a record", _record_step(parts, context)
+        unit, step = "gradient of a record", _record_step(context, trainer.optimizer)
     else:
-        unit, step = "upload of a client", _client_step(parts, context, uploads)
+        unit, step = "upload of a client", _client_step(parts, context, uploads, trainer.optimizer)
     norms = [step(index) for index in range(steps)]
     _show(parts, unit, norms, as_json)
     return 0
 
 
-def _record_step(parts: Parts, context: RunContext) -> Callable[[int], np.ndarray]:
+def _record_step(context: RunContext, optimizer: Optimizer) -> Callable[[int], np.ndarray]:
     """Return a function that takes one step of training and returns the gradient norms of its lot."""
-    model, train = context.model, context.data.train
-    algorithm = parts.algorithm
-    kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
-    optimizer = kinds.get(getattr(algorithm, "optimizer", "adam"), torch.optim.Adam)(
-        [model.flat], lr=getattr(algorithm, "learning_rate", 0.01)
-    )
+    train = context.data.train
     # Lots are spread evenly over the data set, which may be sorted by label, so no random number is needed.
     spacing = -(-len(train) // _LOT)
 
@@ -93,34 +90,42 @@ def _record_step(parts: Parts, context: RunContext) -> Callable[[int], np.ndarra
         result = context.engine.clipped_sums(
             lot.inputs, lot.targets, client_of_record, 1, lambda norms, _: torch.ones_like(norms)
         )
-        model.flat.grad = (result.sums[0] / len(places)).to(model.flat.dtype)
-        optimizer.step()
+        _move(context, optimizer, result.sums[0] / len(places))
         return _finite(result.norms)
 
     return step
 
 
 def _client_step(
-    parts: Parts, context: RunContext, uploads: Uploads
+    parts: Parts, context: RunContext, uploads: Uploads, optimizer: Optimizer
 ) -> Callable[[int], np.ndarray]:
     """Return a function that runs one round with a plain mean and returns the norms of its uploads."""
-    model = context.model
     everyone = np.ones(context.data.client_count, dtype=bool)
-    rate = getattr(parts.algorithm, "learning_rate", 1.0)
 
     def step(index: int) -> np.ndarray:
         cohort = parts.algorithm.cohort(context.streams, index, everyone)
         if not len(cohort):  # a Poisson cohort may be empty
             return np.zeros(0)
         batch = uploads.of(index, cohort)
+        norms = torch.linalg.vector_norm(batch.uploads, dim=1)
         mean = batch.uploads.mean(0)
         if uploads.replaces:
-            model.set(mean)
+            context.model.set(mean.to(context.model.flat.dtype))
         else:
-            model.flat.sub_(mean, alpha=uploads.sign * rate)
-        return _finite(torch.linalg.vector_norm(batch.uploads, dim=1))
+            _move(context, optimizer, mean)
+        return _finite(norms)
 
     return step
+
+
+def _move(context: RunContext, optimizer: Optimizer, mean: Tensor) -> None:
+    """Move the weights by the algorithm's optimiser, as its holder 0 would do with a mean without noise."""
+    flat = context.model.flat
+    holder = torch.zeros(1, dtype=torch.int64, device=flat.device)
+    optimizer.begin_round(holder)
+    if observe := getattr(optimizer, "observe_noise", None):
+        observe(flat.new_zeros(1, 1))
+    flat.add_(optimizer.step(holder, mean.to(flat.dtype)[None].clone())[0])
 
 
 def _finite(norms: Tensor) -> np.ndarray:
