@@ -267,6 +267,8 @@ _MOST_NAMES = 20
 
 def _unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:
     meant, group = did_you_mean(name, known, "; "), kind.removesuffix(" option")
+    if group == "model" and "." in name:
+        meant = f"; a torch module of your own is model._target_={name}"
     listed = f"known: {', '.join(known)}"
     if len(known) > _MOST_NAMES and group in LISTED:
         listed = f"{len(known)} are known: fedpriv list {group}"
