@@ -60,7 +60,7 @@ MEANT = {
     "eps=1": "unknown key eps; did you mean epsilon?",
     "num_clients=5": "unknown key num_clients; did you mean partition.clients?",
     "hydra.sweepdir=x": "unknown key hydra.sweepdir; did you mean hydra.sweep.dir?",
-    "model=my.Net": "unknown model option my.Net; a torch module of your own is model._target_=my.Net (known: ",
+    "model=my.Net": "unknown model option my.Net; a torch module of your own is model._target_=my.Net",
     "model={a:1}": "model is a group: model=OPTION chooses one of cnn, ",
     "+model=cnn": "model has an option already; write model=OPTION without +",
     "++model=cnn": "model has an option already; write model=OPTION without +",
