@@ -170,9 +170,8 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
         return _unreadable(error.override)
     if deleted := _wrongly_deleted(text, overrides):
         return deleted
-    if (
-        "Config group override must be" in text
-    ):  # Hydra does not say which group got a number or a list
+    # Hydra does not say which group got a number or a list.
+    if "Config group override must be" in text:
         chosen = [override.lstrip("+").partition("=") for override in overrides]
         for group, _, value in (choice for choice in chosen if choice[0] in GROUPS):
             known = [name for name, _ in options(group)]
@@ -232,9 +231,7 @@ def _unknown_option(group: str, option: str, overrides: Sequence[str]) -> Config
     if name in _LAUNCHERS:
         package = f"fedpriv[{_LAUNCHERS[name]}]"
         return ConfigError(f"{group}={option} is not installed: pip install '{package}'")
-    known = [name for name, _ in options(base_group)]
-    extra = config_dir_of(overrides)
-    known += [name for name, _ in options(base_group, extra)] if extra else []
+    known = list(dict([*options(base_group), *options(base_group, config_dir_of(overrides))]))
     if not known:
         return _blaming(_unknown("group", base_group, GROUPS), base_group, overrides)
     near, plus = nearest(name, known), "+" if base_group in ADDED else ""
@@ -261,8 +258,7 @@ def _unreadable(override: str) -> ConfigError:
     return error
 
 
-_MOST_NAMES = 20
-"""Largest number of known names in a message."""
+_MOST_NAMES = 20  # of known names in a message
 
 
 def _unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:

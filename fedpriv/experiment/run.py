@@ -122,7 +122,7 @@ def run(
     *,
     overrides: Sequence[str] | None = None,
     label: str | None = None,
-    on_round: Callable[[dict[str, Any]], object] | None = None,
+    on_round: Callable[[dict[str, object]], object] | None = None,
     whole_plan: bool = False,
 ) -> RunResult:
     """Run an experiment to its end and write its folder.

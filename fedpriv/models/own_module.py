@@ -121,7 +121,7 @@ class OwnModule(ModelFactory):
             )
 
 
-def factory_of(target: object, settings: Mapping[str, Any]) -> ModelFactory | None:
+def factory_of(target: object, settings: Mapping[str, object]) -> ModelFactory | None:
     """Return the factory of a torch module; None if ``target`` is not the class of one.
 
     Args:

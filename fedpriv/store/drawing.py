@@ -131,6 +131,8 @@ def _limit_bands(axis: Axes, panel: Panel) -> None:
         least, most = min(low, 0.0), max(high, 100.0)
     bands = np.clip(np.where(np.isnan(bands), least, bands), least, most)
     low, high = min(low, float(bands.min())), max(high, float(bands.max()))
+    if low == high:  # matplotlib widens a flat axis by itself
+        return
     margin = 0.05 * (high - low)
     limits = low - margin, high + margin
     axis.set_ylim(*(10.0**limit for limit in limits) if panel.y_log else limits)

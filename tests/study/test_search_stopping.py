@@ -76,7 +76,7 @@ def test_the_guide_compares_with_composition(trials):
     numbers = map(round_up, (*composed, *(bound.epsilon for bound in bounds)))
     guide = GUIDE.read_text(encoding="utf-8")
     assert " | ".join((f"| {trials}", *numbers)) + " |" in guide
-    assert f"(one trial alone: {round_up(bounds[0].trial)})" in guide
+    assert f"one trial alone has ε = {round_up(bounds[0].trial)}" in guide
     if trials == 10:
         assert "one search in a hundred has more than 81" in guide
         assert "at most 18 in 99 of 100 searches" in guide

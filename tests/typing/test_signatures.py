@@ -20,10 +20,12 @@ WITH_ANY = {
     "common.fields.whole",
     "common.checks.sequence",
     "experiment.instantiate.instantiate",
+    "tools.run_flags.runs",  # the flags that it hands on
     # what JSON files of a run folder hold
     "store.display.statement_lines",
     "store.display.summary_lines",
     "store.public.write_public",
+    "store.saved.YamlLoader.construct_mapping",
     "store.saved.saved_json",
     "store.searches.StoredSearch.trials",
     "store.statement.exceeded_words",

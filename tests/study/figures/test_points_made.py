@@ -90,7 +90,7 @@ def test_fewer_values_use_the_runs_that_are_there(there, make):
 def test_the_quick_scale_is_stamped_and_goes_elsewhere(there, make):
     assert make("--quick").status == 0
     text = made(there, "comparison.md", "tiny_quick").read_text()
-    assert "**quick** (evaluation_interval=1): the numbers mean nothing" in text
+    assert "**quick** (evaluation_interval=1)" in text
     table = pd.read_csv(made(there, "figure.csv", "tiny_quick"))
     assert set(table["x"]) == {0.5}
 
