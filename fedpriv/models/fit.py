@@ -6,11 +6,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from fedpriv.common.errors import ConfigError
+from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.exact import exact_digest
 from fedpriv.common.random_streams import seeded_globals
 from fedpriv.data.base import Dataset
 from fedpriv.models.base import ModelFactory
+from fedpriv.models.own_module import failure_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -42,7 +43,8 @@ def build_for(model: ModelFactory, dataset: Dataset, seed: int = 0) -> nn.Module
         seed: Public seed of the run, which determines the initial weights of a user's own model.
 
     Raises:
-        ConfigError: The model does not fit the data, or its initial weights differ between two calls.
+        ConfigError: The model does not fit the data, its code fails, or its initial weights differ between two
+            calls.
     """
     shape, classes = dataset.input_shape, dataset.classes
     if dataset.vocabulary_size is not None:
@@ -66,10 +68,23 @@ def _built(model: ModelFactory, build: Callable[[], nn.Module], seed: int) -> nn
     kind = type(model).__module__ + "."
     if kind.startswith("fedpriv."):
         return build()
-    with seeded_for(kind, seed):
-        module = build()
-    with seeded_for(kind, seed):
-        again = build()
+    from torch.nn.parameter import is_lazy
+
+    try:
+        with seeded_for(kind, seed):
+            module = build()
+        with seeded_for(kind, seed):
+            again = build()
+    except (FedprivError, MemoryError):
+        raise
+    except Exception as error:
+        raise failure_of(kind + type(model).__name__, "could not be built", error) from None
+    for name, parameter in module.named_parameters():
+        if not is_lazy(parameter) and not parameter.numel():
+            raise ConfigError(
+                f"model: {kind}{type(model).__name__} could not be built: its parameter {name} has no "
+                f"elements, shape {list(parameter.shape)}; every layer needs a width >= 1"
+            )
     first, second = _initial_values(module), _initial_values(again)
     if differing := [name for name in {**first, **second} if first.get(name) != second.get(name)]:
         raise ConfigError(

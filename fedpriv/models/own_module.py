@@ -8,10 +8,11 @@ from __future__ import annotations
 import inspect
 import math
 import sys
+import traceback
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.common.errors import ConfigError, did_you_mean, show
+from fedpriv.common.errors import ConfigError, FedprivError, did_you_mean, show
 from fedpriv.common.groups import options
 from fedpriv.common.option_keys import keys_of_option
 from fedpriv.models.base import ModelFactory
@@ -112,6 +113,12 @@ class OwnModule(ModelFactory):
             raise ConfigError(
                 f"model: {name} cannot read records of shape {input_shape}: {show(reason)}"
             ) from None
+        except (FedprivError, MemoryError):
+            raise
+        except Exception as error:
+            raise failure_of(
+                f"{self.__module__}.{name}", "could not be tried, its forward failed", error
+            ) from None
         finally:
             module.train(was_training)
         if not isinstance(outputs, torch.Tensor) or outputs.shape != (2, classes):
@@ -119,6 +126,22 @@ class OwnModule(ModelFactory):
                 f"model: {name} must return logits of shape [n, {classes}], one for each class, got "
                 f"{_shape(outputs)} for n = 2"
             )
+
+
+def failure_of(name: str, what: str, error: Exception) -> ConfigError:
+    """Return the error for code of a user's own model that failed, with the line of the user's file.
+
+    Args:
+        name: Full name of the model, module first.
+        what: What failed.
+        error: The error that the code raised.
+    """
+    module = sys.modules.get(name.rpartition(".")[0])
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if f.filename == getattr(module, "__file__", None)]
+    place = "".join(f" ({f.filename}, line {f.lineno})" for f in (own or frames)[-1:])
+    reason = " ".join(str(error).split())
+    return ConfigError(f"model: {name} {what}: {type(error).__name__}: {reason}{place}")
 
 
 def factory_of(target: object, settings: Mapping[str, object]) -> ModelFactory | None:

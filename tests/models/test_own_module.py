@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
@@ -9,6 +11,7 @@ from torch import nn
 from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ConfigError
 from fedpriv.models import Mlp
+from fedpriv.models.fit import build_for
 from fedpriv.models.own_module import factory_of
 
 
@@ -117,3 +120,38 @@ def test_a_module_without_a_logit_for_each_class_is_refused():
         factory_of(Plain, {}).build((2, 3), 4)
     with pytest.raises(ConfigError, match="got a tuple"):
         built(Pair)
+
+
+class Typo(Plain):
+    """A network whose forward asks for a layer that is not there."""
+
+    def forward(self, inputs):
+        return self.layer(inputs)
+
+
+class Unprepared(Plain):
+    """A network that forgets to call the constructor of torch's module."""
+
+    def __init__(self):
+        self.layer = nn.Linear(6, 3)
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+@pytest.mark.parametrize(
+    ("kind", "settings", "words"),
+    [
+        (Net, {"width": 0}, "parameter layers.1.weight has no elements"),
+        (Net, {"width": "big"}, "could not be built: TypeError: "),
+        (Typo, {}, "its forward failed: AttributeError: "),
+        (Unprepared, {}, "could not be built: AttributeError: "),
+    ],
+)
+def test_mistakes_in_the_code_of_a_module_are_one_sentence_about_it(kind, settings, words):
+    data = SimpleNamespace(
+        input_shape=(2, 3), classes=3, vocabulary_size=None, released_statistics=None
+    )
+    with pytest.raises(ConfigError) as refused:
+        build_for(factory_of(kind, {"seed": 0, **settings}), data)
+    assert f"model: {kind.__module__}.{kind.__name__} " in str(refused.value)
+    assert words in str(refused.value)
+    assert settings.get("width") == 0 or f"{__file__}, line " in str(refused.value)
