@@ -43,8 +43,8 @@ def build_for(model: ModelFactory, dataset: Dataset, seed: int = 0) -> nn.Module
         seed: Public seed of the run, which determines the initial weights of a user's own model.
 
     Raises:
-        ConfigError: The model does not fit the data, its code fails, or its initial weights differ between two
-            calls.
+        ConfigError: The model does not fit the data, its code fails, or its initial weights differ between
+            two calls.
     """
     shape, classes = dataset.input_shape, dataset.classes
     if dataset.vocabulary_size is not None:
