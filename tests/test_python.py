@@ -163,3 +163,7 @@ def test_values_of_a_sweep_are_written_as_overrides():
 def test_a_key_without_values_is_refused():
     with pytest.raises(fedpriv.ConfigError, match="seed"):
         fedpriv.sweep(TINY, {"seed": []})
+
+
+def test_a_single_value_is_swept_over_as_a_list_of_one():
+    assert swept_arguments(["algorithm=dp_fl"], {"seed": 3}, None, None)[-1] == "seed=3"

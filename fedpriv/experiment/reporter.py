@@ -227,9 +227,10 @@ class Reporter:
             if loss is None:
                 continue
             runs_away = math.isfinite(loss) and loss > _TIMES_GUESSING * guessing
-            words = f"{name.replace('_', ' ')} {loss:,.0f} is {loss / guessing:,.0f} times that of guessing"
+            words = f"{name.replace('_', ' ')} {loss:.3g} is {loss / guessing:.3g} times that of guessing"
             if runs_away and not self._runaway:
-                job = f"{self.label}: " if self.label else ""
+                # A job of a sweep or figure is told apart by its folder; its overrides fill lines.
+                job = f"{self.folder.path.name}: " if self.label else ""
                 self.line(
                     f"warning: {job}round {row['round']}: {words} ({guessing:.2g}): the run diverges; "
                     f"{self._remedy}"

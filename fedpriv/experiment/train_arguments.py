@@ -201,9 +201,8 @@ def swept_arguments(
         raise ConfigError("overrides", overrides, allowed)
     arguments = ["-m", *overrides]
     for key, values in over.items():
-        texts = [
-            _override_text(value) for value in ([values] if isinstance(values, str) else values)
-        ]
+        several = isinstance(values, Iterable) and not isinstance(values, str)
+        texts = [_override_text(value) for value in (values if several else [values])]
         if not texts:
             raise ConfigError(key, "no value", "one value or more to sweep over")
         arguments.append(f"{key}={','.join(texts)}")
