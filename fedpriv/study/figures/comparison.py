@@ -73,7 +73,7 @@ def compare(
         command: Command that made the figure.
     """
     ends = Ends(runs)
-    lines = [f"# {figure.title}", "", _origin(figure), ""]
+    lines = [f"# {figure.title or figure.name}", "", _origin(figure), ""]
     lines += ["![figure](figure.png)", "", f"*{caption}*", ""]
     if figure.notes:
         lines += [figure.notes.strip(), ""]
@@ -90,6 +90,7 @@ def compare(
             "",
         ]
     lines += ["## Ends of the curves", "", _ends(figure, ends).markdown(), ""]
+    lines += [_SPREAD, ""] * any(len(group.seeds) > 1 for group in figure.groups)
     if pairs := list(_paired(runs)):
         lines += ["## Paired differences", "", *pairs, ""]
     if figure.marks:
@@ -133,6 +134,10 @@ def _scale(figure: Figure) -> str:
     return f"**changed** ({' '.join(figure.changed)})" if figure.changed else "paper"
 
 
+_SPREAD = (
+    "Numbers are mean ± standard deviation over seeds; bands of the picture, and `fedpriv runs --means`, "
+    "show intervals of the mean."
+)
 _HUGE = 1e6  # larger numbers are written in powers of ten
 
 

@@ -205,7 +205,11 @@ def _label(key: str, value: object) -> str:
 def key_label(key: str) -> str:
     """Return the label of an axis over the values of a key, as that of the column of the same name."""
     column = COLUMNS.get(key.rpartition(".")[2])
-    return "privacy budget ε" if key == "epsilon" else column.label if column else _in_words(key)
+    return "ε asked for" if key == "epsilon" else column.label if column else _in_words(key)
+
+
+def _title(name: str, value: object) -> object:
+    return value if value is None or value == "" else checks.text(name, value)
 
 
 def _in_words(key: str) -> str:
@@ -291,7 +295,9 @@ class FigureFile:
     panels: tuple[Choice, ...] = field(own_check(_choices), default=None, help="the panels")
     seeds: tuple[int, ...] = field(own_check(_seeds), default=1, help="how many, or a list")
     baselines: Any = field(own_check(lambda name, value: value), default=None, help="compared with")
-    title: str | None = field(or_null(text), default=None, help="title of the figure")
+    title: str | None = field(
+        own_check(_title, "text or null"), default=None, help='title of the figure; "": none'
+    )
     name: str | None = field(or_null(own_check(_name)), default=None, help="folder of the figure")
     notes: str | None = field(or_null(text), default=None, help="text for comparison.md")
     x_label: str | None = field(or_null(text), default=None, help="label of the x axis")

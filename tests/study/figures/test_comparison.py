@@ -76,6 +76,10 @@ def test_the_stated_number_stands_beside_mean_and_difference(compared):
     assert row(text, "loud noise", "80.00").endswith("| 80.00 | 79.00 ± 1.41 (n = 2) | -1.00 |")
 
 
+def test_the_spread_beside_a_mean_is_named(compared):
+    assert "standard deviation over seeds" in compared(accuracies(loud=[0.78, 0.80]))
+
+
 def test_one_seed_has_no_spread(compared):
     text = compared(accuracies(loud=[0.9]))
     assert row(text, "loud noise", "80.00").endswith("| 80.00 | 90.00 (n = 1) | +10.00 |")

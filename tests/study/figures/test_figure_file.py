@@ -71,13 +71,17 @@ def test_curves_may_have_labels_of_their_own(read):
 @pytest.mark.parametrize(
     ("key", "label"),
     [
-        ("epsilon", "privacy budget ε"),
+        ("epsilon", "ε asked for"),
         ("noise_schedule.noise_multiplier", "σ (noise multiplier)"),
         ("algorithm.learning_rate", "learning rate"),
     ],
 )
 def test_an_axis_over_a_key_is_named_in_words(key, label):
     assert key_label(key) == label
+
+
+def test_an_empty_title_is_none_at_all(read):
+    assert read(title="").title_words == ""
 
 
 def test_seeds_are_a_number_or_a_list(read):
