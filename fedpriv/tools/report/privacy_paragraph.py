@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -55,9 +56,18 @@ def privacy_paragraph(runs: Sequence[StoredRun], warning: str = "") -> str:
     if len(finished) < len(runs):
         left_out = counted(len(runs) - len(finished), "run")
         sentences.append(f"Not covered: {left_out} that did not end.")
-    text = "\n".join(map(latex_text, sentences))
+    text = _POWER.sub(_in_powers, "\n".join(map(latex_text, sentences)))
     head = f"% from the privacy statements of {counted(len(runs), 'run')}, by fedpriv"
     return f"{head}\n\\paragraph{{Privacy.}}\n{text}\n"
+
+
+_POWER = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)e([+-]\d+)\b")
+
+
+def _in_powers(number: re.Match[str]) -> str:
+    """Return a number such as 1e-05 as ``$10^{-5}$``."""
+    factor = "" if number[1] == "1" else rf"{number[1]} \cdot "
+    return f"${factor}10^{{{int(number[2])}}}$"
 
 
 def paragraph_of_folders(given: Sequence[str]) -> str:

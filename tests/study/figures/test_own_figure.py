@@ -227,7 +227,7 @@ def test_the_paragraph_for_a_paper_is_printed(here, command):
     for word in (
         r"\paragraph{Privacy.}",
         "one client",
-        r"$\delta$ = 1e-05",
+        r"$\delta$ = $10^{-5}$",
         "GDP",
         "All 4 private",
     ):
@@ -239,6 +239,7 @@ def test_a_packed_figure_is_drawn_again_from_the_archive(here, command, monkeypa
     said = command("figure", "pack", "own.yaml", "--out", "own.zip")
     assert said.status == 0, said.err
     assert "no epsilon covers" in said.out
+    assert "--config-dir" in said.out
     first = (here / "own.zip").read_bytes()
     assert command("figure", "pack", "own.yaml", "--out", "own.zip").status == 0
     assert (here / "own.zip").read_bytes() == first
