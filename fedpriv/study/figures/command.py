@@ -92,11 +92,11 @@ def _pack(names: Sequence[str], overrides: Sequence[str], out: Path | None) -> i
         raise ConfigError("fedpriv figure pack needs one figure: fedpriv figure pack FILE.yaml")
     if other := [word for word in overrides if not word.startswith(f"{key}=")]:
         raise ConfigError("fedpriv figure pack", other[0], f"without overrides but {key}")
-    from fedpriv.study.figures.pack import NOT_COVERED, pack_figure
+    from fedpriv.study.figures.pack import LEFT_OUT, NOT_COVERED, pack_figure
 
     outputs = overrides[-1].partition("=")[2] if overrides else "outputs"
     archive = pack_figure(names[0], Path(outputs), out)
-    print(f"packed: {archive} ({archive.stat().st_size / 1000:,.0f} kB). {NOT_COVERED}")
+    print(f"packed: {archive} ({archive.stat().st_size / 1000:,.0f} kB). {NOT_COVERED} {LEFT_OUT}")
     return 0
 
 

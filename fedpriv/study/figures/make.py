@@ -110,7 +110,8 @@ def make_figure(
     for note in _notes_on_epsilon(figure, jobs):
         console().print(f"note: {note}", soft_wrap=True)
     # Build the parts of finished jobs too: a figure with a configuration that cannot run is refused.
-    parts = _built(jobs)
+    # A figure that is only drawn needs no data, as in an archive that leaves the data out.
+    parts = {} if figure.draw_only and not config.dry_run else _built(jobs)
     if config.dry_run:
         forecast = None
         if figure.file is not None:

@@ -22,6 +22,11 @@ NOT_COVERED = (
     "It holds seeds and exact values of the data, as run folders do; no epsilon covers these. Hand it on "
     "only if the data are public."
 )
+LEFT_OUT = (
+    "Left out: data files, modules, and YAMLs of your own. To draw or repeat a figure with such YAMLs, lay "
+    "their folder beside figure.yaml and add `--config-dir FOLDER`; modules must be importable there; to run "
+    "it anew, the data must lie where the configurations name them."
+)
 _TIME = (1980, 1, 1, 0, 0, 0)  # a fixed date: the same figure gives the same bytes
 _FILES = (
     "figure.yaml", "figure.csv", "ends.csv", "runs.csv", "figure.png", "figure.pdf", "figure.svg",
@@ -125,6 +130,8 @@ def _readme(name: str, own: bool, runs: int, missing: int) -> str:
         "```",
         "",
         "Without `--draw --reuse runs.zip` the runs are made anew.",
+        "",
+        LEFT_OUT,
         "",
     ]  # fmt: skip
     return "\n".join(lines)
