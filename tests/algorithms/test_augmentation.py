@@ -230,3 +230,10 @@ def test_what_cannot_be_is_refused_by_its_name(keys, argument):
     with pytest.raises(ArgumentError) as refused:
         DpFl("name", sample_rate=0.5, **keys)
     assert refused.value.argument == argument
+
+
+def test_flip_and_shifts_are_read_from_bits_of_their_own():
+    """Bit 0 flips, bits 1 to 32 shift down, bits 33 to 63 to the right."""
+    copies = Augmentation(4, flip=True, crop=2, fill="zeros")
+    moves = copies.moves(np.array([[0, 1, 1 << 32, 1 << 63]], dtype=np.uint64))
+    assert moves.tolist() == [[[0, -2, -2], [1, -2, -2], [0, 0, -2], [0, -2, 0]]]

@@ -165,6 +165,9 @@ def test_losses_asked_on_all_records_are_charged_to_every_client_however_it_samp
     mechanism.join(ragged.records_per_client)
     opened = mechanism.open(mechanism.announce(0), training.everyone, context.streams)
     training.trainer.round(opened)
+    announced = [group.after for group in mechanism.announce(0).groups if group.after is not None]
+    assert announced
+    assert all(sample.times == 1 for sample in announced)
     reported = ReportedLoss(context, schedule.loss_query, algorithm.unit).ask(opened)
     assert np.isfinite(reported.values)
     losses = [r for r in opened.close() if r.joint.names == {TRAINING_LOSS}]

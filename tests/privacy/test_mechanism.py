@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import FrozenInstanceError
 
 import pytest
 from dp_accounting import dp_event
@@ -248,3 +249,9 @@ def test_each_part_of_a_joint_query_costs_less_than_all_of_it():
 )
 def test_a_query_reads_as_its_name_and_noise(query, words):
     assert query.describe() == words
+
+
+@pytest.mark.parametrize("changed", ["name", "noise_multiplier"])
+def test_a_query_cannot_be_changed_once_it_is_made(changed):
+    with pytest.raises(FrozenInstanceError):
+        setattr(GaussianQuery(GRADIENT, 1.0), changed, 0.1)

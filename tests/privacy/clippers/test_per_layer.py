@@ -85,6 +85,7 @@ def test_groups_are_clipped_together():
         ({"groups": [["0", "2"], ["2", "head"]]}, "each layer once"),
         ({"clip_norm": None, "clip_norms": [1.0, 2.0]}, "clip_norms must be 3 numbers: 0, 2, head"),
         ({"clip_norms": [1.0, 2.0, 3.0]}, "clip_norms must be null, or a list with clip_norm=null"),
+        ({"clip_norm": None, "clip_norms": [1.0, -1.0, 2.0]}, "clip_norms must be > 0"),
         ({"clip_norm": None}, "clip_norms must be a list, or clip_norm a number, got null"),
         ({"groups": [[0.5], ["2"]]}, "groups must be a list of lists of names of layers"),
         ({"clip_norm": 0.0}, "clip_norm must be > 0"),

@@ -14,6 +14,7 @@ from opacus.accountants.analysis.rdp import compute_rdp as opacus_rdp
 from scipy import integrate
 
 from fedpriv.privacy.core import sampled_gaussian
+from fedpriv.privacy.core.grid import FEW, STEP, gridded
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.core.rdp import (
     MANY,
@@ -327,3 +328,14 @@ def test_small_chunks_of_noise_multipliers_change_nothing(monkeypatch):
     monkeypatch.setattr(sampled_gaussian, "_CHUNK", 1)
     one_by_one = sampled_gaussian.log_a_by_quadrature(0.1, multipliers, orders)
     assert one_by_one == pytest.approx(at_once, rel=1e-9)
+
+
+def test_many_rates_are_rounded_up_to_a_common_grid():
+    rates = np.linspace(0.0100, 0.0101, 2 * FEW)
+    composition = {PoissonSampling(rate).event(2.0): 1 for rate in rates}
+    merged = gridded(composition)
+    assert sum(merged.values()) == len(rates)
+    assert len(merged) < len(rates) / 4
+    assert all(event.sampling_probability >= rates[0] for event in merged)
+    assert max(event.sampling_probability for event in merged) >= rates[-1]
+    assert max(event.sampling_probability for event in merged) <= rates[-1] * (1 + STEP)
