@@ -45,7 +45,7 @@ def test_a_run_measures_how_far_the_attack_gets(monkeypatch, tmp_path):
 
 @dataclass(frozen=True)
 class Skeleton:
-    """What is written for one kind of part.
+    """The files of a skeleton for one kind of part.
 
     Attributes:
         group: The group of the configuration.

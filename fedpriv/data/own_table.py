@@ -58,7 +58,7 @@ _CATEGORIES = "{COLUMN: [value, value, ...], ...}"
 
 @dataclass(frozen=True)
 class _Declaration:
-    """What the configuration says of the columns, as values that can be compared.
+    """The declared columns of a table, as values that can be compared.
 
     Attributes:
         label: Column of the label.

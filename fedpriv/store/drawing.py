@@ -1,4 +1,4 @@
-"""What matplotlib draws of one panel: lines, maps and bars on coordinate systems, ticks, and files."""
+"""Drawing of one panel with matplotlib: lines, maps and bars on coordinate systems, ticks, and files."""
 
 from __future__ import annotations
 

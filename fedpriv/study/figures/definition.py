@@ -249,7 +249,7 @@ class Figure:
 
     @property
     def quick_words(self) -> str:
-        """What can be read off a quick figure."""
+        """Statement of what a quick figure shows, for its comparison and its stamp."""
         return self.quick_shape.strip() or "it shows that everything works, not the figure's shape"
 
     @property
