@@ -116,6 +116,15 @@ def test_a_callback_that_raises_ends_the_run(tmp_path):
         fedpriv.run(config, on_round=stop)
 
 
+def test_a_callback_is_told_nothing_that_a_run_without_diagnostics_withholds(tmp_path):
+    rows = []
+    folder = f"runtime.run_dir={tmp_path / 'run'}"
+    config = fedpriv.compose([*TINY, "runtime.diagnostics=false", folder])
+    result = fedpriv.run(config, on_round=rows.append)
+    assert not {"seconds", "train_loss"} & set(rows[0])
+    assert set(rows[0]) <= set(result.metrics.columns)
+
+
 def test_a_dry_run_has_no_tables():
     result = fedpriv.run(fedpriv.compose([*TINY, "dry_run=true"]))
     assert (result.metrics, result.ledger) == (None, None)

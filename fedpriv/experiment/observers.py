@@ -60,6 +60,7 @@ class Metrics(Quiet):
 
     Attributes:
         table: The file.
+        columns: Columns of the table.
         results: What the summary says of all evaluations so far.
         row: The row of the last round by column. It has more entries than the table has columns: the table
             leaves out what a run without diagnostics withholds.
@@ -76,6 +77,7 @@ class Metrics(Quiet):
         if not self._diagnostics:  # the time of a round tells how many clients took part
             columns = tuple(column for column in columns if column != "seconds")
         position = None if state is None else state["position"]
+        self.columns = columns
         self.table = GrowingTable(folder.metrics, columns, position, folder.digests)
         self.results = Results(**({} if state is None else state["results"]))
         self.row: dict[str, Any] = {}
@@ -222,7 +224,9 @@ class RoundCallback(Quiet):
         self._metrics, self._call = metrics, call
 
     def see(self, done: Round) -> None:
-        self._call(dict(self._metrics.row))
+        # Only what the table shows: the row also has what a run without diagnostics withholds.
+        row, columns = self._metrics.row, self._metrics.columns
+        self._call({column: row[column] for column in columns if column in row})
 
 
 class SnapshotFiles(Quiet):
