@@ -65,8 +65,9 @@ class CurvesSweeper(BasicSweeper):
         OmegaConf.save(self.config, folder / "multirun.yaml")
         if len(jobs) > 1 and not any(job.values.get("dry_run") for job in jobs):
             from fedpriv.study.figures.of_sweep import write_sweep_figure
+            from fedpriv.study.figures.own_yamls import config_dir_flags
 
-            write_sweep_figure(folder, overrides)
+            write_sweep_figure(folder, overrides, config_dir_flags(self.config))
         return self._launch(jobs, folder)
 
     def _checked_jobs(self, batch: Sequence[Sequence[str]], folder: Path) -> list[SweepJob]:

@@ -240,12 +240,12 @@ def _unknown_option(group: str, option: str, overrides: Sequence[str]) -> Config
 
 
 def config_dir_of(arguments: Sequence[str]) -> Path | None:
-    """Return the folder given with Hydra's ``--config-dir`` (``-cd``); None without it."""
+    """Return the folder given with Hydra's ``--config-dir`` (``-cd``), or to :func:`compose`; None without it."""
     for flag, value in itertools.pairwise([*arguments, ""]):
         if flag in ("--config-dir", "-cd"):
             return Path(value)
-        if flag.startswith("--config-dir="):
-            return Path(flag.partition("=")[2])
+        if match := re.fullmatch(r"--config-dir=(.*)|hydra\.searchpath=\['file://(.*)'\]", flag):
+            return Path(match[1] if match[2] is None else match[2].replace("\\'", "'"))
     return None
 
 

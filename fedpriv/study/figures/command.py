@@ -76,7 +76,9 @@ def figure(words: Sequence[str], **flags: object) -> int:
     names = [word for word in words if "=" not in word]
     out = flags.pop("out")
     if names[:1] == ["pack"]:
-        return _pack(names[1:], [word for word in words if "=" in word], cast("Path | None", out))
+        overrides = [word for word in words if "=" in word]
+        config_dir = cast("str | None", flags["config_dir"])
+        return _pack(names[1:], overrides, cast("Path | None", out), config_dir)
     if out is not None:
         raise ConfigError("--out", str(out), "left out but with fedpriv figure pack")
     if names[1:]:
@@ -85,7 +87,9 @@ def figure(words: Sequence[str], **flags: object) -> int:
     return run(options, [word for word in words if "=" in word])
 
 
-def _pack(names: Sequence[str], overrides: Sequence[str], out: Path | None) -> int:
+def _pack(
+    names: Sequence[str], overrides: Sequence[str], out: Path | None, config_dir: str | None
+) -> int:
     """Pack one finished figure."""
     key = "runtime.output_dir"
     if len(names) != 1:
@@ -95,7 +99,7 @@ def _pack(names: Sequence[str], overrides: Sequence[str], out: Path | None) -> i
     from fedpriv.study.figures.pack import LEFT_OUT, NOT_COVERED, pack_figure
 
     outputs = overrides[-1].partition("=")[2] if overrides else "outputs"
-    archive = pack_figure(names[0], Path(outputs), out)
+    archive = pack_figure(names[0], Path(outputs), out, Path(config_dir) if config_dir else None)
     print(f"packed: {archive} ({archive.stat().st_size / 1000:,.0f} kB). {NOT_COVERED} {LEFT_OUT}")
     return 0
 

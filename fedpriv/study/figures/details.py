@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,6 +36,9 @@ def show_details(name: str, arguments: Sequence[str], extra: Path | None = None)
         out.print(computed_words(config, name, arguments))
         return
     figure, jobs = plan_figure(config, name, lambda given: compose_safely(given, extra), arguments)
+    again = shlex.join(
+        ["fedpriv", "figure", name, *([] if extra is None else ["--config-dir", str(extra)])]
+    )
     unfinished = [job for job in distinct(jobs) if job.state != DONE]
     head = "\n".join(filter(None, (figure.work, figure.title)))
     out.print(f"{head}\n{announcement(figure, jobs, unfinished)}")
@@ -44,9 +48,7 @@ def show_details(name: str, arguments: Sequence[str], extra: Path | None = None)
         out.print(f"failed: {label}: {why}")
     if (folder / "figure.png").exists():
         out.print(f"figure: {folder / 'figure.png'}")
-    out.print(
-        f"fedpriv figure {name} runs the missing runs and draws; --dry-run shows the overrides"
-    )
+    out.print(f"{again} runs the missing runs and draws; --dry-run shows the overrides")
 
 
 def _curve_table(figure: Figure, jobs: Sequence[Job]) -> Table:

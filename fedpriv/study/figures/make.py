@@ -6,7 +6,6 @@ these. As long as a run is missing, every call tells which run, and why it faile
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 import traceback
@@ -36,6 +35,7 @@ from fedpriv.study.figures.forecast import JobForecast, processes
 from fedpriv.study.figures.jobs import DONE, Job, distinct
 from fedpriv.study.figures.monitor import Monitor
 from fedpriv.study.figures.overrides import as_flag
+from fedpriv.study.figures.own_yamls import config_dir_flags, naming_flag
 from fedpriv.study.figures.planning import announcement, job_table, plan_figure
 from fedpriv.study.figures.reading import is_computed
 from fedpriv.study.figures.record import read_failures, write_record
@@ -83,12 +83,13 @@ def make_figure(
         FigureIncomplete: A run is missing or diverged. The error comes after everything else was drawn.
         FigureInterrupted: The user interrupted the runs.
     """
+    own_yamls = config_dir_flags(config)
 
     def compose(overrides: Sequence[str]) -> DictConfig:
         try:
             job = with_protocol(context.config_loader.load_sweep_config(config, list(overrides)))
         except (HydraException, OmegaConfBaseException) as error:
-            raise explain(error, overrides) from None
+            raise naming_flag(explain(error, [*own_yamls, *overrides]), own_yamls) from None
         with open_dict(job):
             del job["hydra"]
         return job
@@ -137,11 +138,8 @@ def make_figure(
 
 def _command(name: str, config: DictConfig, arguments: Sequence[str]) -> str:
     """Return the command that makes the figure again, as a user would type it."""
-    sources = config.hydra.runtime.config_sources
-    folders = [source.path for source in sources if source.provider == "command-line"]
-    config_dirs = [word for path in folders for word in ("--config-dir", os.path.relpath(path))]
     flags = [as_flag(a) for a in arguments if not a.startswith(_CHOICE_OR_RUNTIME)]
-    return " ".join([shlex.join(["fedpriv", "figure", name, *config_dirs]), *flags])
+    return " ".join([shlex.join(["fedpriv", "figure", name, *config_dir_flags(config)]), *flags])
 
 
 def _notes_on_epsilon(figure: Figure, jobs: Sequence[Job]) -> list[str]:

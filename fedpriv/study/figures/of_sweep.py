@@ -19,19 +19,23 @@ _NOT_OF_A_FIGURE = ("publish", "resume", "dry_run", "seed", "noise_seed")
 _PLAIN = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-/")
 
 
-def write_sweep_figure(folder: Path, overrides: Sequence[Override]) -> None:
+def write_sweep_figure(
+    folder: Path, overrides: Sequence[Override], flags: Sequence[str] = ()
+) -> None:
     """Write the definition of the figure that a sweep makes, if a figure's file can say it.
 
     Args:
         folder: The folder of the sweep. A file that is there already is kept: the user may have changed it.
         overrides: The overrides of the sweep.
+        flags: ``--config-dir FOLDER`` if the sweep was given it.
     """
     path = folder / FILE
     definition = figure_of_sweep(overrides, folder.name)
     if definition is None or path.exists():
         return
     text = yaml.safe_dump(definition, sort_keys=False, default_flow_style=None, width=1000)
-    head = f"# The figure of this sweep. Draw it, or run what you add here: fedpriv figure {path}\n"
+    command = shlex.join(["fedpriv", "figure", str(path), *flags])
+    head = f"# The figure of this sweep. Draw it, or run what you add here: {command}\n"
     write_text(path, head + text)
 
 

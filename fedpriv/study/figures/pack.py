@@ -16,17 +16,20 @@ from fedpriv.store.run_folders import runs_of_figure
 from fedpriv.store.saved import saved_rows
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.figure_file import Baseline, read_figure_file
-from fedpriv.study.figures.overrides import names_file
+from fedpriv.study.figures.loading import compose_safely
+from fedpriv.study.figures.overrides import choice_of, names_file
+from fedpriv.study.figures.own_yamls import used_yamls
+from fedpriv.study.figures.planning import plan_figure
 
 NOT_COVERED = (
     "It holds seeds and exact values of the data, as run folders do; no epsilon covers these. Hand it on "
     "only if the data are public."
 )
 LEFT_OUT = (
-    "Left out: data files, modules, and YAMLs of your own. To draw or repeat a figure with such YAMLs, lay "
-    "their folder beside figure.yaml and add `--config-dir FOLDER`; modules must be importable there; to run "
-    "it anew, the data must lie where the configurations name them."
+    "Left out: data files and modules. To run the figure anew, modules of your own must be importable, and "
+    "the data must lie where the configurations name them."
 )
+_YAMLS = "yamls"  # folder of the user's own YAMLs in the archive
 _TIME = (1980, 1, 1, 0, 0, 0)  # a fixed date: the same figure gives the same bytes
 _FILES = (
     "figure.yaml", "figure.csv", "ends.csv", "runs.csv", "figure.png", "figure.pdf", "figure.svg",
@@ -34,19 +37,21 @@ _FILES = (
 )  # fmt: skip
 
 
-def pack_figure(name: str, outputs: Path, out: Path | None) -> Path:
+def pack_figure(name: str, outputs: Path, out: Path | None, config_dir: Path | None = None) -> Path:
     """Write a figure, its definition, data, runs, statements and versions to an archive.
 
     Args:
         name: The figure: its file, or its name.
         outputs: The output folder, ``runtime.output_dir``.
         out: The archive; None: ``<figure>.zip`` in the working folder.
+        config_dir: Folder with the user's own YAMLs. The archive gets those that the figure uses.
 
     Returns:
         The archive.
 
     Raises:
-        ConfigError: The figure has not been made, or a file is damaged.
+        ConfigError: The figure has not been made, a file is damaged, or a job cannot be composed, as where
+            it needs ``config_dir``.
         WriteError: The archive cannot be written.
     """
     own = read_figure_file(Path(name)) if names_file(name) else None
@@ -54,6 +59,7 @@ def pack_figure(name: str, outputs: Path, out: Path | None) -> Path:
     folder = outputs / "figures" / title
     if not (folder / "figure.csv").is_file():
         raise ConfigError(f"{folder} has no figure yet; fedpriv figure {name} makes it")
+    overrides = _overrides(name, config_dir)
     archive = out or Path(f"{title.replace('/', '_')}.zip")
     finished = [path for path in runs_of_figure(folder) if StoredRun(path).finished]
     missing = len(saved_rows(folder / "runs.csv")) - 1 - len(finished)
@@ -63,6 +69,11 @@ def pack_figure(name: str, outputs: Path, out: Path | None) -> Path:
             contents.append((file.name, file.read_bytes()))
     if own is not None:
         contents[:0] = _tables(own.baselines, own.path.parent)
+    yamls = [] if config_dir is None else used_yamls(config_dir, overrides)
+    if config_dir is not None:
+        contents += [
+            (f"{_YAMLS}/{path.as_posix()}", (config_dir / path).read_bytes()) for path in yamls
+        ]
     with tempfile.TemporaryDirectory() as temporary:
         runs = Path(temporary) / "runs.zip"
         pack_runs(finished, runs, (LEDGER,))
@@ -72,11 +83,20 @@ def pack_figure(name: str, outputs: Path, out: Path | None) -> Path:
         if statement.is_file():
             contents.append((f"statements/{path.name}.txt", statement.read_bytes()))
     contents.append(("versions.txt", "\n".join(_versions(finished)).encode() + b"\n"))
-    readme = _readme(name, own is not None, len(finished), missing)
+    readme = _readme(name, own is not None, len(finished), missing, bool(yamls))
     write_atomically(
         archive, lambda file: file.write(_zipped([("README.md", readme.encode()), *contents])), "wb"
     )
     return archive
+
+
+def _overrides(name: str, config_dir: Path | None) -> list[str]:
+    """Return every override of a figure and its runs; composing them finds out that none is unknown."""
+    if config_dir is None and not names_file(name):
+        return []
+    config = compose_safely([choice_of(name)], config_dir)
+    _, jobs = plan_figure(config, name, lambda given: compose_safely(given, config_dir))
+    return [choice_of(name), *dict.fromkeys(o for job in jobs for o in job.overrides)]
 
 
 def _tables(baselines: Sequence[Baseline], folder: Path) -> list[tuple[str, bytes]]:
@@ -102,9 +122,9 @@ def _versions(runs: Sequence[Path]) -> Iterator[str]:
         yield f"{name} {' or '.join(found)}"
 
 
-def _readme(name: str, own: bool, runs: int, missing: int) -> str:
+def _readme(name: str, own: bool, runs: int, missing: int, yamls: bool) -> str:
     """Return the text that tells a reviewer what is in the archive and how to repeat it."""
-    again = "figure.yaml" if own else name
+    again = f"{'figure.yaml' if own else name}{f' --config-dir {_YAMLS}' if yamls else ''}"
     lines = [
         f"# {name}",
         "",
@@ -114,6 +134,7 @@ def _readme(name: str, own: bool, runs: int, missing: int) -> str:
         "| file | content |",
         "| --- | --- |",
         *(["| figure.yaml | definition of the figure |"] if own else []),
+        *([f"| {_YAMLS}/ | YAMLs of options that fedpriv does not have |"] if yamls else []),
         "| figure.png, figure.pdf, figure.csv | the picture, and every point drawn |",
         "| ends.csv, runs.csv | the end of every run; the state of every run |",
         "| comparison.md, report.html | tables, differences, joint ε, provenance |",
@@ -129,7 +150,7 @@ def _readme(name: str, own: bool, runs: int, missing: int) -> str:
         f"fedpriv figure {again} --draw --reuse runs.zip",
         "```",
         "",
-        "Without `--draw --reuse runs.zip` the runs are made anew.",
+        f"`fedpriv figure {again}` makes the runs anew.",
         "",
         LEFT_OUT,
         "",

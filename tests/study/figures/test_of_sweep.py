@@ -52,3 +52,10 @@ def test_the_file_is_read_again_and_never_written_over(tmp_path):
     (tmp_path / "figure.yaml").write_text("# changed")
     write_sweep_figure(tmp_path, overrides)
     assert (tmp_path / "figure.yaml").read_text() == "# changed"
+
+
+def test_the_command_names_the_folder_of_own_yamls(tmp_path):
+    overrides = OverridesParser.create().parse_overrides(["epsilon=1,2"])
+    write_sweep_figure(tmp_path, overrides, ["--config-dir", "mine"])
+    head = (tmp_path / "figure.yaml").read_text().splitlines()[0]
+    assert head.endswith(f"fedpriv figure {tmp_path / 'figure.yaml'} --config-dir mine")

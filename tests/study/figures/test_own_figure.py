@@ -239,7 +239,6 @@ def test_a_packed_figure_is_drawn_again_from_the_archive(here, command, monkeypa
     said = command("figure", "pack", "own.yaml", "--out", "own.zip")
     assert said.status == 0, said.err
     assert "no epsilon covers" in said.out
-    assert "--config-dir" in said.out
     first = (here / "own.zip").read_bytes()
     assert command("figure", "pack", "own.yaml", "--out", "own.zip").status == 0
     assert (here / "own.zip").read_bytes() == first
@@ -254,6 +253,55 @@ def test_a_packed_figure_is_drawn_again_from_the_archive(here, command, monkeypa
     assert said.status == 0, said.err
     drawn = (here / "review" / "outputs" / "figures" / "figure" / "figure.csv").read_text()
     assert drawn == (here / "review" / "figure.csv").read_text()
+
+
+def write_mine(folder: Path) -> None:
+    """Write an own algorithm, which names another file in its defaults, and a file that nothing names."""
+    for path, text in (
+        ("algorithm/mine.yaml", "defaults: [ldp_fedsgd, /keys/mine@_global_.algorithm, _self_]\n"),
+        ("keys/mine.yaml", "learning_rate: 0.1\n"),
+        ("clipper/unused.yaml", "defaults: [constant]\n"),
+    ):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        head = "# @package _global_\n" if path.startswith("algorithm") else ""
+        (folder / path).write_text(head + text)
+
+
+def test_an_archive_has_the_own_yamls_that_the_figure_uses(tmp_path, command, monkeypatch):
+    write_mine(tmp_path / "mine")
+    base = BASE.replace("ldp_fedsgd", "mine").replace("rounds=4", "rounds=2")
+    write_own(tmp_path, base=base, curves=None, x={"epsilon": [4]}, seeds=1, baselines=[])
+    own = ("--config-dir", "mine")
+    said = command("figure", "own.yaml", *own, *QUIET)
+    assert said.status == 0, said.err
+    said = command("figure", "pack", "own.yaml")
+    assert said.status == 2
+    assert "algorithm option mine" in said.sentence
+    assert "--config-dir" in said.sentence
+    assert command("figure", "pack", "own.yaml", *own).status == 0
+    with zipfile.ZipFile("own.zip") as archive:
+        archive.extractall("review")
+        assert {n for n in archive.namelist() if n.startswith("yamls/")} == {
+            "yamls/algorithm/mine.yaml",
+            "yamls/keys/mine.yaml",
+        }
+    readme = (tmp_path / "review" / "README.md").read_text()
+    (again,) = [line for line in readme.splitlines() if line.startswith("fedpriv figure")]
+    assert "--config-dir yamls" in again
+    monkeypatch.chdir(tmp_path / "review")
+    said = command(*again.split()[1:], *QUIET)
+    assert said.status == 0, said.err
+    assert "1 run, 1 done" in said.out
+
+
+def test_an_unknown_option_in_a_file_hints_at_own_yamls_unless_they_are_given(tmp_path, command):
+    write_mine(tmp_path / "mine")
+    write_own(tmp_path, base=BASE.replace("ldp_fedsgd", "minne"))
+    for flags in ((), ("--list",)):
+        assert "--config-dir" in command("figure", "own.yaml", *flags, *QUIET).sentence
+        said = command("figure", "own.yaml", "--config-dir", "mine", *flags, *QUIET).sentence
+        assert "did you mean mine?" in said
+        assert "--config-dir" not in said
 
 
 @pytest.mark.parametrize(
