@@ -28,12 +28,22 @@ from fedpriv.common.fields import (
     text,
     unchecked,
 )
-from fedpriv.common.random_streams import numpy_stream
+from fedpriv.common.random_streams import coins
 from fedpriv.common.words import counted, in_short
 from fedpriv.data.base import Dataset
 from fedpriv.data.partitions import Dirichlet, FixedSize, Iid, Shards
 from fedpriv.data.records import LoadedDataset, Records
-from fedpriv.data.table_files import FORMATS, Columns, numbers, read_table, text_of, texts
+from fedpriv.data.table_files import (
+    FORMATS,
+    Columns,
+    digests,
+    numbers,
+    one_hot,
+    place_of,
+    read_table,
+    text_of,
+    texts,
+)
 
 if TYPE_CHECKING:
     from fedpriv.common.conflicts import Combination
@@ -49,6 +59,10 @@ LABELS_READ = (
     "The set of labels ({count}) was read from the records and is taken as a public fact: no epsilon covers "
     "it. dataset.labels declares the labels instead."
 )
+_SPREADING: dict[type, str] = {
+    Dirichlet: "dirichlet", FixedSize: "fixed_size", Iid: "iid", Shards: "shards",
+}  # fmt: skip
+"""Partitions that do not keep a user's records together → their option."""
 _RANGE = "[low, high], two numbers with low < high"
 _RANGES = (
     "{COLUMN: [low, high], ...}, or one [low, high] for all columns that are not named elsewhere"
@@ -85,6 +99,7 @@ class _Table:
         inputs: float32 [n, ...].
         labels: Label of each record as text [n].
         users: Number of each record's user, int64 [n], or None.
+        digests: Digest of all columns of each record; with users, of each user's name instead.
         order: The columns of the inputs, in their order.
         unused: Columns that are declared nowhere.
     """
@@ -93,6 +108,7 @@ class _Table:
     inputs: np.ndarray
     labels: np.ndarray
     users: np.ndarray | None
+    digests: tuple[bytes, ...]
     unused: tuple[str, ...]
 
 
@@ -105,8 +121,10 @@ class OwnTable(Dataset):
     them 1. An array of npz with a shape of its own, such as images [n, h, w], keeps it if it is the only
     input; images get a channel. The constructor reads the file, so every mistake comes before the run.
 
-    The test records are a share of the records, or of the users where there are any (a user's records are
-    never in both). They are drawn by ``split_seed``, which is public and does not follow the seed of a run.
+    The test records are about ``test_share`` of the records, or of the users where there are any (a user's
+    records are never in both). Each record, or user, has a coin of its own, which follows from ``split_seed``
+    and from what the record holds, or the user's name: one more record, wherever it stands, changes the side
+    of no other. The seed is public and does not follow the seed of a run.
 
     Raises:
         ArgumentError: A setting is wrong, or names a column that the file does not have.
@@ -198,7 +216,7 @@ class OwnTable(Dataset):
         where = "in neither dataset.ranges nor dataset.categories"
         left_out = [f"columns not used, {where}: {in_short(unused)}"] if unused else []
         share = f"{self.test_share:g} of the {'records' if self.user is None else 'users'}"
-        drawn = f"test records: {share}, drawn by dataset.split_seed={self.split_seed}"
+        drawn = f"test records: about {share}, each drawn by itself, dataset.split_seed={self.split_seed}"
         return (*left_out, *([] if self.test_path else [drawn]))
 
     @property
@@ -209,14 +227,12 @@ class OwnTable(Dataset):
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
         """Yield the error of a user column that the partition does not use."""
-        if self.user is not None and isinstance(
-            parts.partition, (Dirichlet, FixedSize, Iid, Shards)
-        ):
-            kind = type(parts.partition).__name__
+        option = _SPREADING.get(type(parts.partition))
+        if self.user is not None and option is not None:
             yield ConfigError(
                 f"dataset.user={self.user} is for partition=natural, in which a client is a user; "
-                f"{kind} spreads a user's records over clients, so add partition=natural, or leave "
-                "dataset.user out"
+                f"partition={option} spreads a user's records over clients, so add partition=natural, or "
+                "leave dataset.user out"
             )
 
     def load(self) -> LoadedDataset:
@@ -254,11 +270,12 @@ class OwnTable(Dataset):
 
     def _refuse_other_labels(self, path: str | None, labels: np.ndarray) -> None:
         known = set(self._words)
-        for record, word in enumerate(labels, start=1):
+        for record, word in enumerate(labels):
             if word not in known:
                 allowed = in_short(self._words)
+                place = place_of(Path(str(path)).expanduser(), record)
                 raise DataError(
-                    f"{path}, record {record}: {self.label} is {show(word) or 'empty'}, which is none of "
+                    f"{path}, {place}: {self.label} is {show(word) or 'empty'}, which is none of "
                     f"dataset.labels ({allowed})"
                 )
 
@@ -267,16 +284,20 @@ class OwnTable(Dataset):
         count, users = len(self._table.labels), self._table.users
         if self.test_path is not None:
             return np.arange(count), np.zeros(0, dtype=np.int64)
-        units = count if users is None else int(users.max()) + 1
+        drawn = np.array(coins(self.split_seed, "own_table_split", self._table.digests))
+        in_test = (drawn if users is None else drawn[users]) < self.test_share
+        sides = (~in_test, in_test)
         unit = "record" if users is None else "user"
-        if units < 3:
-            hint = "name a file with test records in dataset.test_path"
-            raise DataError(f"{self.path} has {counted(units, unit)}, 3 are needed; or {hint}")
-        tested = min(units - 2, max(1, round(self.test_share * units)))
-        order = numpy_stream(self.split_seed, "own_table_split").permutation(units)
-        of_record = np.arange(count) if users is None else users
-        in_test = np.isin(of_record, order[:tested])
-        return np.flatnonzero(~in_test), np.flatnonzero(in_test)
+        trained, tested = (
+            int(side.sum()) if users is None else len(np.unique(users[side])) for side in sides
+        )
+        if trained < 2 or not tested:
+            raise DataError(
+                f"{self.path}: dataset.test_share={self.test_share:g} gives {counted(trained, unit)} to "
+                f"training and {tested} to test, at least 2 and 1 are needed; choose another share or "
+                "dataset.split_seed, or name a file with test records in dataset.test_path"
+            )
+        return np.flatnonzero(sides[0]), np.flatnonzero(sides[1])
 
 
 # ---- what is declared
@@ -383,25 +404,31 @@ def _read_once(
     for name in order:
         values = columns[name]
         if name in ranges:
-            parts.append(_scaled(numbers(path, name, values), *ranges[name]))
+            is_declared = name in _by_column(declaration.ranges)
+            key = f"ranges.{name}" if is_declared else "ranges"
+            parts.append(_scaled(numbers(path, name, values, f"dataset.{key}"), *ranges[name]))
         else:
-            parts.append(_one_hot(path, name, texts(path, name, values), categories[name]))
+            parts.append(one_hot(path, name, texts(path, name, values), categories[name]))
     if not parts:
         raise ArgumentError(
             "ranges", list(declaration.rest or ()), "the range of at least one column"
         )
-    users = None
+    users, owners = None, columns
     if declaration.user is not None:
         user_names = texts(path, declaration.user, columns[declaration.user])
         for record in np.flatnonzero(user_names == "")[:1]:
             raise DataError(
-                f"{path}, record {record + 1}: {declaration.user} (the user) is missing"
+                f"{path}, {place_of(path, record)}: {declaration.user} (the user) is missing"
             )
-        users = np.unique(user_names.astype(str), return_inverse=True)[1].astype(np.int64)
+        names_of_users, numbers_of_users = np.unique(user_names.astype(str), return_inverse=True)
+        users = numbers_of_users.astype(np.int64)
+        owners = {declaration.user: names_of_users}
     labels = texts(path, declaration.label, columns[declaration.label])
     for record in np.flatnonzero(labels == "")[:1]:
-        raise DataError(f"{path}, record {record + 1}: {declaration.label} (the label) is missing")
-    return _Table(order, _joined(parts), labels, users, tuple(others))
+        raise DataError(
+            f"{path}, {place_of(path, record)}: {declaration.label} (the label) is missing"
+        )
+    return _Table(order, _joined(parts), labels, users, digests(owners), tuple(others))
 
 
 def _refuse_absent(path: Path, declaration: _Declaration, columns: Columns) -> None:
@@ -418,20 +445,6 @@ def _refuse_absent(path: Path, declaration: _Declaration, columns: Columns) -> N
 
 def _scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:
     return ((np.clip(values, low, high) - low) / (high - low)).astype(np.float32)
-
-
-def _one_hot(path: Path, name: str, words: np.ndarray, known: Sequence[str]) -> np.ndarray:
-    position = {word: place for place, word in enumerate(known)}
-    result = np.zeros((len(words), len(known)), dtype=np.float32)
-    for record, word in enumerate(words):
-        place = position.get(word)
-        if place is None:
-            raise DataError(
-                f"{path}, record {record + 1}: {name} is {show(word) or 'empty'}, which is none of "
-                f"dataset.categories.{name} ({in_short(tuple(known))})"
-            )
-        result[record, place] = 1
-    return result
 
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:

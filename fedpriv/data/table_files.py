@@ -1,10 +1,13 @@
 """Reads the columns of a user's table: CSV, TSV, Parquet or NumPy's npz.
 
-Records are counted from 1 in messages, without the header.
+Messages name the line of a text file, and the record, counted from 1, of any other.
 """
 
 from __future__ import annotations
 
+import csv
+import gzip
+import hashlib
 import re
 import warnings
 import zipfile
@@ -15,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.common.errors import DataError, show
-from fedpriv.common.words import counted
+from fedpriv.common.words import counted, in_short
 from fedpriv.data.storage import unreadable
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FORMATS = ".csv, .tsv, .csv.gz, .parquet or .npz"
+_TEXT_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 Columns = dict[str, np.ndarray]
 """Values of each column by name [n]; an array of npz may have more dimensions. Text of a CSV stays text."""
 
@@ -43,8 +47,8 @@ def read_table(path: Path) -> Columns:
         if not path.is_file():
             reason = "it is not a file" if path.exists() else "there is no such file"
             raise DataError(f"cannot read dataset.path={path}: {reason}")
-        if name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")):
-            columns = _read_text(path, "\t" if ".tsv" in name else ",")
+        if name.endswith(_TEXT_ENDINGS):
+            columns = _read_text(path, _separator(name))
         elif name.endswith((".parquet", ".pq")):
             columns = _read_parquet(path)
         elif name.endswith(".npz"):
@@ -65,13 +69,14 @@ def read_table(path: Path) -> Columns:
     return columns
 
 
-def numbers(path: Path, name: str, values: np.ndarray) -> np.ndarray:
+def numbers(path: Path, name: str, values: np.ndarray, key: str) -> np.ndarray:
     """Return a column as finite numbers, float64 of the same shape.
 
     Args:
         path: The file, for messages.
         name: The column.
         values: Numbers, or their text [n].
+        key: The key that declares the column a number, for messages.
 
     Raises:
         DataError: A value is missing, is not a number or is not finite.
@@ -83,26 +88,79 @@ def numbers(path: Path, name: str, values: np.ndarray) -> np.ndarray:
 
         result = pd.to_numeric(pd.Series(values), errors="coerce").to_numpy(np.float64)
     else:
-        raise DataError(f"{path}: column {name} does not hold numbers; its type is {values.dtype}")
+        raise DataError(
+            f"{path}: {name} does not hold numbers, as {key} declares; its type is {values.dtype}"
+        )
     for position in np.argwhere(~np.isfinite(result))[:1]:
-        value = values[tuple(position)]
-        text = _text(value)
-        missing = text in ("", "nan", "NaN", "NA", "None", "null")
-        finite = text.lstrip("+-").lower() not in ("inf", "infinity")
-        if missing:
-            fault = "is missing; fill in missing values or leave these records out"
-        elif finite:
-            fault = (
-                f"is not a number ({show(text)}); columns of text belong into dataset.categories"
-            )
+        text = _text(values[tuple(position)])
+        if text in ("", "nan", "NaN", "NA", "None", "null"):
+            fault, remedy = "is missing", "fill in the cell or leave the record out"
+        elif text.lstrip("+-").lower() in ("inf", "infinity"):
+            fault, remedy = f"is not finite ({show(text)})", "mend the cell or leave the record out"
         else:
-            fault = f"is not finite ({show(text)})"
-        raise DataError(f"{path}, record {position[0] + 1}: {name} {fault}")
+            fault, remedy = (
+                f"is not a number ({show(text)})",
+                "mend the cell or leave the record out",
+            )
+            if key == "dataset.ranges":  # one range for all columns that are not named
+                remedy += "; a column of text is declared in dataset.categories"
+        raise DataError(
+            f"{path}, {place_of(path, int(position[0]))}: {name} {fault}, and {key} declares a number; "
+            f"{remedy}"
+        )
     return result
 
 
+def place_of(path: Path, record: int) -> str:
+    """Return where a record stands, for messages.
+
+    Args:
+        path: The file.
+        record: Index of the record, from 0.
+
+    Returns:
+        ``line 3`` of a text file, counted from 1 with header and blank lines; ``record 2`` of another file.
+    """
+    name = path.name.lower()
+    if not name.endswith(_TEXT_ENDINGS):
+        return f"record {record + 1}"
+    opened = gzip.open if name.endswith(".gz") else open
+    with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file, delimiter=_separator(name), skipinitialspace=True)
+        seen, first_line = -1, 1  # the header is row -1
+        try:
+            for row in rows:
+                is_blank = len(row) < 2 and not "".join(row).strip()
+                if not is_blank and seen == record:
+                    return f"line {first_line}"
+                seen, first_line = seen + (not is_blank), rows.line_num + 1
+        except csv.Error:  # a cell longer than the reader takes
+            pass
+    return f"record {record + 1}"
+
+
+def digests(columns: Columns) -> tuple[bytes, ...]:
+    """Return a digest of each record: of its values as text, or of the bytes of an array with a shape.
+
+    Args:
+        columns: Values of each column, in the order in which they are digested.
+    """
+    parts: list[list[bytes]] = []
+    for values in columns.values():
+        if values.ndim == 1:
+            parts.append(
+                [_text(value).encode("utf-8", "surrogatepass") for value in values.tolist()]
+            )
+        else:
+            parts.append([np.ascontiguousarray(value).tobytes() for value in values])
+    records = zip(*parts, strict=True)
+    return tuple(hashlib.blake2b(b"\x1f".join(r), digest_size=16).digest() for r in records)
+
+
 def texts(path: Path, name: str, values: np.ndarray) -> np.ndarray:
-    """Return a column as texts [n]: whole numbers without a decimal point, a missing value as ''.
+    """Return a column as texts [n].
+
+    Spaces at both ends are left out, whole numbers have no decimal point, a missing value is ''.
 
     Raises:
         DataError: The array has more than one dimension.
@@ -114,6 +172,25 @@ def texts(path: Path, name: str, values: np.ndarray) -> np.ndarray:
     return np.array([_text(value) for value in values.tolist()], dtype=object)
 
 
+def one_hot(path: Path, name: str, words: np.ndarray, known: Sequence[str]) -> np.ndarray:
+    """Return a column of texts as float32 [n, len(known)], each row with a single 1.
+
+    Raises:
+        DataError: A text is none of the ``known``.
+    """
+    position = {word: place for place, word in enumerate(known)}
+    result = np.zeros((len(words), len(known)), dtype=np.float32)
+    for record, word in enumerate(words):
+        place = position.get(word)
+        if place is None:
+            raise DataError(
+                f"{path}, {place_of(path, record)}: {name} is {show(word) or 'empty'}, which is none of "
+                f"dataset.categories.{name} ({in_short(tuple(known))})"
+            )
+        result[record, place] = 1
+    return result
+
+
 def text_of(value: object) -> str:
     """Return a declared value as the text that it has in a column."""
     return _text(value)
@@ -123,10 +200,14 @@ def _text(value: Any) -> str:
     if value is None or value != value:  # nan differs from itself
         return ""
     if isinstance(value, bytes):
-        return value.decode("utf-8", errors="replace")
+        value = value.decode("utf-8", errors="replace")
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return str(value)
+    return str(value).strip()
+
+
+def _separator(name: str) -> str:
+    return "\t" if ".tsv" in name else ","
 
 
 def _read_text(path: Path, separator: str) -> Columns:
