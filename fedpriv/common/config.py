@@ -240,7 +240,7 @@ def _unknown_option(group: str, option: str, overrides: Sequence[str]) -> Config
 
 
 def config_dir_of(arguments: Sequence[str]) -> Path | None:
-    """Return the folder given with Hydra's ``--config-dir`` (``-cd``), or to :func:`compose`; None without it."""
+    """Return the folder given with Hydra's ``--config-dir`` (``-cd``), or to :func:`compose`; else None."""
     for flag, value in itertools.pairwise([*arguments, ""]):
         if flag in ("--config-dir", "-cd"):
             return Path(value)

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from dp_accounting.dp_event import DpEvent
 
 from fedpriv.common.checks import is_number
 from fedpriv.common.errors import ConfigError
@@ -38,6 +39,30 @@ _COMPARED = (
 
 
 @dataclass(frozen=True)
+class RunCost:
+    """Privacy cost of one run, stored or planned, as far as its composition with others needs it.
+
+    Attributes:
+        dataset: Name of the data set.
+        view: Unit and adjacency of the sound view; None for a run without privacy.
+        epsilon: Sound ε.
+        delta: δ of the sound ε.
+        paired: True where the run shares its noise with others.
+        bound: True where a planned run may cost less.
+        rdp: Returns the RDP of the most expensive client at each order of an accountant, or None where RDP
+            does not apply.
+    """
+
+    dataset: str
+    view: tuple[str, str] | None
+    epsilon: float = 0.0
+    delta: float = 0.0
+    paired: bool = False
+    bound: bool = False
+    rdp: Callable[[RdpAccountant], np.ndarray | None] = lambda accountant: None
+
+
+@dataclass(frozen=True)
 class JointPrivacy:
     """Joint ε of the private runs on one data set, for one unit and one adjacency.
 
@@ -51,6 +76,7 @@ class JointPrivacy:
         how: How the runs were composed, or why the joint ε is infinite.
         without_privacy: Number of finished runs on the same data that have no privacy.
         others: Number of private runs on the same data with another unit or adjacency.
+        bound: True where ε is an upper bound, as some of the runs are only planned and may cost less.
     """
 
     dataset: str
@@ -62,14 +88,16 @@ class JointPrivacy:
     how: str
     without_privacy: int = 0
     others: int = 0
+    bound: bool = False
 
     def sentences(self) -> list[str]:
         """Return the sentences to state beside a table of the runs."""
         runs = "the private run" if self.runs == 1 else f"all {self.runs} private runs together"
+        most = "at most " if self.bound and math.isfinite(self.epsilon) else ""
         alike = f" that protect a {self.unit}" if self.others else ""
         said = [
-            f"Joint ε of {runs} on {self.dataset}{alike}: {round_up(self.epsilon)} at δ = {self.delta:g} "
-            f"(one {self.unit}, {RELATION_WORDS[self.neighbours]}; {self.how})."
+            f"Joint ε of {runs} on {self.dataset}{alike}: {most}{round_up(self.epsilon)} "
+            f"at δ = {self.delta:g} (one {self.unit}, {RELATION_WORDS[self.neighbours]}; {self.how})."
         ]
         if self.runs > 1 and math.isfinite(self.epsilon):
             said.append("This assumes that no run was chosen by looking at the result of another.")
@@ -97,19 +125,47 @@ def joint_privacy(runs: Iterable[StoredRun]) -> list[JointPrivacy]:
     Raises:
         ConfigError: A run is damaged.
     """
-    private: dict[tuple[str, str, str], list[StoredRun]] = {}
+    finished = {run.path.resolve(): run for run in runs if run.finished}
+    return compose_runs(map(_stored_cost, finished.values()))
+
+
+def dataset_name(target: object) -> str:
+    """Return the name under which runs on a data set are composed, from its ``_target_``."""
+    return option_of_target("dataset", target) or "other data"
+
+
+def _stored_cost(run: StoredRun) -> RunCost:
+    """Return the cost of a finished run."""
+    dataset, statement = dataset_name(run.values.get("dataset._target_")), run.statement
+    view = _sound_view(statement)
+    if not statement.get("private") or view is None:
+        return RunCost(dataset, None)
+    stated = statement.get("epsilon_sound")
+    return RunCost(
+        dataset,
+        view,
+        epsilon=float(stated) if is_number(stated) else math.inf,
+        delta=float(statement["delta"]),
+        paired=run.values.get(_PAIRED) is not None,
+        rdp=lambda accountant: (
+            None if statement.get("noise_adapts") else _cost(run, accountant, view[1])
+        ),
+    )
+
+
+def compose_runs(costs: Iterable[RunCost]) -> list[JointPrivacy]:
+    """Return the joint ε of runs, for each data set, unit and adjacency.
+
+    Args:
+        costs: The cost of each run, each run once.
+    """
+    private: dict[tuple[str, str, str], list[RunCost]] = {}
     without: Counter[str] = Counter()
-    seen: set[object] = set()
-    for run in runs:
-        if not run.finished or run.path.resolve() in seen:
-            continue
-        seen.add(run.path.resolve())
-        dataset = option_of_target("dataset", run.values.get("dataset._target_")) or "other data"
-        sound = _sound_view(run.statement)
-        if not run.statement.get("private") or sound is None:
-            without[dataset] += 1
+    for cost in costs:
+        if cost.view is None:
+            without[cost.dataset] += 1
         else:
-            private.setdefault((dataset, *sound), []).append(run)
+            private.setdefault((cost.dataset, *cost.view), []).append(cost)
     joint = [_joint(*key, same, without[key[0]]) for key, same in private.items()]
     on = Counter[str]()
     for one in joint:
@@ -127,28 +183,30 @@ def _sound_view(statement: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _joint(
-    dataset: str, unit: str, neighbours: str, runs: Sequence[StoredRun], without: int
+    dataset: str, unit: str, neighbours: str, runs: Sequence[RunCost], without: int
 ) -> JointPrivacy:
-    def stated(epsilon: float, delta: float, how: str) -> JointPrivacy:
-        return JointPrivacy(dataset, unit, neighbours, len(runs), epsilon, delta, how, without)
+    bound = any(run.bound for run in runs)
 
-    deltas = [float(run.statement["delta"]) for run in runs]
-    delta = min(deltas)
-    epsilons = [run.statement.get("epsilon_sound") for run in runs]
-    names = [run.values.get(_PAIRED) for run in runs]
-    if any(not is_number(epsilon) or math.isinf(epsilon) for epsilon in epsilons):
+    def stated(epsilon: float, delta: float, how: str) -> JointPrivacy:
+        number = len(runs)
+        return JointPrivacy(
+            dataset, unit, neighbours, number, epsilon, delta, how, without, bound=bound
+        )
+
+    delta = min(run.delta for run in runs)
+    if any(math.isinf(run.epsilon) for run in runs):
         return stated(math.inf, delta, "the sound ε of one of the runs is infinite")
     if len(runs) == 1:
-        return stated(float(epsilons[0] or 0.0), delta, "its sound ε")
-    if any(name is not None for name in names):
+        return stated(runs[0].epsilon, delta, "its sound ε")
+    if any(run.paired for run in runs):
         return stated(math.inf, delta, "paired runs share their noise, and do not compose")
     accountant = RdpAccountant()
     total = np.zeros(len(accountant.orders))
     composed, epsilon, delta_of_whole = 0, 0.0, 0.0
-    for run, own_epsilon, own_delta in zip(runs, epsilons, deltas, strict=True):
-        cost = None if run.statement.get("noise_adapts") else _cost(run, accountant, neighbours)
+    for run in runs:
+        cost = run.rdp(accountant)
         if cost is None:
-            epsilon, delta_of_whole = epsilon + float(own_epsilon or 0), delta_of_whole + own_delta
+            epsilon, delta_of_whole = epsilon + run.epsilon, delta_of_whole + run.delta
         else:
             total, composed = total + cost, composed + 1
     if composed:
@@ -156,7 +214,7 @@ def _joint(
         epsilon += float(epsilon_from_rdp(total, orders, delta, accountant.conversion)[0])
         delta_of_whole += delta
     whole = len(runs) - composed
-    how = "RDP composition of their ledgers" if composed else ""
+    how = "RDP composition of their releases" if composed else ""
     if whole:
         of = f" of {counted(whole, 'run')} as a whole" if composed else ""
         how = " and ".join(filter(None, (how, f"basic composition{of}")))
@@ -171,15 +229,18 @@ def _cost(run: StoredRun, accountant: RdpAccountant, neighbours: str) -> np.ndar
         return None
     if run.files.ledger in run.damage:  # edited: its events cannot be trusted
         return None
-    events = {event for history in ledger.histories for event, _ in history}
+    costs = [rdp_of_events(dict(history), accountant, neighbours) for history in ledger.histories]
+    known = [cost for cost in costs if cost is not None]
+    return np.max(known, axis=0) if known and len(known) == len(costs) else None
+
+
+def rdp_of_events(
+    events: Mapping[DpEvent, int], accountant: RdpAccountant, neighbours: str
+) -> np.ndarray | None:
+    """Return the RDP of a composition at each order of an accountant; None where RDP does not apply."""
     if any(accountant.supports(event, neighbours) for event in events):
         return None
-    costs = [
-        rdp_of_composition(dict(history), accountant.orders, neighbours)
-        for history in ledger.histories
-    ]
-    worst: np.ndarray = np.max(costs, axis=0)
-    return worst
+    return rdp_of_composition(events, accountant.orders, neighbours)
 
 
 def choice_warning(keys: Iterable[str], metrics: Iterable[str]) -> str:

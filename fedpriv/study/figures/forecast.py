@@ -1,15 +1,18 @@
-"""Forecast of a figure before it is run: rounds, ε and time of each of its jobs.
+"""Forecast of a figure before it is run: rounds, σ, ε and time of each of its jobs, and their joint ε.
 
-Rounds and ε are those of the plan of a run. The time follows from a finished run of the curve, or from a
-short run that is made for the purpose and thrown away.
+Rounds, σ and ε are those of the plan of a run. The time follows from a finished run of the curve, or from a
+short run that is made for the purpose and thrown away. The short run also tells what every run takes beside
+its rounds, and is drawn as the figure will be.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -18,55 +21,135 @@ from fedpriv.common.errors import FedprivError
 from fedpriv.common.words import round_up
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan, make_plan
+from fedpriv.experiment.sound_forecast import SoundForecast, forecast_sound
 from fedpriv.store.display import duration
+from fedpriv.store.folder import RunFolder
+from fedpriv.store.joint_privacy import RunCost, compose_runs, dataset_name, rdp_of_events
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Column
 from fedpriv.study.figures.definition import Figure
 from fedpriv.study.figures.jobs import DONE, Job, distinct
 
 _ROUNDS = 4  # of a short run, of which the last one alone is evaluated
+_MODULES = ("experiment.assemble", "experiment.reporter", "engine.fast")
+"""Modules that the first run of a process imports, with torch; the time of it is not that of each run."""
+
 Curve = tuple[str, str]
 """Names of a group and of one of its curves, which take one measurement."""
 
 
 @dataclass(frozen=True)
 class RunPace:
-    """Seconds that a run takes in each round and in each evaluation."""
+    """Seconds that a run takes.
+
+    Attributes:
+        round: Seconds of each round.
+        evaluation: Seconds of each evaluation.
+        beside: Seconds of data, model, accounting and files, before the first round and after the last.
+    """
 
     round: float
     evaluation: float
+    beside: float = 0.0
 
     def seconds(self, rounds: int, interval: int) -> float:
         """Return the seconds of a run that evaluates every ``interval`` rounds, and at its end."""
-        return rounds * self.round + math.ceil(rounds / interval) * self.evaluation
+        return self.beside + rounds * self.round + math.ceil(rounds / interval) * self.evaluation
 
 
 class JobForecast:
-    """Rounds, ε and seconds of each job.
+    """Plan, sound ε and seconds of each job.
 
     Args:
+        figure: The figure.
         jobs: All jobs of the figure.
         parts: Parts of each configuration, by the identity of its object.
         say: Tells the user one line.
     """
 
     def __init__(
-        self, jobs: Sequence[Job], parts: Mapping[int, Parts], say: Callable[[str], object]
+        self,
+        figure: Figure,
+        jobs: Sequence[Job],
+        parts: Mapping[int, Parts],
+        say: Callable[[str], object],
     ):
+        # Until here a command that runs the figure does the same: imports, configurations, calibrations.
+        self._once = time.process_time()
+        self._parts = parts
         self._plans = {key: make_plan(one) for key, one in parts.items()}
+        self._sound = {key: forecast_sound(one, self._plans[key]) for key, one in parts.items()}
         self._paces: dict[Curve, RunPace | None] = {}
+        left = [job for job in jobs if job.state != DONE]
+        unknown = {_curve(job): job for job in reversed(left)}
         for job in jobs:
-            if (finished := _pace_of_finished(job)) is not None:
+            if job.state == DONE and (finished := _pace_of_finished(job)) is not None:
+                unknown.pop(_curve(job), None)
                 self._paces.setdefault(_curve(job), finished)
-        unknown = {_curve(job): job for job in reversed(jobs) if _curve(job) not in self._paces}
         if unknown:
             say(f"measuring a short run of {' and '.join(curve for _, curve in unknown)}")
-        for curve, job in unknown.items():
-            self._paces[curve] = _measured(job)
+            self._measure(figure, unknown)
+
+    def _measure(self, figure: Figure, unknown: Mapping[Curve, Job]) -> None:
+        """Make a short run of each curve, and draw the short runs."""
+        began = time.perf_counter()
+        for name in _MODULES:
+            importlib.import_module(f"fedpriv.{name}")
+        self._once += time.perf_counter() - began
+        with tempfile.TemporaryDirectory() as folder:
+            made = []
+            for number, (curve, job) in enumerate(unknown.items()):
+                short = RunFolder(Path(folder) / f"run{number}")
+                self._paces[curve] = _measured(job, short)
+                made += [replace(job, folder=short)] if self._paces[curve] is not None else []
+            self._once += _seconds_to_draw(figure, made, Path(folder) / "figure")
 
     def plan(self, job: Job) -> Plan:
         """Return the plan of a job."""
         return self._plans[id(job.config)]
+
+    def sound(self, job: Job) -> SoundForecast | None:
+        """Return the forecast of a job's sound ε; None without privacy."""
+        return self._sound[id(job.config)]
+
+    def noise_words(self, job: Job) -> str:
+        """Return σ of a job, with that of its last round where the schedule changes it."""
+        plan, schedule = self.plan(job), self._parts[id(job.config)].noise_schedule
+        if plan.first is None:
+            return "–"
+        first = schedule.noise_multiplier(0)
+        if schedule.adaptive:
+            return f"{first:.4g}, adapts"
+        last = first if plan.rounds is None else schedule.noise_multiplier(max(plan.rounds - 1, 0))
+        return f"{first:.4g}" if last == first else f"{first:.4g} to {last:.4g}"
+
+    def joint_sentences(self, jobs: Sequence[Job]) -> list[str]:
+        """Return sentences on the joint ε of all jobs, done or not, on the same data."""
+        unknown = [job for job in jobs if (s := self.sound(job)) is not None and s.epsilon is None]
+        if unknown:
+            return [
+                "The joint ε is known once the data have been read: it depends on the clients' sizes."
+            ]
+        return [s for one in compose_runs(map(self._cost, distinct(jobs))) for s in one.sentences()]
+
+    def _cost(self, job: Job) -> RunCost:
+        """Return the planned cost of a job."""
+        parts, sound = self._parts[id(job.config)], self.sound(job)
+        dataset = dataset_name(job.config.dataset.get("_target_"))
+        if sound is None or sound.epsilon is None:
+            return RunCost(dataset, None)
+        neighbours, events = sound.neighbours, sound.events
+        return RunCost(
+            dataset,
+            (parts.algorithm.unit, neighbours),
+            epsilon=sound.epsilon,
+            delta=parts.settings.delta,
+            paired=parts.settings.paired is not None,
+            bound=sound.bound,
+            rdp=lambda accountant: (
+                None if events is None else rdp_of_events(events, accountant, neighbours)
+            ),
+        )
 
     def seconds(self, job: Job) -> float | None:
         """Return the seconds that a job takes on this machine; None where they are not known."""
@@ -76,16 +159,17 @@ class JobForecast:
         return pace.seconds(rounds, int(job.config.evaluation_interval))
 
     def total(self, jobs: Sequence[Job], at_a_time: int) -> str:
-        """Return a line about the time of the jobs that are not done."""
+        """Return a line about the time of the command that makes the jobs that are not done."""
         seconds = [self.seconds(job) for job in distinct(jobs) if job.state != DONE]
         known = [s for s in seconds if s is not None]
         if not known:
             return "nothing to run" if not seconds else "the time is not known"
-        unit = "hours" if math.fsum(known) >= 3600 else "minutes"
-        line = f"about {duration(math.fsum(known))} {unit} of rounds, and seconds a run to start and account"
-        line += ", one run after another on this machine"
-        if at_a_time > 1:
-            line += f"; {at_a_time} at a time, about {duration(math.fsum(known) / at_a_time)}"
+        runs = math.fsum(known)
+        unit = "hours" if self._once + runs >= 3600 else "minutes"
+        line = f"about {duration(self._once + runs)} {unit}, one run after another on this machine, with "
+        line += "start, data, evaluation, accounting and pictures"
+        if at_a_time > 1:  # each process starts by itself
+            line += f"; {at_a_time} at a time, about {duration(2 * self._once + runs / at_a_time)}"
         if len(known) < len(seconds):
             line += f"; without {len(seconds) - len(known)} runs whose time is not known"
         return f"{line}, audits not counted" if any(j.config.get("audit") for j in jobs) else line
@@ -96,33 +180,46 @@ def _curve(job: Job) -> Curve:
 
 
 def _pace_of_finished(job: Job) -> RunPace | None:
-    """Return the pace of a finished run, or None for a run that is not finished or does not tell."""
-    if job.state != DONE:
-        return None
-    summary = StoredRun(job.folder).summary
-    seconds, rounds = summary.get("seconds"), summary.get("rounds")
+    """Return the pace of a finished run, or None for a run that does not tell."""
+    stored = StoredRun(job.folder)
+    seconds, rounds = stored.summary.get("seconds"), stored.summary.get("rounds")
     return RunPace(seconds / rounds, 0.0) if seconds and rounds else None
 
 
-def _measured(job: Job) -> RunPace | None:
-    """Return the pace of a short run of a job; None where the short run fails."""
+def _measured(job: Job, folder: RunFolder) -> RunPace | None:
+    """Return the pace of a short run of a job, made in a folder; None where the short run fails."""
     from fedpriv.experiment.run import run  # imported late, as it needs torch
 
     config = job.config.copy()
     OmegaConf.set_struct(config, False)
     OmegaConf.update(config, "seed", job.seed)
-    with tempfile.TemporaryDirectory() as folder:
-        _shorten(config, Path(folder) / "run")
-        try:
-            result = run(config, label="")
-        except FedprivError:
-            return None
-        assert result.folder is not None
-        times = [float(t) for t in StoredRun(result.folder).metrics["seconds"]]
+    _shorten(config, folder.path)
+    began = time.perf_counter()
+    try:
+        run(config, label="")
+    except FedprivError:
+        return None
+    whole = time.perf_counter() - began
+    times = [float(t) for t in StoredRun(folder).metrics["seconds"]]
     if len(times) < _ROUNDS:  # the budget ended it before
-        return RunPace(times[-1] / len(times), 0.0)
+        return RunPace(times[-1] / len(times), 0.0, whole - times[-1])
     a_round = (times[2] - times[0]) / 2  # the first round takes longer, as much is imported in it
-    return RunPace(a_round, max(0.0, times[3] - times[2] - a_round))
+    evaluation = max(0.0, times[3] - times[2] - a_round)
+    return RunPace(a_round, evaluation, max(0.0, whole - times[3]))
+
+
+def _seconds_to_draw(figure: Figure, jobs: Sequence[Job], folder: Path) -> float:
+    """Return the seconds that the files of a figure take, by writing them for finished short runs."""
+    if not jobs:
+        return 0.0
+    began = time.perf_counter()
+    from fedpriv.study.figures.series import read_runs
+    from fedpriv.study.figures.write import write_figure
+    from fedpriv.tools.report.write import write_figure_report
+
+    write_figure(figure, read_runs(jobs), {}, folder, "")
+    write_figure_report(folder)
+    return time.perf_counter() - began
 
 
 def _shorten(config: DictConfig, folder: Path) -> None:
@@ -137,19 +234,25 @@ def _shorten(config: DictConfig, folder: Path) -> None:
 
 def forecast_columns() -> tuple[Column, ...]:
     """Return the columns of a table of jobs that a forecast fills."""
-    return tuple(Column(name, right=True) for name in ("rounds", "ε", "time"))
+    return tuple(Column(name, right=True) for name in ("rounds", "σ", "ε", "sound ε", "time"))
 
 
-def forecast_cells(forecast: JobForecast, same: Sequence[Job]) -> tuple[str, str, str]:
-    """Return rounds, ε of one run, and the time of those not done, for jobs that differ in their seeds."""
-    plan = forecast.plan(same[0])
+def forecast_cells(forecast: JobForecast, same: Sequence[Job]) -> tuple[str, ...]:
+    """Return rounds, σ, ε of one run, and the time of those not done, for jobs that differ in their seeds."""
+    plan, sound = forecast.plan(same[0]), forecast.sound(same[0])
     rounds = "–" if plan.rounds is None else f"{plan.rounds}"
-    at_most = "≤ " if plan.bound else ""
-    epsilon = "none" if plan.epsilon is None else f"{at_most}{round_up(plan.epsilon)}"
+    epsilon = "none" if plan.epsilon is None else _at_most(plan.epsilon, plan.bound)
+    sound_epsilon = "none"
+    if sound is not None:
+        sound_epsilon = "?" if sound.epsilon is None else _at_most(sound.epsilon, sound.bound)
     seconds = [forecast.seconds(job) for job in same if job.state != DONE]
     known = [s for s in seconds if s is not None]
     time = "done" if not seconds else "?" if not known else duration(math.fsum(known))
-    return rounds, epsilon, time
+    return rounds, forecast.noise_words(same[0]), epsilon, sound_epsilon, time
+
+
+def _at_most(epsilon: float, bound: bool) -> str:
+    return f"{'≤ ' if bound and math.isfinite(epsilon) else ''}{round_up(epsilon)}"
 
 
 def processes(figure: Figure, launcher: DictConfig) -> int:

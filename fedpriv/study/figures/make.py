@@ -117,9 +117,11 @@ def make_figure(
         forecast = None
         if figure.file is not None:
             _refuse_impossible(jobs, parts)
-            forecast = JobForecast(jobs, parts, console().print)
+            forecast = JobForecast(figure, jobs, parts, console().print)
         console().print(job_table(figure, jobs, forecast))
         if forecast is not None:
+            for sentence in forecast.joint_sentences(jobs):
+                console().print(sentence, soft_wrap=True)
             console().print(forecast.total(jobs, processes(figure, config.hydra.launcher)))
         return []
     returned: list[JobReturn] = []

@@ -151,7 +151,16 @@ def test_a_dry_run_shows_epsilon_rounds_and_time_of_every_job(tmp_path, command,
     for cell in ("1.000", "4.000", "none"):
         assert sum(f" {cell} " in row for row in rows) == 1
     assert "one run after another" in said.out
+    for heading in ("σ", "sound ε"):
+        assert heading in said.out
     assert not (tmp_path / "outputs").exists()
+
+
+def test_a_dry_run_states_the_joint_epsilon_that_the_runs_have(here, command):
+    said = command("figure", "own.yaml", "--dry-run", *QUIET)
+    text = (here / "outputs/figures/own/comparison.md").read_text()
+    (joint,) = [line[2:] for line in text.splitlines() if "Joint ε" in line]
+    assert joint in said.out
 
 
 @pytest.mark.thorough
