@@ -102,7 +102,7 @@ def compare(
         lines += [f"Diverged (a loss was no longer finite): {in_short(diverged)}.", ""]
     if missing:
         lines += [f"Not finished: {in_short(list(missing))}.", "", *_reasons(missing)]
-    if figure.file is not None and (cost := joint_words(figure, runs)):
+    if cost := joint_words(figure, runs):
         lines += ["## Privacy of all runs together", "", *(f"- {text}" for text in cost), ""]
     if figure.deviations:
         lines += ["## Deviations in force", ""]

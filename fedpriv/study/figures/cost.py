@@ -22,13 +22,15 @@ def paragraph(figure: Figure, runs: Sequence[FigureRun]) -> str:
 
 
 def joint_words(figure: Figure, runs: Sequence[FigureRun]) -> list[str]:
-    """Return sentences on the joint ε of all runs, and a warning where the best is chosen on test records.
+    """Return sentences on the joint ε of all runs.
+
+    A figure of the user's own also gets a warning where the best of its values is chosen on test records.
 
     Raises:
         ConfigError: A stored run is damaged.
     """
     words = [s for joint in joint_privacy(run.stored for run in runs) for s in joint.sentences()]
-    warning = _warning(figure, runs)
+    warning = "" if figure.file is None else _warning(figure, runs)
     return [*words, warning] if warning else words
 
 

@@ -81,6 +81,11 @@ def test_a_second_call_draws_the_same_picture(make, there, tmp_path):
 
 
 @pytest.mark.thorough
+def test_the_joint_epsilon_of_all_runs_stands_in_the_comparison(made):
+    text = (made / "figures/own/tiny/comparison.md").read_text()
+    assert "Joint ε of all 4 private runs together on digits" in text
+
+
 def test_the_same_is_drawn_from_packed_runs(make, made, tmp_path):
     pack_runs((made / "runs").iterdir(), tmp_path / "runs.zip")
     said = make("--reuse", "runs.zip", "--draw")
