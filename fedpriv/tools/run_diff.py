@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedpriv.common.console import console
 from fedpriv.common.errors import ConfigError, show
+from fedpriv.common.groups import GROUPS, options_of_target
 from fedpriv.store.run_folders import ListedRun
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Column, Table
@@ -30,16 +31,18 @@ def show_difference(first: str, second: str) -> None:
         ConfigError: One of the folders is no run, or its configuration cannot be read.
     """
     runs = [_read(folder) for folder in (first, second)]
+    stored = [StoredRun(Path(folder), tolerant=True) for folder in (first, second)]
+    configs = _with_option_names([run.config for run in runs], [s.overrides or [] for s in stored])
     out = console()
     columns = (Column("key", style="cyan"), Column("first", first), Column("second", second))
     table = Table("", columns)
-    for key in differing_keys(*(run.config for run in runs)):
-        table.add(key, *(_cell(run.config, key) for run in runs))
+    for key in differing_keys(*configs):
+        table.add(key, *(_cell(config, key) for config in configs))
     if table.rows:
         out.print(table)
     else:
         out.print("the configurations are the same")
-    versions = [StoredRun(Path(folder), tolerant=True).versions for folder in (first, second)]
+    versions = [run.versions for run in stored]
     ends = Table("Results and versions", columns)
     for key in _RESULTS:
         values = [run.state if key == "state" else run.results.get(key) for run in runs]
@@ -64,6 +67,29 @@ def differing_keys(first: Mapping[str, object], second: Mapping[str, object]) ->
         and not key.startswith(_NOT_COMPARED)
         and not (key.endswith("._target_") and key.removesuffix("._target_") in keys)
     ]
+
+
+def _with_option_names(
+    configs: Sequence[Mapping[str, object]], overrides: Sequence[Sequence[str]]
+) -> list[dict[str, object]]:
+    """Return configurations with the names of options where options of a group share a class.
+
+    The name of an algorithm is in its configuration. Of another group the command line tells it, and it
+    stands in the place of the class only if all runs tell it.
+    """
+    named = [dict(config) for config in configs]
+    given = [dict(o.lstrip("+").partition("=")[::2] for o in own) for own in overrides]
+    for group in GROUPS:
+        shared = [len(options_of_target(group, c.get(f"{group}._target_"))) > 1 for c in named]
+        names: list[object] = [own.get(group) for own in given]
+        if group == "algorithm":
+            names = [n or c.get("algorithm.name") for n, c in zip(names, named, strict=True)]
+        if any(shared) and all(
+            name or not is_shared for name, is_shared in zip(names, shared, strict=True)
+        ):
+            for config, name, is_shared in zip(named, names, shared, strict=True):
+                config[group] = name if is_shared else config.get(group)
+    return named
 
 
 def _number(value: object) -> str:

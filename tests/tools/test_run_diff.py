@@ -20,8 +20,9 @@ def two(tmp_path_factory):
     for name, words in (
         ("a", ("noise_schedule.noise_multiplier=8",)),
         ("b", ("noise_schedule.noise_multiplier=4", "clipper=constant", "seed=1")),
+        ("c", ("noise_schedule=constant", "algorithm=adap_dpfl")),
     ):
-        assert cli.run(["train", *words, *shared, f"runtime.run_dir={folder / name}"]) == 0
+        assert cli.run(["train", *shared, *words, f"runtime.run_dir={folder / name}"]) == 0
     return folder
 
 
@@ -31,6 +32,14 @@ def test_the_keys_that_differ_are_shown_with_both_values(two, command):
     (row,) = [line for line in said.out.splitlines() if "noise_schedule.noise_multiplier" in line]
     assert {"8", "4"} <= set(row.split())
     assert "rounds" not in said.out.partition("Results")[0]
+
+
+def test_algorithms_of_one_class_are_told_apart_by_their_names(two, command):
+    said = command("runs", "diff", str(two / "a"), str(two / "c"))
+    assert said.status == 0, said.err
+    (row,) = [line for line in said.out.splitlines() if " algorithm " in line]
+    assert {"dp_fl", "adap_dpfl"} <= set(row.split())
+    assert "DpFl" not in said.out
 
 
 def test_equal_runs_differ_in_nothing(two, command):
