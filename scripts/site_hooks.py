@@ -18,7 +18,7 @@ REFERENCE = ROOT / "outputs" / "reference"
 FIGURES = "reference-figures"
 FILES = ("figure.png", "figure.pdf", "figure.csv", "comparison.md")
 """Files of a figure that the site has, below :data:`FIGURES`."""
-_LINK = re.compile(r"(!?)\[([^\]]*)\]\(((?:\.\./)+)([^)#]+)(#[^)]*)?\)")
+_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(((?:\.\./)+)([^)#]+)(#[^)]*)?\)")
 
 
 def on_files(files: Files, config: Any) -> Files:
