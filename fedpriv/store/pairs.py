@@ -106,6 +106,25 @@ def student_half_width(values: np.ndarray) -> np.ndarray:
     return quantile * values.std(0, ddof=1) / math.sqrt(len(values))
 
 
+INTERVALS = f"{LEVEL:.0%} intervals for the mean (Student's t; of 2 seeds lowest to highest)"
+"""Kind of interval in all tables of means over seeds."""
+
+
+def spread_words(values: np.ndarray, shown: Callable[[float], str]) -> str:
+    """Return what follows a mean over seeds, such as `` ± 0.35``, or `` (91.75 to 92.45)`` of two seeds.
+
+    The result is empty for one seed, and for two seeds that read the same.
+
+    Args:
+        values: Finite values of the seeds [n].
+        shown: Writes a number.
+    """
+    if len(values) >= FEWEST:
+        return f" ± {shown(float(student_half_width(values)))}"
+    low, high = shown(float(values.min())), shown(float(values.max()))
+    return "" if low == high else f" ({low} to {high})"
+
+
 def _interval(differences: Sequence[float], column: str) -> dict[str, Any]:
     """Return mean and confidence interval of n differences."""
     values, low, high, note = pd.Series(differences, dtype=float), math.nan, math.nan, ""

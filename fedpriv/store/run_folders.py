@@ -102,12 +102,12 @@ class ListedRun:
 
 
 def run_folders(given: str) -> list[tuple[str, Path]]:
-    """Return the run folders at or below a folder; run folders inside run folders are not searched.
+    """Return the run folders at or below a folder, or those of the figure whose folder it is.
 
-    Hidden folders and links to folders are not searched either.
+    Run folders inside run folders are not searched. Neither are hidden folders and links to folders.
 
     Args:
-        given: The folder as the user typed it.
+        given: The folder as the user typed it; of a figure below ``outputs/figures`` its name is enough.
 
     Returns:
         (path below ``given``, path) of each run, in the order of the names. For a folder that is itself a
@@ -116,9 +116,13 @@ def run_folders(given: str) -> list[tuple[str, Path]]:
     Raises:
         ConfigError: There is no such folder, or it holds neither a run nor a search.
     """
-    if not Path(given).is_dir():
+    folder, figure = Path(given), Path("outputs", "figures", given)
+    if not folder.is_dir() and not figure.is_dir():
         raise ConfigError(f"there is no folder {given}")
-    runs = runs_below(Path(given))
+    folder = folder if folder.is_dir() else figure
+    runs = runs_below(folder)
+    if not runs and (folder / "runs.csv").is_file():
+        runs = [(path.name, path) for path in runs_of_figure(folder)]
     if not runs and not search_folders(given):
         raise ConfigError(f"{given}: no run folder is there or below it")
     return runs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -18,17 +18,16 @@ from fedpriv.common.words import round_up, span
 from fedpriv.store.display import console
 from fedpriv.store.joint_privacy import choice_warning, joint_privacy
 from fedpriv.store.pairs import (
-    FEWEST,
-    LEVEL,
+    INTERVALS,
     PAIRED,
     TOGETHER,
     paired_differences,
     share_noise,
-    student_half_width,
+    spread_words,
     table_of,
     write_differences,
 )
-from fedpriv.store.run_folders import DAMAGED
+from fedpriv.store.run_folders import DAMAGED, run_folders
 from fedpriv.store.searches import RECORD
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Column, Table
@@ -42,20 +41,29 @@ _RUNTIME = "runtime."
 
 
 def read_runs(folder: Path) -> pd.DataFrame:
-    """Return a table with one row for each finished run directly below a folder.
+    """Return a table with one row for each finished run directly below a folder; see :func:`table_of_runs`.
+
+    Args:
+        folder: The folder of the sweep.
+    """
+    paths = sorted(folder.iterdir(), key=_natural_order) if folder.is_dir() else []
+    return table_of_runs(path for path in paths if (path / "summary.json").exists())
+
+
+def table_of_runs(paths: Iterable[Path]) -> pd.DataFrame:
+    """Return a table with one row for each finished run.
 
     A setting is a key that any of the runs was given on its command line. A run that was not given the key,
     because the sweep was extended later, has the value in its configuration. Equal runs count once. A run
     whose summary, configuration or environment is damaged has the stop reason ``damaged`` and no results.
 
     Args:
-        folder: The folder of the sweep.
+        paths: Run folders, each with a ``summary.json``.
 
     Returns:
         The name, the settings, the seed and the results of each run; all cells are Python objects.
     """
-    paths = sorted(folder.iterdir(), key=_natural_order) if folder.is_dir() else []
-    runs = [_SweptRun(path) for path in paths if (path / "summary.json").exists()]
+    runs = [_SweptRun(path) for path in paths]
     for run in runs:
         if run.damage:
             notice(f"warning: {run.damage}")
@@ -213,22 +221,20 @@ def show_sweep(folder: Path) -> None:
 
 
 def show_means(folder: Path, best: str | None = None) -> None:
-    """Print the table of means over seeds of the runs directly below a folder.
+    """Print the table of means over seeds of the runs at or below a folder, or of a figure.
 
     Args:
-        folder: Folder of a sweep, any folder with run folders, or a run folder.
+        folder: Any folder with run folders, a run folder, the folder of a figure, or the name of a figure.
         best: Name of the result whose best cell is bold; None for no bold cell.
 
     Raises:
         ConfigError: There is no finished run, or no run has the result.
     """
-    is_run = (folder / "summary.json").exists()
-    runs = read_runs(folder.parent if is_run else folder)
-    if is_run:
-        runs = runs[runs["run"] == folder.name]
+    paths = [path for _, path in run_folders(str(folder)) if (path / "summary.json").exists()]
+    runs = table_of_runs(sorted(paths, key=_natural_order))
     runs = runs if runs.empty else _counting(runs)
     if runs.empty:
-        raise ConfigError("--means", folder, "a folder with finished runs directly in it")
+        raise ConfigError("--means", folder, "a folder with finished runs, or of a figure")
     if best is not None and (best not in runs or runs[best].isna().all()):
         raise ConfigError("--best", best, "a result that the runs have")
     _show(runs, *sweep_table(runs, best), folder=None)
@@ -249,7 +255,8 @@ def sweep_table(runs: pd.DataFrame, best: str | None = None) -> tuple[Table, lis
 
     Args:
         runs: Rows of :func:`read_runs` that count.
-        best: Name of the result whose best cell is bold; None for no bold cell.
+        best: Name of the result whose best cell is bold; None for no bold cell. Rows without a finite
+            sound ε do not compete with those that have one.
     """
     settings = [c for c in runs.columns if c not in ("run", "seed", _SETTING, *VALUES, BACKDOOR)]
     # As numbers 2 and 2.0 are the same setting.
@@ -262,10 +269,10 @@ def sweep_table(runs: pd.DataFrame, best: str | None = None) -> tuple[Table, lis
         Column("epsilon_sound", "epsilon sound", right=True),
         *(Column(c, c.replace("_", " "), right=True) for c in shares),
     ]  # fmt: skip
-    table = Table(f"Sweep: means over seeds, ± {LEVEL:.0%} intervals", [*varied, *results])
+    table = Table(f"Means over seeds, ± {INTERVALS}", [*varied, *results])
     # The fingerprint too: runs may differ in a key that no command line gave, such as one of a YAML.
     by = [runs[_SETTING], *(plain[c] for c in varied)]
-    values = []
+    values, private = list[float](), list[bool]()
     for _, rows in runs.groupby(by, dropna=False, sort=False):
         table.add(
             *(_cell(rows[column].iloc[0]) for column in varied),
@@ -278,9 +285,20 @@ def sweep_table(runs: pd.DataFrame, best: str | None = None) -> tuple[Table, lis
         )
         if best is not None:
             values.append(float(pd.to_numeric(rows[best], errors="coerce").mean()))
+            private.append(_has_guarantee(rows))
     if best is not None:
+        if any(private):
+            values = [
+                value if able else math.nan for value, able in zip(values, private, strict=True)
+            ]
         table.embolden(best, values, highest=best == "test_accuracy")
     return table, varied
+
+
+def _has_guarantee(rows: pd.DataFrame) -> bool:
+    """Return whether all runs of a row have a finite sound ε."""
+    sound = pd.to_numeric(rows["epsilon_sound"], errors="coerce")
+    return bool(sound.map(math.isfinite).all())
 
 
 def _show(runs: pd.DataFrame, table: Table, varied: list[str], folder: Path | None) -> None:
@@ -333,12 +351,7 @@ def _cell(value: object) -> str:
 def _percent(values: pd.Series) -> str:
     """Return mean and interval of shares in percent; two seeds have no interval, but a range."""
     shares = 100 * values.to_numpy(dtype=float)
-    spread = ""
-    if len(shares) >= FEWEST:
-        spread = f" ± {float(student_half_width(shares)):.2f}"
-    elif len(shares) > 1:
-        spread = f" ({shares.min():.2f} to {shares.max():.2f})"
-    return f"{shares.mean():.2f}{spread} %"
+    return f"{shares.mean():.2f}{spread_words(shares, '{:.2f}'.format)} %"
 
 
 def _range(values: pd.Series, shown: Callable[[float], str]) -> str:

@@ -26,6 +26,7 @@ examples:
   fedpriv runs
   fedpriv runs outputs/multirun --filter dataset=digits --filter 'test_accuracy>0.9' --sort -test_accuracy
   fedpriv runs outputs/multirun/<sweep> --means --best test_accuracy --table latex
+  fedpriv runs accuracy --means --table latex       of the figure outputs/figures/accuracy
   fedpriv runs --columns run,seed,epsilon_sound,clipper.clip_norm --csv runs.csv
   fedpriv runs diff outputs/runs/A outputs/runs/B
 """
@@ -53,11 +54,20 @@ class _TableFile(NewFile):
     help="as CSV, printed or into a file (.csv).",
 )  # fmt: skip
 @switch("--json", "print JSON instead of a table")
-@switch("--means", "of one folder: means over seeds, a row for each setting, as after a sweep")
-@flag("--best", "COLUMN", "with --means: the best cell of the column in bold", OneOf(_RESULTS))
+@switch(
+    "--means",
+    "of one folder, or one figure: means over seeds, a row for each setting, as after a sweep",
+)
+@flag(
+    "--best",
+    "COLUMN",
+    "with --means: the best cell of the column in bold; rows without a finite sound epsilon compete only "
+    "among themselves",
+    OneOf(_RESULTS),
+)
 @table_flag
 def runs(folders: Sequence[str], means: bool, best: str | None, **chosen: Any) -> int:
-    """Show the runs below folders (default: outputs), one row each.
+    """Show the runs below folders (default: outputs), or of a figure, one row each.
 
     A row has the results, the three epsilons, and the keys of the configuration that differ. A key is one of
     summary.json (test_accuracy), one of config.yaml (clipper.clip_norm; config.epsilon where summary.json

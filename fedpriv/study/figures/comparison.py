@@ -15,7 +15,15 @@ import pandas as pd
 
 from fedpriv.common.words import in_short
 from fedpriv.store.columns import AUDIT_COLUMNS, COLUMNS, STATED_COLUMNS
-from fedpriv.store.pairs import PAIRED, TOGETHER, interval_words, paired_differences, share_noise
+from fedpriv.store.pairs import (
+    INTERVALS,
+    PAIRED,
+    TOGETHER,
+    interval_words,
+    paired_differences,
+    share_noise,
+    spread_words,
+)
 from fedpriv.store.table import Table
 from fedpriv.study.figures.cost import joint_words
 from fedpriv.study.figures.definition import Curve, CurveGroup, Figure, Ordering, StatedValue
@@ -77,8 +85,9 @@ def compare(
     lines += ["![figure](figure.png)", "", f"*{caption}*", ""]
     if figure.notes:
         lines += [figure.notes.strip(), ""]
+    spread = [_SPREAD, ""] * any(len(group.seeds) > 1 for group in figure.groups)
     if figure.stated:
-        lines += ["## Stated and ours", "", _stated(figure, ends).markdown(), ""]
+        lines += ["## Stated and ours", "", *spread, _stated(figure, ends).markdown(), ""]
     orderings = list(dict.fromkeys([*_stated_orderings(figure), *figure.orderings]))
     if orderings:
         lines += ["## Orderings", "", *(_ordering(figure, o, ends) for o in orderings), ""]
@@ -89,8 +98,7 @@ def compare(
             "one that is stated.",
             "",
         ]
-    lines += ["## Ends of the curves", "", _ends(figure, ends).markdown(), ""]
-    lines += [_SPREAD, ""] * any(len(group.seeds) > 1 for group in figure.groups)
+    lines += ["## Ends of the curves", "", *spread, _ends(figure, ends).markdown(), ""]
     if pairs := list(_paired(runs)):
         lines += ["## Paired differences", "", *pairs, ""]
     if figure.marks:
@@ -134,15 +142,12 @@ def _scale(figure: Figure) -> str:
     return f"**changed** ({' '.join(figure.changed)})" if figure.changed else "paper"
 
 
-_SPREAD = (
-    "Numbers are mean ± standard deviation over seeds; bands of the picture, and `fedpriv runs --means`, "
-    "show intervals of the mean."
-)
+_SPREAD = f"Means over seeds, ± {INTERVALS}."
 _HUGE = 1e6  # larger numbers are written in powers of ten
 
 
-def mean_sd(values: np.ndarray, decimals: int) -> str:
-    """Return mean and sample standard deviation, such as ``92.10 ± 0.35 (n = 3)``.
+def mean_words(values: np.ndarray, decimals: int) -> str:
+    """Return mean and interval over seeds, such as ``92.10 ± 0.35 (n = 3)``; see ``spread_words``.
 
     A mean below 1 has at least three significant digits, unless ``decimals`` is 0. If a value is not finite,
     the text says infinite.
@@ -158,11 +163,10 @@ def mean_sd(values: np.ndarray, decimals: int) -> str:
     mean = values.mean()
     if decimals and 0 < abs(mean) < 1:
         decimals = max(decimals, 2 - math.floor(math.log10(abs(mean))))
-    spread = ""
-    if len(values) > 1:
-        deviation = values.std(ddof=1)
-        alike = deviation <= 1e-9 * abs(mean)  # equal values, of which the mean is rounded
-        spread = f" ± {_rounded(0.0 if alike else deviation, decimals)}"
+    alike = np.ptp(values) <= 1e-9 * abs(mean)  # equal values, of which the mean is rounded
+    spread = spread_words(
+        np.full_like(values, mean) if alike else values, lambda value: _rounded(value, decimals)
+    )
     return f"{_rounded(mean, decimals)}{spread} (n = {len(values)})"
 
 
@@ -184,7 +188,7 @@ def _stated(figure: Figure, ends: Ends) -> Table:
             f"{_label(figure, s.curve)}{_at(figure, s.point)}",
             column.label,
             f"{s.value:.{column.decimals}f}",
-            mean_sd(values, column.decimals),
+            mean_words(values, column.decimals),
             *[difference] * compared,
         )
     return table
@@ -307,7 +311,7 @@ def _ends(figure: Figure, ends: Ends) -> Table:
         for name in shown:
             values = ends.of(group.name, curve.name, name, at)
             decimals = STATED_COLUMNS[name].decimals
-            cells.append(mean_sd(values, decimals).partition(" (n")[0] if len(values) else "–")
+            cells.append(mean_words(values, decimals).partition(" (n")[0] if len(values) else "–")
         table.add(group.title, curve.label, *cells)
     return table
 

@@ -37,9 +37,11 @@ def mark_rows(
         value = mark.value
         low = value if mark.low is None else mark.low
         high = value if mark.high is None else mark.high
+        band = "none" if mark.low is None else "stated"
         row = {"group": group.name, "axes": axes.name, "curve": mark.label}
+        numbers = {"mean": value, "low": low, "high": high, "n": 0, "band": band}
         for x in _positions(figure, mark, drawn):
-            yield pd.DataFrame([row | {"x": x, "mean": value, "low": low, "high": high, "n": 0}])
+            yield pd.DataFrame([row | {"x": x} | numbers])
 
 
 def _positions(figure: Figure, mark: Mark, drawn: Sequence[float]) -> list[float]:

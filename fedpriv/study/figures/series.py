@@ -13,7 +13,7 @@ import pandas as pd
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.store.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS
-from fedpriv.store.pairs import FEWEST, LEVEL, student_half_width
+from fedpriv.store.pairs import FEWEST, INTERVALS, LEVEL, student_half_width
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.definition import Axes, Points
 from fedpriv.study.figures.jobs import DONE, Job
@@ -22,7 +22,7 @@ POINTS = 200  # most points of a line: a column of print cannot show more
 FEWEST_RESAMPLED = 5
 """Smallest number of seeds for a bootstrap. With fewer its intervals are far too short."""
 BANDS = {
-    "t": f"{LEVEL:.0%} intervals for the mean (Student's t; of 2 seeds lowest to highest)",
+    "t": INTERVALS,
     "range": "lowest to highest seed",
     "sd": "± one sample standard deviation over seeds",
     "bootstrap": f"{LEVEL:.0%} bootstrap intervals for the mean (percentiles of 2,000 resamples)",
@@ -142,6 +142,13 @@ def spread(x: np.ndarray, y: np.ndarray, kind: str) -> pd.DataFrame:
     elif kind == "bootstrap" and len(y) > 1:
         low, high = _resampled(y)
     return pd.DataFrame({"x": x, "mean": mean, "low": low, "high": high, "n": len(y)})
+
+
+def band_of(kind: str, seeds: int) -> str:
+    """Return the kind of band that :func:`spread` makes of so many seeds; ``none`` of a single one."""
+    if seeds < 2:
+        return "none"
+    return "range" if kind == "t" and seeds < FEWEST else kind
 
 
 def _resampled(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

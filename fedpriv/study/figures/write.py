@@ -17,7 +17,14 @@ from fedpriv.store.plots import CYCLE, MARKERS, HeatMap, Line, Panel, draw_panel
 from fedpriv.study.figures.comparison import compare, ends_table
 from fedpriv.study.figures.definition import POINT, Axes, Curve, CurveGroup, Figure
 from fedpriv.study.figures.marks import including, mark_lines, mark_rows, marks_on
-from fedpriv.study.figures.series import BANDS, FigureRun, over_points, over_seeds, per_client
+from fedpriv.study.figures.series import (
+    BANDS,
+    FigureRun,
+    band_of,
+    over_points,
+    over_seeds,
+    per_client,
+)
 
 _SIDE_BY_SIDE = 3
 _DOTTED = "Dotted: no sound guarantee, ε as the paper counts it."
@@ -103,8 +110,9 @@ def figure_table(figure: Figure, runs: Sequence[FigureRun]) -> pd.DataFrame:
     """Return the drawn points, the content of figure.csv.
 
     Returns:
-        Columns group, axes, curve, client (where each client has a line), x, mean, low, high and n. A mark
-        has n = 0.
+        Columns group, axes, curve, client (where each client has a line), x, mean, low, high, n and band,
+        the kind of low and high: t, range, sd or none, as in :data:`~fedpriv.study.figures.series.BANDS`. A
+        mark has n = 0, and ``stated`` where low and high are from its source.
     """
     tables: list[pd.DataFrame] = []
     for group in figure.groups:
@@ -120,13 +128,14 @@ def figure_table(figure: Figure, runs: Sequence[FigureRun]) -> pd.DataFrame:
                     drawn = over_seeds(finished, axes)
                 else:
                     drawn = per_client(finished[0], axes)
+                drawn["band"] = [band_of(axes.band, int(n)) for n in drawn["n"]]
                 drawn.insert(0, "curve", curve.name)
                 drawn.insert(0, "axes", axes.name)
                 drawn.insert(0, "group", group.name)
                 tables.append(drawn)
             positions = [x for table in tables[before:] for x in table["x"]]
             tables += mark_rows(figure, group, axes, positions)
-    columns = ["group", "axes", "curve", "x", "mean", "low", "high", "n"]
+    columns = ["group", "axes", "curve", "x", "mean", "low", "high", "n", "band"]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
 
 

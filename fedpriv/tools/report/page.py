@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
 from fedpriv.common.words import counted, span
+from fedpriv.store.pairs import INTERVALS
 from fedpriv.tools.report import sections
 from fedpriv.tools.report.charts import FRAME, Chart, draw, legend_of
 from fedpriv.tools.report.curves import MOST_RUNS, epsilon_chart, run_charts, sweep_charts
@@ -217,8 +218,8 @@ def _means(runs: Sequence[ReportedRun], names: Sequence[str]) -> Markup:
         accuracies = [100 * a for run in group if (a := run.end("test_accuracy")) is not None]
         sound = [e for run in group if (e := run.end("epsilon_sound")) is not None]
         low, high = (sections.epsilon_words(end(sound, default=None)) for end in (min, max))
-        rows.append((name, len(group), sections.mean_sd(accuracies), span(low, high)))
-    head = ("settings", "runs", "test accuracy (%), mean ± sd", "ε sound")
+        rows.append((name, len(group), sections.mean_words(accuracies), span(low, high)))
+    head = ("settings", "runs", f"test accuracy (%), mean ± {INTERVALS}", "ε sound")
     return table("Over seeds", head, rows, sorts=True)
 
 

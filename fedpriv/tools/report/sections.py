@@ -9,8 +9,11 @@ import shlex
 import statistics
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from fedpriv.common.words import counted, round_up
 from fedpriv.data.names import MISLABELLED
+from fedpriv.store.pairs import spread_words
 from fedpriv.store.searches import STATEMENT, is_search
 from fedpriv.store.stored_run import StoredAudit
 from fedpriv.tools.report.gather import ReportedRun, as_number
@@ -58,11 +61,11 @@ def percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.2f} %"
 
 
-def mean_sd(values: Sequence[float]) -> str:
-    """Return mean and sample standard deviation, or a dash without values."""
+def mean_words(values: Sequence[float]) -> str:
+    """Return mean and interval over seeds, or a dash without values."""
     if not values:
         return "–"
-    spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    spread = spread_words(np.array(values), "{:.2f}".format)
     return f"{statistics.fmean(values):.2f}{spread}"
 
 

@@ -8,11 +8,12 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpriv.store.folder import commit_words
-from fedpriv.study.figures.comparison import compare, ends_table, mean_sd
+from fedpriv.study.figures.comparison import compare, ends_table, mean_words
 from fedpriv.study.figures.series import FigureRun
 from fedpriv.study.figures.write import caption_of
 
@@ -73,11 +74,12 @@ def row(text: str, *words: str) -> str:
 
 def test_the_stated_number_stands_beside_mean_and_difference(compared):
     text = compared(accuracies(loud=[0.78, 0.80], quiet=[0.5, 0.5]))
-    assert row(text, "loud noise", "80.00").endswith("| 80.00 | 79.00 ± 1.41 (n = 2) | -1.00 |")
+    said = row(text, "loud noise", "| 80.00 |")
+    assert said.endswith("| 80.00 | 79.00 (78.00 to 80.00) (n = 2) | -1.00 |")
 
 
 def test_the_spread_beside_a_mean_is_named(compared):
-    assert "standard deviation over seeds" in compared(accuracies(loud=[0.78, 0.80]))
+    assert "± 95% intervals for the mean (Student's t" in compared(accuracies(loud=[0.78, 0.80]))
 
 
 def test_one_seed_has_no_spread(compared):
@@ -85,20 +87,21 @@ def test_one_seed_has_no_spread(compared):
     assert row(text, "loud noise", "80.00").endswith("| 80.00 | 90.00 (n = 1) | +10.00 |")
 
 
-def test_the_spread_is_that_of_a_sample():
-    assert mean_sd(np.array([1.0, 2.0, 3.0]), 2) == "2.00 ± 1.00 (n = 3)"
+def test_the_spread_is_an_interval_of_the_mean():
+    assert mean_words(np.array([1.0, 2.0, 3.0]), 2) == "2.00 ± 2.48 (n = 3)"
 
 
 def test_a_loss_that_ran_away_is_written_in_powers_of_ten():
-    assert mean_sd(np.array([1.2e26, 1.4e26]), 3) == "1.3e+26 ± 1.4e+25 (n = 2)"
+    assert mean_words(np.array([1.2e26, 1.4e26]), 3) == "1.3e+26 (1.2e+26 to 1.4e+26) (n = 2)"
 
 
-@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=6))
+@given(st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=6))
 def test_mean_and_spread_are_those_of_the_values(values):
-    said = mean_sd(np.array(values), 6)
+    said = mean_words(np.array(values), 6)
     mean, _, spread, *_ = said.split()
     assert float(mean) == pytest.approx(np.mean(values), abs=1e-5)
-    assert float(spread) == pytest.approx(np.std(values, ddof=1), abs=1e-5)
+    half = scipy.stats.sem(values) * scipy.stats.t.ppf(0.975, len(values) - 1)
+    assert float(spread) == pytest.approx(half, abs=1e-5)
 
 
 def test_paired_runs_are_compared_by_their_differences(compared):
@@ -128,7 +131,7 @@ def test_an_infinite_epsilon_is_said(compared):
 
 @pytest.mark.parametrize("value", [[math.inf], [math.inf, 1.0], [1.0, math.nan]])
 def test_values_that_are_not_finite_have_no_mean(value):
-    assert mean_sd(np.array(value), 2) == f"infinite (n = {len(value)})"
+    assert mean_words(np.array(value), 2) == f"infinite (n = {len(value)})"
 
 
 @pytest.mark.thorough
@@ -280,6 +283,6 @@ def test_a_quantity_that_applies_to_no_curve_has_no_column(compared):
 
 
 def test_small_means_keep_three_digits_and_rounding_is_no_spread():
-    assert mean_sd(np.array([0.0067061, 0.0067061]), 2) == "0.00671 ± 0.00000 (n = 2)"
-    assert mean_sd(np.array([0.02, 0.04]), 2) == "0.0300 ± 0.0141 (n = 2)"
-    assert mean_sd(np.array([92.1, 92.1 + 1e-13]), 2) == "92.10 ± 0.00 (n = 2)"
+    assert mean_words(np.array([0.0067061, 0.0067061]), 2) == "0.00671 (n = 2)"
+    assert mean_words(np.array([0.02, 0.04]), 2) == "0.0300 (0.0200 to 0.0400) (n = 2)"
+    assert mean_words(np.array([92.1, 92.1 + 1e-13]), 2) == "92.10 (n = 2)"

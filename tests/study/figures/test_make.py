@@ -59,6 +59,7 @@ def test_the_csv_holds_mean_and_range_over_the_seeds(made, figure, jobs_of):
     )
     assert drawn["x"].tolist() == [2, 4]
     assert drawn["n"].tolist() == [2, 2]
+    assert drawn["band"].tolist() == ["range", "range"]  # two seeds are too few for an interval
     expected = both.assign(y=100 * both["test_accuracy"]).groupby("round")["y"]
     assert drawn["mean"].tolist() == pytest.approx(expected.mean().tolist(), rel=1e-5)
     assert drawn["low"].tolist() == pytest.approx(expected.min().tolist(), rel=1e-5)

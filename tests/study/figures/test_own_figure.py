@@ -229,6 +229,16 @@ def test_the_joint_epsilon_stands_below_the_tables(made_own):
     assert "2 runs without privacy" in text
 
 
+@pytest.mark.parametrize("given", ["outputs/figures/own", "own"])
+def test_the_means_of_a_figure_are_a_table(given, here, command):
+    said = command("runs", given, "--means", "--best", "test_accuracy", "--table", "latex")
+    assert said.status == 0, said.err
+    rows = [line for line in said.out.splitlines() if " 0 1 & 2 &" in line]
+    assert len(rows) == 3
+    (best,) = [row for row in rows if "textbf" in row]
+    assert "fedsgd" not in best.replace("ldp\\_fedsgd", "")  # more accurate, but without privacy
+
+
 def test_the_paragraph_for_a_paper_is_printed(here, command):
     said = command("report", "outputs/figures/own", "--latex")
     assert said.status == 0, said.err

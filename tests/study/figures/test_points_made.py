@@ -59,7 +59,7 @@ def test_the_ends_have_a_row_for_each_run(there):
 
 def test_the_comparison_names_the_points(there):
     text = made(there, "comparison.md").read_text()
-    assert "| Digits | T = 1, η = 0.5 | rounds | 1 | 1 ± 0 (n = 2) | +0 |" in text
+    assert "| Digits | T = 1, η = 0.5 | rounds | 1 | 1 (n = 2) | +0 |" in text
     assert "Digits, η = 2, test loss, stated from best to worst: reference > T = 1." in text
     assert "- runs: a row each in ends.csv" in text
 
