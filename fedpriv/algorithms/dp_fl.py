@@ -24,8 +24,9 @@ class DpFl(Augmented, LocalStepsAlgorithm):
     Source: Fu, Chen, Han, "Adap DP-FL: differentially private federated learning with adaptive noise",
     TrustCom 2022.
 
-    The argument ``claim`` is the reading of the work's theorem 1, ``with_log`` or ``as_printed``; the attribute is
-    the claim. See :class:`fedpriv.algorithms.record_level.LocalStepsAlgorithm` for the other arguments.
+    The argument ``claim`` is the reading of the work's theorem 1, ``with_log`` or ``as_printed``; the
+    attribute is the claim. See :class:`fedpriv.algorithms.record_level.LocalStepsAlgorithm` for the other
+    arguments.
 
     Example:
         >>> algorithm = DpFl(name="dp_fl", sample_rate=0.05, optimizer="sgd", learning_rate=0.5)

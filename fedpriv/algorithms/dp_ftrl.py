@@ -47,6 +47,7 @@ from fedpriv.privacy.core.sampling import Sampling, WholeData
 from fedpriv.privacy.core.trust import CENTRAL_TRUST
 from fedpriv.privacy.matrix import MOST_BUFFERS
 from fedpriv.privacy.matrix.cohorts import (
+    DEFAULT_SEPARATION,
     BMinSep,
     Cohorts,
     CyclicPoisson,
@@ -143,7 +144,7 @@ class DpFtrl(Algorithm):
     )
     separation: int = field(
         whole(at_least=1, at_most="rounds"),
-        default=10,
+        default=DEFAULT_SEPARATION,
         alias="min_separation",
         unit="b",
         help="least number of rounds from one participation of a client to its next",

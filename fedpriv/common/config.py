@@ -31,6 +31,7 @@ from fedpriv.common.groups import (
     table_options,
     table_rows,
 )
+from fedpriv.common.own_targets import key_of_own_target
 
 
 def compose(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> DictConfig:
@@ -153,7 +154,8 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
     if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", text):
         return _unknown_option(match[1], match[2], overrides)
     if match := re.search(r"Could not (?:override|append to config.+key) '([^']+)'", text):
-        return _blaming(_unknown_key(match[1], overrides), match[1], overrides)
+        unknown = key_of_own_target(match[1], overrides) or _unknown_key(match[1], overrides)
+        return _blaming(unknown, match[1], overrides)
     if match := re.search(
         r"Multiple values for (\w+)|config groups is not supported: '\+\+(\w+)=", text
     ):
@@ -293,8 +295,7 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
         key.removeprefix(f"{group}.") for key in keys if group and key.startswith(f"{group}.")
     ]
     if inside:
-        elsewhere = [key for key in keys if key.endswith(f".{leaf}")]
-        return unknown_key(group, leaf, inside, elsewhere)
+        return unknown_key(group, leaf, inside, [k for k in keys if k.endswith(f".{leaf}")])
     top, _, subkey = name.partition(".")
     if subkey and top in _MAY_BE_NONE:
         return ConfigError(

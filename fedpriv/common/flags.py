@@ -105,6 +105,9 @@ _PRICED = "a run is priced by fedpriv account --run FOLDER"
 HINTS = {
     ("fedpriv account", "--epsilon"): _CALIBRATE,
     ("fedpriv account", "--target-epsilon"): _CALIBRATE,
+    ("fedpriv plot", "Missing argument 'FOLDER...'"): (
+        "name the folder of a run or of a sweep, or several: fedpriv plot outputs --y test_accuracy"
+    ),
     ("fedpriv account", "Got unexpected extra argument"): _PRICED,
 }
 """Command and flag that it lacks, or message of click → the remedy."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any, TypeVar
 
 import hydra.utils
@@ -53,6 +55,8 @@ def instantiate(config: DictConfig, group: str) -> Any:
             f"see fedpriv list {top}",
         )
     keys = [str(key) for key in node if key != "_target_"]
+    if not node._target_.startswith(PACKAGE):
+        _refuse_uncallable(group, node._target_)
     made: Any = _own_module(node) if group == "model" else None
     if made is None:
         made = within_group(group, lambda: hydra.utils.instantiate(node, _convert_="all"), keys)
@@ -72,16 +76,41 @@ def _own_module(node: DictConfig) -> ModelFactory | None:
     Raises:
         ConfigError: The keys do not fit the constructor of the module.
     """
-    module, _, name = node._target_.rpartition(".")
     if node._target_.startswith(PACKAGE):
         return None
-    try:
-        named = getattr(importlib.import_module(module), name)
-    except Exception:
-        return None  # Hydra says what is wrong, when it makes the object
+    named = _named(node._target_)
+    if "torch" in sys.modules and isinstance(named, sys.modules["torch"].nn.Module):
+        raise ConfigError(
+            "model._target_",
+            node._target_,
+            "the class of a torch module, or a function that returns one",
+            f"this is a {type(named).__name__} that was made already; name its class",
+        )
     settings = {key: value for key, value in node.items() if key != "_target_"}
     made = hydra.utils.instantiate(OmegaConf.create(settings), _convert_="all")
     return factory_of(named, made)
+
+
+def _named(target: str) -> object:
+    """Return what a ``_target_`` names; None if it cannot be imported, of which Hydra says why."""
+    module, _, name = target.rpartition(".")
+    try:
+        found = importlib.import_module(module or target)
+        return getattr(found, name) if module else found
+    except Exception:
+        return None
+
+
+def _refuse_uncallable(group: str, target: str) -> None:
+    """Raise ConfigError for a ``_target_`` that names a module or a value."""
+    named = _named(target)
+    if named is None or callable(named):
+        return
+    allowed = "a class or a function, with its module"
+    if isinstance(named, ModuleType):
+        hint = f"name a class in it: {group}._target_={target}.NAME"
+        raise ConfigError(f"{group}._target_", f"the module {target}", allowed, hint)
+    raise ConfigError(f"{group}._target_", f"{target}, of type {type(named).__name__}", allowed)
 
 
 def within_group(group: str, make: Callable[[], _Made], keys: Sequence[str] = ()) -> _Made:

@@ -20,6 +20,7 @@ from fedpriv.common.notices import complain
 from fedpriv.common.words import counted, in_short
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.instantiate import instantiate
+from fedpriv.experiment.mistakes import with_further_mistakes
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.settings import read_settings
@@ -92,7 +93,7 @@ class JobComposer:
         except FedprivError as error:
             job.error = error
         except (HydraException, OmegaConfBaseException) as error:
-            job.error = explain(error, overrides)
+            job.error = with_further_mistakes(explain(error, overrides), overrides)
         return job
 
     def _configured(self, overrides: tuple[str, ...]) -> DictConfig:
@@ -103,7 +104,7 @@ class JobComposer:
             try:
                 self._bases[keys] = self._compose(overrides)
             except (HydraException, OmegaConfBaseException) as error:
-                self._bases[keys] = explain(error, overrides)
+                self._bases[keys] = with_further_mistakes(explain(error, overrides), overrides)
         base = self._bases[keys]
         if isinstance(base, ConfigError):
             raise base

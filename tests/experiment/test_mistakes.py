@@ -151,3 +151,79 @@ def test_a_column_is_found_by_its_last_word(name, near, command, train):
     train("rounds=1")
     said = command("plot", "run", "--y", name)
     assert said.sentence.endswith(f"got {name}; did you mean {near}?")
+
+
+def test_all_mistakes_of_a_sweep_over_options_are_told(lines):
+    first, *mistakes = [
+        line
+        for line in lines("train", "-m", "algorithm=dp_fl,fedavg", "clipnrom=3", "othr=4")
+        if "composing" not in line
+    ]
+    assert first == "2 mistakes:"
+    assert [mistake.partition(";")[0] for mistake in mistakes] == [
+        "unknown key clipnrom", "unknown key othr",
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def own_model(tmp_path, monkeypatch) -> None:
+    """A module ``own_net_of_mistakes`` with the class Net, a made object and a number."""
+    (tmp_path / "own_net_of_mistakes.py").write_text(
+        "from torch import nn\n\n\nclass Net(nn.Sequential):\n"
+        "    def __init__(self, inputs, classes, width=2):\n"
+        "        super().__init__(nn.Flatten(), nn.Linear(inputs, classes))\n\n\n"
+        "made = Net(64, 10)\nvalue = 3\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+TARGETS = {
+    ("Net", "model.width=8"): ["model.width", "Net takes it", "+model.width=8"],
+    ("Net", "model.widht=8"): [
+        "model.widht",
+        "did you mean +model.width=8?",
+        "inputs, classes, width",
+    ],
+    ("made",): [
+        "model._target_ must be the class",
+        "own_net_of_mistakes.made",
+        "a Net",
+        "made already",
+    ],
+    ("value",): [
+        "model._target_ must be a class or a function",
+        "own_net_of_mistakes.value, of type int",
+    ],
+    ("",): [
+        "model._target_ must be a class or a function",
+        "model._target_=own_net_of_mistakes.NAME",
+    ],
+}
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: "_".join(target) or "module")
+def test_a_model_of_ones_own_that_is_none_or_lacks_a_plus_is_one_sentence(target, own_model, lines):
+    name = f"own_net_of_mistakes.{target[0]}".rstrip(".")
+    (mistake,) = lines("train", f"model._target_={name}", *target[1:], "dry_run=true")
+    for words in TARGETS[target]:
+        assert words in mistake
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("partition.clients=5", ["<= 5, the number of clients, got 10", "10 is its default"]),
+        ("rounds=5", ["<= 5, which is rounds, got 10", "10 is its default", "raise rounds"]),
+    ],
+)
+def test_a_default_that_does_not_fit_is_said_to_be_one(override, words, lines):
+    (mistake,) = lines("train", "algorithm=dp_ftrl", "dataset=digits", override, "dry_run=true")
+    assert mistake.startswith("algorithm.min_separation must be ")
+    for part in words:
+        assert part in mistake
+
+
+def test_plot_without_a_folder_says_which_folder(lines):
+    (mistake,) = lines("plot", "--y", "sound")
+    assert "FOLDER" in mistake
+    assert "fedpriv plot outputs" in mistake

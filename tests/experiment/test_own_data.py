@@ -141,7 +141,7 @@ def test_a_client_is_a_user_of_the_table(train, people):
 
 
 def test_users_whose_records_are_spread_are_refused(people):
-    with pytest.raises(ConfigError, match=r"dataset\.user=user .*partition=natural"):
+    with pytest.raises(ConfigError, match=r"dataset\.user=user .*partition=natural.*partition=iid"):
         parts_of("algorithm=dp_fl", *people, "dataset.user=user")
 
 

@@ -20,6 +20,9 @@ from fedpriv.privacy.matrix.participation import (
     Participation,
 )
 
+DEFAULT_SEPARATION = 10
+"""Default of ``algorithm.min_separation``."""
+
 
 class Cohorts(ABC):
     """One way to choose the clients of each round.
@@ -67,8 +70,13 @@ class Cohorts(ABC):
         """
         separation = self.participation.separation
         if clients < separation:
+            is_default = separation == DEFAULT_SEPARATION
+            origin = f"{separation} is its default: " if is_default else ""
             raise ArgumentError(
-                "min_separation", separation, f"<= {clients}, the number of clients"
+                "min_separation",
+                separation,
+                f"<= {clients}, the number of clients",
+                f"{origin}set algorithm.min_separation={clients} or less, or have more clients",
             )
 
 
