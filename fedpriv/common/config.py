@@ -20,7 +20,7 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fedpriv.common.errors import ConfigError, did_you_mean, nearest, show
+from fedpriv.common.errors import ConfigError, did_you_mean, nearest, nearest_key, show
 from fedpriv.common.groups import (
     ADDED,
     GROUPS,
@@ -306,7 +306,7 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
             f"unknown key {show(name)}: the {top} of this configuration has no keys; leave it out, or choose "
             f"one that has it: {top}=…"
         )
-    near = _by_synonym(leaf, keys) or nearest(name, keys)
+    near = _by_synonym(leaf, keys) or nearest_key(name, keys)
     hint = f"; did you mean {near}?" if near else ""
     return ConfigError(f"unknown key {show(name)}{hint}")
 

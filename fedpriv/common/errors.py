@@ -180,6 +180,24 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
     return prefixed[0] if prefixed and name else None
 
 
+def nearest_key(name: str, keys: Iterable[str]) -> str | None:
+    """Return the dotted key closest to ``name``; None if no key is close.
+
+    The whole key is compared, its last part, and as many words of the last part as ``name`` has.
+
+    Example:
+        >>> nearest_key("lerning", ["averaging", "algorithm.learning_rate"])
+        'algorithm.learning_rate'
+    """
+    keys = list(keys)
+    ends = {key.rpartition(".")[2]: key for key in reversed(keys)}
+    words = name.count("_") + 1
+    starts = {"_".join(end.split("_")[:words]): key for end, key in ends.items()}
+    by_text = starts | ends | {key: key for key in keys}
+    match = difflib.get_close_matches(_plain(name), by_text, n=1, cutoff=0.8)
+    return by_text[match[0]] if match else nearest(name, keys)
+
+
 def _plain(name: str) -> str:
     """Return a name without differences of case, and of hyphens, blanks and underscores."""
     return name.lower().replace("-", "_").replace(" ", "_")

@@ -29,7 +29,12 @@ from fedpriv.common.flags import (
 )
 from fedpriv.common.groups import options as options_of
 from fedpriv.common.words import counted
-from fedpriv.study.figures.overrides import choice_of, for_choice, overrides_of
+from fedpriv.study.figures.overrides import (
+    choice_of,
+    for_choice,
+    overrides_of,
+    refuse_file_without_ending,
+)
 
 _PACKED = rb"PK\x03\x04(?s:.){26}README\.md"  # the beginning of what pack writes
 _FIGURE_EXAMPLES = """\b
@@ -223,6 +228,7 @@ def run(options: SimpleNamespace, overrides: Sequence[str]) -> int:
         ConfigError: A flag is not allowed, or the name is missing.
     """
     settings = [*overrides_of(options), *overrides]
+    refuse_file_without_ending(options.name, options.config_dir)
     if options.list:
         from fedpriv.study.figures.catalogue import show_figures
 

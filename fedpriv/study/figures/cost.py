@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fedpriv.store.joint_privacy import choice_warning, joint_privacy
 from fedpriv.study.figures.definition import Figure
-from fedpriv.study.figures.figure_file import keys_of
+from fedpriv.study.figures.figure_keys import keys_of
 from fedpriv.study.figures.series import FigureRun
 from fedpriv.tools.report.privacy_paragraph import privacy_paragraph
 

@@ -17,9 +17,7 @@ is run and drawn like the figures of published works.
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,47 +26,28 @@ import attrs
 import yaml
 
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, ConfigError, did_you_mean, show
+from fedpriv.common.errors import ArgumentError, ConfigError, all_of, did_you_mean
 from fedpriv.common.fields import declared, field, one_of, or_null, own_check, text
-from fedpriv.store.columns import AUDIT_COLUMNS, COLUMNS
+from fedpriv.store.columns import COLUMNS
 from fedpriv.store.saved import YamlLoader, yaml_text
+from fedpriv.study.figures.figure_keys import (
+    Choice,
+    Values,
+    choices_key,
+    key_label,
+    keys_of,
+    metric_column,
+    metrics_key,
+    name_key,
+    overrides_key,
+    seeds_key,
+    texts_key,
+    title_key,
+    x_key,
+)
 from fedpriv.study.figures.stated_points import StatedPoint, read_numbers
 
 LINE, POINTS = "line", "points"
-SHORT_METRICS = {"accuracy": "test_accuracy", "loss": "test_loss"}
-_SET_ELSEWHERE = {
-    "seed": "seeds: [0, 1, 2]",
-    "dry_run": "fedpriv figure FILE --dry-run",
-    "resume": "nothing; a figure goes on with its runs by itself",
-    "publish": "nothing; the runs of a figure are found by their seeds",
-}
-_NAME = re.compile(r"(?!\.)[\w.+=-]+(/(?!\.)[\w.+=-]+)*")
-
-
-@dataclass(frozen=True)
-class Values:
-    """A config key and its values.
-
-    Attributes:
-        key: The config key.
-        values: The values.
-    """
-
-    key: str
-    values: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of the curves or panels of a file.
-
-    Attributes:
-        label: Label in the legend, or title of the panel.
-        overrides: Overrides of its runs.
-    """
-
-    label: str
-    overrides: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -96,174 +75,6 @@ class Baseline:
     csv: str | None = None
 
 
-# ---- checks of the keys
-
-
-def _overrides(name: str, value: Any) -> tuple[str, ...]:
-    """Return overrides from a text as after ``fedpriv train``, or from a list of such texts."""
-    allowed = "overrides such as algorithm=dp_fl rounds=50"
-    if value is None:
-        return ()
-    try:
-        words = (
-            shlex.split(value)
-            if isinstance(value, str)
-            else [checks.text(name, word) for word in checks.sequence(name, value, allowed)]
-        )
-    except ValueError as error:  # an open quote, or a part that is no text
-        if isinstance(error, ArgumentError):
-            raise
-        raise ArgumentError(name, value, allowed) from None
-    for word in words:
-        key, equals, _ = word.partition("=")
-        if not equals or not key or word.startswith("-"):
-            raise ArgumentError(name, word, allowed)
-        bare = key.lstrip("+~")
-        if bare in _SET_ELSEWHERE:
-            raise ArgumentError(name, word, f"without {bare}", f"use {_SET_ELSEWHERE[bare]}")
-        if bare.partition(".")[0] in ("hydra", "figure") or bare.startswith("hydra/"):
-            raise ArgumentError(
-                name, word, "about the runs", f"fedpriv figure FILE {word} takes it"
-            )
-    return tuple(words)
-
-
-def _x(name: str, value: Any) -> str | Values:
-    """Return a column that is drawn over rounds, or a key with its values."""
-    allowed = "a key with its values, such as {epsilon: [1, 2, 4]}, or a column such as round"
-    if isinstance(value, str):
-        columns = [column for column in COLUMNS if column not in AUDIT_COLUMNS]
-        if value not in columns:
-            raise ArgumentError(name, value, allowed, did_you_mean(value, columns))
-        return value
-    if not isinstance(value, Mapping) or len(value) != 1:
-        raise ArgumentError(name, value, allowed)
-    ((key, values),) = value.items()
-    if key == "seed" or key.startswith(("runtime.", "figure.", "hydra")):
-        raise ArgumentError(name, key, "a key that makes another run", "seeds: 5 sets the seeds")
-    numbers = checks.sequence(f"{name}.{key}", values, "a list of numbers")
-    if not numbers:
-        raise ArgumentError(f"{name}.{key}", "[]", "at least one number")
-    for number in numbers:
-        if not checks.is_number(number):
-            hint = "options and texts belong under curves or panels"
-            raise ArgumentError(f"{name}.{key}", number, "numbers", hint)
-        checks.number(f"{name}.{key}", number)
-    if len(set(numbers)) < len(numbers):
-        raise ArgumentError(f"{name}.{key}", values, "different numbers")
-    return Values(key, tuple(sorted(numbers)))
-
-
-def _choices(name: str, value: Any) -> tuple[Choice, ...]:
-    """Return curves or panels: every combination of keys with values, or labels with overrides."""
-    allowed = f"keys with their values, such as {{{_EXAMPLE}}}, or labels with overrides each"
-    if value is None:
-        return ()
-    if not isinstance(value, Mapping) or not value:
-        raise ArgumentError(name, value, allowed)
-    listed = [isinstance(values, list) for values in value.values()]
-    if not any(listed):
-        return tuple(
-            Choice(str(label), _overrides(f"{name}.{label}", text)) for label, text in value.items()
-        )
-    if not all(listed):
-        odd = next(key for key, values in value.items() if not isinstance(values, list))
-        raise ArgumentError(f"{name}.{odd}", value[odd], "a list of values, as its neighbours are")
-    choices = [Choice("", ())]
-    for key, values in value.items():
-        if not values:
-            raise ArgumentError(f"{name}.{key}", "[]", "at least one value")
-        for one in values:
-            if isinstance(one, list | dict):
-                raise ArgumentError(f"{name}.{key}", one, "texts, numbers, true, false or null")
-        words = [written(one) for one in values]
-        if len(set(words)) < len(words):
-            raise ArgumentError(f"{name}.{key}", values, "different values")
-        _overrides(f"{name}.{key}", [f"{key}={word}" for word in words])
-        choices = [
-            Choice(_joined(choice.label, _label(key, one)), (*choice.overrides, f"{key}={word}"))
-            for choice in choices
-            for one, word in zip(values, words, strict=True)
-        ]
-    return tuple(choices)
-
-
-_EXAMPLE = "algorithm: [adap_dpfl, dp_fl]"
-
-
-def written(value: object) -> str:
-    """Return a plain value of a YAML as it is typed in an override."""
-    return repr(value) if isinstance(value, float) else show(value)
-
-
-def _label(key: str, value: object) -> str:
-    """Return the label of a value: an option by its name, a number with the last part of its key."""
-    is_option = isinstance(value, str) and "." not in key
-    return written(value) if is_option else f"{_in_words(key)} = {written(value)}"
-
-
-def key_label(key: str) -> str:
-    """Return the label of an axis over the values of a key, as that of the column of the same name."""
-    column = COLUMNS.get(key.rpartition(".")[2])
-    return "ε asked for" if key == "epsilon" else column.label if column else _in_words(key)
-
-
-def _title(name: str, value: object) -> object:
-    return value if value is None or value == "" else checks.text(name, value)
-
-
-def _in_words(key: str) -> str:
-    return key.rpartition(".")[2].replace("_", " ")
-
-
-def _joined(first: str, second: str) -> str:
-    return f"{first}, {second}" if first else second
-
-
-def _seeds(name: str, value: Any) -> tuple[int, ...]:
-    """Return the seeds of a list, or so many seeds from 0."""
-    if not isinstance(value, list):
-        try:
-            return tuple(range(checks.whole(name, value, at_least=1, at_most=10_000)))
-        except ArgumentError:
-            raise ArgumentError(name, value, "how many (5), or a list ([0, 1, 2])") from None
-    seeds = tuple(checks.seed(name, seed) for seed in value)
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise ArgumentError(name, value, "one seed or several different ones")
-    return seeds
-
-
-def metric_column(name: str, value: Any) -> str:
-    """Return the column that a metric of the file names."""
-    if value in SHORT_METRICS:
-        return SHORT_METRICS[value]
-    columns = [column for column in COLUMNS if column != "round"]
-    if not isinstance(value, str) or value not in columns:
-        known = (*SHORT_METRICS, *columns)
-        hint = did_you_mean(value, known) if isinstance(value, str) else ""
-        raise ArgumentError(name, value, f"one of {', '.join(known)}", hint)
-    return value
-
-
-def _metrics(name: str, value: Any) -> tuple[str, ...]:
-    values = value if isinstance(value, list) else [value]
-    columns = tuple(metric_column(name, one) for one in values)
-    if not columns or len(set(columns)) < len(columns):
-        raise ArgumentError(name, value, "a metric, or a list of different ones")
-    return columns
-
-
-def _texts(name: str, value: Any) -> tuple[str, ...]:
-    words = [value] if isinstance(value, str) else checks.sequence(name, value, "a list of folders")
-    return tuple(checks.text(name, word) for word in words)
-
-
-def _name(name: str, value: Any) -> str:
-    if not _NAME.fullmatch(checks.text(name, value)):
-        raise ArgumentError(name, value, "letters, digits and . _ - + =, with / for subfolders")
-    return str(value)
-
-
 _SCALES = ("linear", "log")
 
 
@@ -288,23 +99,27 @@ class FigureFile:
     """
 
     path: Path = field(own_check(lambda name, value: value), help="the file")
-    x: str | Values = field(own_check(_x), help="{key: [values]}, or a column such as round")
-    metric: tuple[str, ...] = field(own_check(_metrics), help="accuracy, loss, or a column")
-    base: tuple[str, ...] = field(own_check(_overrides), default=None, help="of every run")
-    curves: tuple[Choice, ...] = field(own_check(_choices), default=None, help="the curves")
-    panels: tuple[Choice, ...] = field(own_check(_choices), default=None, help="the panels")
-    seeds: tuple[int, ...] = field(own_check(_seeds), default=1, help="how many, or a list")
+    x: str | Values = field(own_check(x_key), help="{key: [values]}, or a column such as round")
+    metric: tuple[str, ...] = field(own_check(metrics_key), help="accuracy, loss, or a column")
+    base: tuple[str, ...] = field(own_check(overrides_key), default=None, help="of every run")
+    curves: tuple[Choice, ...] = field(own_check(choices_key), default=None, help="the curves")
+    panels: tuple[Choice, ...] = field(own_check(choices_key), default=None, help="the panels")
+    seeds: tuple[int, ...] = field(own_check(seeds_key), default=1, help="how many, or a list")
     baselines: Any = field(own_check(lambda name, value: value), default=None, help="compared with")
     title: str | None = field(
-        own_check(_title, "text or null"), default=None, help='title of the figure; "": none'
+        own_check(title_key, "text or null"), default=None, help='title of the figure; "": none'
     )
-    name: str | None = field(or_null(own_check(_name)), default=None, help="folder of the figure")
+    name: str | None = field(
+        or_null(own_check(name_key)), default=None, help="folder of the figure"
+    )
     notes: str | None = field(or_null(text), default=None, help="text for comparison.md")
     x_label: str | None = field(or_null(text), default=None, help="label of the x axis")
     x_scale: str = field(one_of(_SCALES), default="linear", help="scale of the x axis")
     y_scale: str = field(one_of(_SCALES), default="linear", help="scale of the y axis")
-    quick: tuple[str, ...] = field(own_check(_overrides), default=None, help="of --quick")
-    reuse: tuple[str, ...] = field(own_check(_texts), default=(), help="folders of finished runs")
+    quick: tuple[str, ...] = field(own_check(overrides_key), default=None, help="of --quick")
+    reuse: tuple[str, ...] = field(
+        own_check(texts_key), default=(), help="folders of finished runs"
+    )
 
     def __attrs_post_init__(self) -> None:
         x = self.x
@@ -313,10 +128,15 @@ class FigureFile:
         self._refuse_given_twice()
         entries = [] if self.baselines is None else self.baselines
         allowed = "a list such as [{label: guessing, value: 10}]"
-        self.baselines: tuple[Baseline, ...] = tuple(
-            self._baseline(f"baselines.{number}", entry)
-            for number, entry in enumerate(checks.sequence("baselines", entries, allowed))
-        )
+        baselines, mistakes = list[Baseline](), list[ConfigError]()
+        for number, entry in enumerate(checks.sequence("baselines", entries, allowed)):
+            try:
+                baselines.append(self._baseline(f"baselines.{number}", entry))
+            except ArgumentError as error:
+                mistakes.append(_in_file(self.path, error))
+        if mistakes:
+            raise all_of(mistakes)
+        self.baselines: tuple[Baseline, ...] = tuple(baselines)
         labels = [c.label for c in self.curves] + [b.label for b in self.baselines]
         for label in labels:
             if labels.count(label) > 1:
@@ -370,7 +190,7 @@ class FigureFile:
             if unused := [key for key in ("metric", "source") if key in entry]:
                 raise ArgumentError(f"{name}.{unused[0]}", entry[unused[0]], "absent beside run")
             return Baseline(
-                label, _overrides(f"{name}.run", entry["run"]), shape=shape, panel=panel
+                label, overrides_key(f"{name}.run", entry["run"]), shape=shape, panel=panel
             )
         metric = metric_column(f"{name}.metric", entry.get("metric", self.metric[0]))
         if metric not in self.metric:
@@ -393,10 +213,15 @@ class FigureFile:
     def _refuse_unfit(self, key: str, metric: str, numbers: Iterable[StatedPoint]) -> None:
         """Raise ArgumentError for numbers in another unit than the axis, or not on a logarithmic one."""
         drawn = list(numbers)
-        largest = max(abs(number.y) for number in drawn)
-        if COLUMNS[metric].scale == 100 and 0 < largest <= 1:
-            hint = "write 94.1, not 0.941"
-            raise ArgumentError(key, largest, "in percent, as the axis shows it", hint)
+        if COLUMNS[metric].scale == 100:
+            largest = max(abs(number.y) for number in drawn)
+            if 0 < largest <= 1:
+                hint = "write 94.1, not 0.941"
+                raise ArgumentError(key, largest, "in percent, as the axis shows it", hint)
+            if outside := [number.y for number in drawn if not 0 <= number.y <= 100]:
+                raise ArgumentError(
+                    key, outside[0], "from 0 to 100, in percent as the axis shows it"
+                )
         for scale, values in (
             (self.x_scale, [n.x for n in drawn if n.x is not None]),
             (self.y_scale, [y for n in drawn for y in (n.y, n.low) if y is not None]),
@@ -408,25 +233,72 @@ class FigureFile:
 _BASELINE_KEYS = ("label", "run", "csv", "value", "x", "as", "panel", "metric", "source")
 
 
-def keys_of(overrides: Iterable[str]) -> set[str]:
-    """Return the keys that overrides set, without the signs of Hydra."""
-    return {override.lstrip("+~").partition("=")[0] for override in overrides}
-
-
 def refuse_unknown_keys(name: str, values: Mapping[Any, Any], known: Iterable[str]) -> None:
     """Raise ArgumentError for a key that is not known, with the nearest of those that are."""
-    allowed = list(known)
+    for error in _unknown_keys(name, values, list(known)):
+        raise error
+
+
+def _unknown_keys(
+    name: str, values: Mapping[Any, Any], known: Sequence[str]
+) -> Iterator[ArgumentError]:
+    """Yield an ArgumentError for each key that is not known."""
     for key in values:
-        if key not in allowed:
-            hint = did_you_mean(str(key), allowed)
-            raise ArgumentError(name or "a key", key, f"one of {', '.join(allowed)}", hint)
+        if key not in known:
+            hint = did_you_mean(str(key), known)
+            yield ArgumentError(name or "a key", key, f"one of {', '.join(known)}", hint)
+
+
+def _read(path: Path, values: Mapping[Any, Any]) -> FigureFile:
+    """Return the checked content of a file.
+
+    Raises:
+        ConfigError: Keys are unknown, missing, wrong by themselves, or do not go with one another.
+    """
+    kind: type = FigureFile
+    fields = {name: one for name, one in attrs.fields_dict(kind).items() if name != "path"}
+    mistakes = [_in_file(path, error) for error in _unknown_keys("", values, list(fields))]
+    right: dict[str, Any] = {}
+    for name, one in fields.items():
+        if one.default is attrs.NOTHING and values.get(name) is None:
+            mistakes.append(
+                _in_file(path, ArgumentError(name, None, f"given, such as {_REQUIRED}"))
+            )
+        elif name in values:
+            try:
+                one.metadata["check"](name, values[name], None)
+                right[name] = values[name]
+            except ArgumentError as error:
+                mistakes.append(_in_file(path, error))
+    if "panels" in values and "panels" not in right:  # baselines may name any of them
+        right.pop("baselines", None)
+    # What is wrong or missing is replaced, so that the other keys are checked against one another.
+    others = [column for column in COLUMNS if column not in ("round", "test_loss")]
+    replaced = {"x": "round", "metric": ["test_loss", *others]}
+    try:
+        file = FigureFile(path=path, **{**replaced, **right})
+    except ArgumentError as error:
+        mistakes.append(_in_file(path, error))
+    except ConfigError as error:
+        mistakes += error.mistakes or [error]
+    if mistakes:
+        raise all_of(mistakes)
+    return file
+
+
+def _in_file(path: Path, error: ArgumentError) -> ConfigError:
+    return ConfigError(f"{path}: {error.argument}", error.value, error.allowed, error.hint)
+
+
+_REQUIRED = "x: {epsilon: [1, 2]} and metric: accuracy"
 
 
 def read_figure_file(path: Path) -> FigureFile:
     """Return the checked content of a figure's file.
 
     Raises:
-        ConfigError: The file cannot be read, or a key is wrong; the error names the file and the key.
+        ConfigError: The file cannot be read, or keys are wrong. The error names the file, and each key that
+            is wrong.
     """
     if not path.is_file():
         raise ConfigError(
@@ -436,18 +308,6 @@ def read_figure_file(path: Path) -> FigureFile:
         values = yaml.load(yaml_text(path), YamlLoader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    kind: type = FigureFile
-    known = [name for name in attrs.fields_dict(kind) if name != "path"]
-    example = "x: {epsilon: [1, 2]} and metric: accuracy"
     if not isinstance(values, dict):
-        raise ConfigError(str(path), values, f"keys with values, such as {example}")
-    try:
-        refuse_unknown_keys("", values, known)
-        for key in ("x", "metric"):
-            if values.get(key) is None:
-                raise ArgumentError(key, None, f"given, such as {example}")
-        return FigureFile(path=path, **values)
-    except ArgumentError as error:
-        raise ConfigError(
-            f"{path}: {error.argument}", error.value, error.allowed, error.hint
-        ) from None
+        raise ConfigError(str(path), values, f"keys with values, such as {_REQUIRED}")
+    return _read(path, values)

@@ -29,13 +29,10 @@ from fedpriv.study.figures.figure_file import (
     LINE,
     POINTS,
     Baseline,
-    Choice,
     FigureFile,
-    Values,
-    key_label,
-    keys_of,
     read_figure_file,
 )
+from fedpriv.study.figures.figure_keys import Choice, Values, key_label, keys_of
 from fedpriv.study.figures.jobs import Compose
 
 _OF_PRIVATE = ("epsilon", "noise_schedule", "clipper")

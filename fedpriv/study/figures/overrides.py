@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 from types import SimpleNamespace
 
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.groups import options
 
 
-def overrides_of(options: SimpleNamespace) -> list[str]:
+def overrides_of(flags: SimpleNamespace) -> list[str]:
     """Return the overrides that the flags of ``fedpriv figure`` stand for.
 
     Raises:
         ConfigError: ``--seeds`` is not a list of whole numbers.
     """
     settings = []
-    if options.quick:
+    if flags.quick:
         settings.append("figure.scale=quick")
-    if options.seeds is not None:
-        seeds = options.seeds.split(",")
+    if flags.seeds is not None:
+        seeds = flags.seeds.split(",")
         if not all(seed.strip().isascii() and seed.strip().isdigit() for seed in seeds):
-            raise ConfigError("--seeds", options.seeds or "nothing", "whole numbers, such as 0,1,2")
+            raise ConfigError("--seeds", flags.seeds or "nothing", "whole numbers, such as 0,1,2")
         settings.append(f"figure.seeds=[{','.join(str(int(seed)) for seed in seeds)}]")
-    if options.reuse:
-        quoted = ",".join("'" + folder.replace("'", "\\'") + "'" for folder in options.reuse)
+    if flags.reuse:
+        quoted = ",".join("'" + folder.replace("'", "\\'") + "'" for folder in flags.reuse)
         settings.append(f"figure.reuse=[{quoted}]")
-    if options.draw:
+    if flags.draw:
         settings.append("figure.draw_only=true")
-    if options.dry_run:
+    if flags.dry_run:
         settings.append("dry_run=true")
     return settings
 
@@ -36,6 +38,16 @@ def overrides_of(options: SimpleNamespace) -> list[str]:
 def names_file(name: str | None) -> bool:
     """Return whether the name of a figure is that of a user's file."""
     return name is not None and name.endswith((".yaml", ".yml"))
+
+
+def refuse_file_without_ending(name: str | None, config_dir: str | None = None) -> None:
+    """Raise ConfigError for a name that is no figure's, where a YAML of that name lies in the folder."""
+    file = None if not name or names_file(name) else Path(f"{name}.yaml")
+    if file is None or not file.is_file():
+        return
+    folders = (None, Path(config_dir)) if config_dir else (None,)
+    if not any(name == known for folder in folders for known, _ in options("figure", folder)):
+        raise ConfigError(f"there is no figure {name}; for the file here: fedpriv figure {file}")
 
 
 def choice_of(name: str) -> str:

@@ -17,7 +17,7 @@ from fedpriv.store.saved import saved_rows
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.figure_file import Baseline, read_figure_file
 from fedpriv.study.figures.loading import compose_safely
-from fedpriv.study.figures.overrides import choice_of, names_file
+from fedpriv.study.figures.overrides import choice_of, names_file, refuse_file_without_ending
 from fedpriv.study.figures.own_yamls import used_yamls
 from fedpriv.study.figures.planning import plan_figure
 
@@ -58,6 +58,7 @@ def pack_figure(name: str, outputs: Path, out: Path | None, config_dir: Path | N
     title = name if own is None else own.folder
     folder = outputs / "figures" / title
     if not (folder / "figure.csv").is_file():
+        refuse_file_without_ending(name)
         raise ConfigError(f"{folder} has no figure yet; fedpriv figure {name} makes it")
     overrides = _overrides(name, config_dir)
     archive = out or Path(f"{title.replace('/', '_')}.zip")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from fedpriv.study.figures.figure_file import Values, read_figure_file
+from fedpriv.study.figures.figure_file import read_figure_file
+from fedpriv.study.figures.figure_keys import Values
 from fedpriv.study.figures.of_sweep import figure_of_sweep, write_sweep_figure
 
 

@@ -371,3 +371,14 @@ def test_an_unknown_key_of_the_runs_is_refused_with_the_nearest_one(tmp_path, co
     said = command("figure", "own.yaml", "roundz=3", *QUIET)
     assert said.status == 2
     assert "did you mean rounds?" in said.sentence
+
+
+@pytest.mark.parametrize("arguments", [("own",), ("own", "--list"), ("pack", "own")])
+def test_a_file_named_without_its_ending_is_found(arguments, tmp_path, command):
+    write_own(tmp_path)
+    assert "fedpriv figure own.yaml" in command("figure", *arguments).sentence
+
+
+def test_a_misspelt_key_of_a_group_is_suggested_with_its_group(tmp_path, command):
+    write_own(tmp_path, base=f"{BASE} lerning=3", curves=None)
+    assert "did you mean algorithm.learning_rate?" in command("figure", "own.yaml").sentence
