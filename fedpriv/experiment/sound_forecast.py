@@ -6,8 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
 from dp_accounting import dp_event
 
+from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan
 from fedpriv.privacy.accountants import GdpAccountant
@@ -45,13 +47,16 @@ def forecast_sound(parts: Parts, plan: Plan) -> SoundForecast | None:
     enforced, settings = parts.costs(), parts.settings
     costs = replace(enforced, view=SOUND)
     neighbours = costs.neighbours
-    if plan.rounds is None or not parts.shares_known or parts.algorithm.search is not None:
+    sound_budget = settings.epsilon if settings.sound else None
+    ends_by_budget = plan.bound and plan.epsilon is not None and plan.epsilon == sound_budget
+    if plan.rounds is None or parts.algorithm.search is not None:
+        return SoundForecast(None, True, neighbours)
+    if not (ends_by_budget or _sizes_known(parts)):
         return SoundForecast(None, True, neighbours)
     if parts.unprotected:
         return SoundForecast(math.inf, False, neighbours)
     accountant = tightest(plan.first.event()[0], neighbours)
     costs = replace(costs, accountant=accountant)
-    sound_budget = settings.epsilon if settings.sound else None
     if parts.adaptive:
         # The cases of fedpriv.privacy.sound, in the order in which a budget chooses among them.
         cap = parts.mechanism.bound(costs.sampling)
@@ -63,10 +68,31 @@ def forecast_sound(parts: Parts, plan: Plan) -> SoundForecast | None:
         if settings.epsilon is not None or not parts.noise_schedule.lowest_known:
             return SoundForecast(math.inf, False, neighbours)
         return SoundForecast(costs.forecast(plan.rounds, None).epsilon, True, neighbours)
-    if plan.bound and plan.epsilon is not None and plan.epsilon == sound_budget:
-        return SoundForecast(plan.epsilon, True, neighbours)  # the budget ends the run
+    if ends_by_budget:
+        return SoundForecast(sound_budget, True, neighbours)
     events = costs.of_rounds(plan.rounds)
     epsilon, by_rdp = accountant.forecast([events], settings.delta, neighbours)
     if settings.sound and plan.epsilon is not None:
         epsilon = min(epsilon, plan.epsilon)
     return SoundForecast(epsilon, plan.bound or by_rdp, neighbours, events)
+
+
+def _sizes_known(parts: Parts) -> bool:
+    """Return whether the cost of the smallest client is known before the data are read.
+
+    Small clients pay more where lots have a fixed size. Under the budget of a paper's theorem the large
+    clients may also go on for more rounds.
+    """
+    if not parts.algorithm.cost_depends_on_records or parts.partition.records:
+        return True
+    published_budget = parts.settings.epsilon is not None and not parts.settings.sound
+    if published_budget or not (parts.partition.by_count and parts.partition.clients):
+        return False
+    records = parts.dataset.train_records
+    if parts.noise_schedule.reads_validation:
+        records -= parts.dataset.validation_records
+    try:
+        clients = parts.partition.assign(np.zeros(records, dtype=np.int64), None)
+    except ConfigError:  # too few records: the run is refused once the data are read
+        return False
+    return min(map(len, clients)) >= parts.even_share

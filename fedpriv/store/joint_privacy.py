@@ -30,6 +30,7 @@ from fedpriv.privacy.core.rdp import epsilon_from_rdp, rdp_of_composition
 from fedpriv.store.stored_run import StoredRun
 
 _PAIRED = "paired"
+_HUGE = 1e6
 _COMPARED = (
     "epsilon", "delta", "algorithm", "dataset", "partition", "attack", "aggregation", "accountant",
     "budget_view", "seed", "noise_seed", _PAIRED,
@@ -93,10 +94,13 @@ class JointPrivacy:
     def sentences(self) -> list[str]:
         """Return the sentences to state beside a table of the runs."""
         runs = "the private run" if self.runs == 1 else f"all {self.runs} private runs together"
+        # Digits of an ε that protects nobody would suggest a precision that means nothing.
+        vast = _HUGE <= self.epsilon < math.inf
+        shown = f"{self.epsilon:.2g}" if vast else round_up(self.epsilon)
         most = "at most " if self.bound and math.isfinite(self.epsilon) else ""
         alike = f" that protect a {self.unit}" if self.others else ""
         said = [
-            f"Joint ε of {runs} on {self.dataset}{alike}: {most}{round_up(self.epsilon)} "
+            f"Joint ε of {runs} on {self.dataset}{alike}: {most}{shown} "
             f"at δ = {self.delta:g} (one {self.unit}, {RELATION_WORDS[self.neighbours]}; {self.how})."
         ]
         if self.runs > 1 and math.isfinite(self.epsilon):
@@ -218,6 +222,8 @@ def _joint(
     if whole:
         of = f" of {counted(whole, 'run')} as a whole" if composed else ""
         how = " and ".join(filter(None, (how, f"basic composition{of}")))
+    if delta_of_whole >= 1:
+        return stated(math.inf, delta, f"δ adds up to {delta_of_whole:g} in {how}")
     return stated(epsilon, delta_of_whole, how)
 
 

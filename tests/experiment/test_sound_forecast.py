@@ -51,5 +51,20 @@ def test_the_forecast_is_the_sound_epsilon_of_the_run(overrides, tmp_path):
         assert summary["epsilon_sound"] == pytest.approx(foretold.epsilon, rel=1e-6)
 
 
+def test_it_is_not_known_where_clients_may_be_smaller_than_an_even_share():
+    fixed_lots = ("algorithm=dp_fl", "algorithm.sampling=fixed_size", "budget_view=published")
+    foretold = forecast(fedpriv.compose([*SHARED, *fixed_lots, "epsilon=2"]))
+    assert foretold is not None
+    assert foretold.epsilon is None
+
+
+def test_it_is_known_where_all_clients_have_an_even_share():
+    fixed_lots = ("algorithm=dp_fl", "algorithm.sampling=fixed_size", "partition=iid")
+    noise = ("noise_schedule=calibrated", "epsilon=2")
+    foretold = forecast(fedpriv.compose([*SHARED, *fixed_lots, *noise]))
+    assert foretold is not None
+    assert foretold.epsilon == pytest.approx(2, rel=0.5)
+
+
 def test_there_is_none_without_privacy():
     assert forecast(fedpriv.compose([*SHARED, "algorithm=fedavg"])) is None

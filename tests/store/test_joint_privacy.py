@@ -82,6 +82,13 @@ def test_runs_whose_noise_adapts_count_as_a_whole(runs, tmp_path):
     assert "basic composition" in joint.how
 
 
+def test_nothing_finite_holds_where_delta_adds_up_to_one(runs, tmp_path):
+    adaptive = changed(runs[0], tmp_path / "adaptive", noise_adapts=True, delta=0.6)
+    other = changed(runs[1], tmp_path / "other", noise_adapts=True, delta=0.4)
+    (joint,) = joint_privacy([adaptive, other])
+    assert math.isinf(joint.epsilon)
+
+
 def test_an_infinite_epsilon_stays_infinite(runs, tmp_path):
     broken = changed(runs[0], tmp_path / "broken", epsilon_sound=math.inf)
     (joint,) = joint_privacy([StoredRun(runs[1]), broken])
