@@ -187,7 +187,8 @@ class _Space:
         texts = ((title, self.font_size + 1, {}), (stamp, self.font_size, _STAMP))
         for text, size, more in texts:
             if text:
-                wrapped = self._wrapped(text, self.figure.get_figwidth() - 0.3, size)
+                room = self.figure.get_figwidth() - 0.3
+                wrapped = self._wrapped(text, room, size, more.get("weight", "normal"))
                 drawn = self.figure.text(
                     0.5, 1, wrapped, fontsize=size, ha="center", va="top", parse_math=False, **more
                 )
@@ -205,19 +206,23 @@ class _Space:
             self.bottom += drawn.get_window_extent(self.renderer).height / self.figure.dpi + 0.08
             self._fit()
 
-    def _wrapped(self, text: str, inches: float, size: float) -> str:
+    def _wrapped(self, text: str, inches: float, size: float, weight: str = "normal") -> str:
         """Return a text broken into lines that are at most so wide; line breaks are kept."""
         lines = []
         for paragraph in text.split("\n"):
-            letters = max(20, len(paragraph))
-            while letters > 20 and self._width(paragraph, size) * letters / len(paragraph) > inches:
+            width, letters = self._width(paragraph, size, weight), max(20, len(paragraph))
+            while letters > 20 and width * letters / len(paragraph) > inches:
                 letters -= 1
-            lines += textwrap.wrap(paragraph, letters) or [""]
+            broken = textwrap.wrap(paragraph, letters) or [""]
+            while letters > 20 and self._width("\n".join(broken), size, weight) > inches:
+                letters -= 1  # wide letters are together
+                broken = textwrap.wrap(paragraph, letters)
+            lines += broken
         return "\n".join(lines)
 
-    def _width(self, text: str, size: float) -> float:
+    def _width(self, text: str, size: float, weight: str = "normal") -> float:
         """Return the width of a text in inches, that of its longest line."""
-        font = FontProperties(size=size)
+        font = FontProperties(size=size, weight=weight)
         widths = (
             self.renderer.get_text_width_height_descent(line or " ", font, False)[0]
             for line in text.split("\n")

@@ -100,6 +100,16 @@ def test_the_stamp_crosses_no_panel(draw):
     assert all(not stamp.get_window_extent().overlaps(axis.bbox) for axis in figure.axes)
 
 
+def test_a_long_stamp_stays_inside_the_picture(draw):
+    figure = draw(
+        [[panel(curves("ab"))] * 3], stamp="QUICK (" + "partition.clients=300 " * 12 + ")"
+    )
+    stamp = next(text for text in figure.texts if text.get_text().startswith("QUICK"))
+    box = stamp.get_bbox_patch().get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.width
+
+
 def test_curves_are_named_at_their_ends_where_there_is_room(draw):
     figure = draw(PICTURES["few curves"])
     assert figure.legends == []
