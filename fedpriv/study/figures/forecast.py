@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ from fedpriv.study.figures.definition import Figure
 from fedpriv.study.figures.jobs import DONE, Job, distinct
 
 _ROUNDS = 4  # of a short run, of which the last one alone is evaluated
+_SECONDS, _MANY = 2.0, 200  # most seconds, and rounds, of a longer run where rounds are fast
 _MODULES = ("experiment.assemble", "experiment.reporter", "engine.fast")
 """Modules that the first run of a process imports, with torch; the time of it is not that of each run."""
 
@@ -100,7 +102,7 @@ class JobForecast:
             made = []
             for number, (curve, job) in enumerate(unknown.items()):
                 short = RunFolder(Path(folder) / f"run{number}")
-                self._paces[curve] = _measured(job, short)
+                self._paces[curve] = _measured(job, short, self.plan(job).rounds)
                 made += [replace(job, folder=short)] if self._paces[curve] is not None else []
             self._once += _seconds_to_draw(figure, made, Path(folder) / "figure")
 
@@ -186,26 +188,60 @@ def _pace_of_finished(job: Job) -> RunPace | None:
     return RunPace(seconds / rounds, 0.0) if seconds and rounds else None
 
 
-def _measured(job: Job, folder: RunFolder) -> RunPace | None:
-    """Return the pace of a short run of a job, made in a folder; None where the short run fails."""
+def _measured(job: Job, folder: RunFolder, rounds: int | None) -> RunPace | None:
+    """Return the pace of a job by short runs; None where a short run fails.
+
+    Where rounds are fast, a second, longer run is measured with its evaluations: what is done only now and
+    then, and accounting that grows with the rounds, would be missed in a few rounds.
+
+    Args:
+        job: The job.
+        folder: Folder of the (last) short run.
+        rounds: Planned number of rounds; None if it is not known.
+    """
+    times, beside = _short_run(job, folder, _ROUNDS, _ROUNDS)
+    if not times:
+        return None
+    if len(times) < _ROUNDS:  # the budget ended it before
+        return RunPace(times[-1] / len(times), 0.0, beside)
+    a_round = (times[2] - times[0]) / 2  # the first round takes longer, as much is imported in it
+    evaluation = max(0.0, times[3] - times[2] - a_round)
+    pace = RunPace(a_round, evaluation, beside)
+    more = min(rounds or _MANY, _MANY, int(_SECONDS / max(a_round, 1e-3)))
+    if more < 2 * _ROUNDS:
+        return pace
+    shutil.rmtree(folder.path)
+    interval = int(job.config.evaluation_interval)
+    times, beside = _short_run(job, folder, more, interval)
+    return RunPace(times[-1] / len(times), 0.0, beside) if times else pace
+
+
+def _short_run(
+    job: Job, folder: RunFolder, rounds: int, interval: int
+) -> tuple[list[float], float]:
+    """Make a short, silent run of a job in a folder.
+
+    Returns:
+        Seconds up to the end of each round, empty where the run failed; and seconds beside the rounds.
+    """
     from fedpriv.experiment.run import run  # imported late, as it needs torch
 
     config = job.config.copy()
     OmegaConf.set_struct(config, False)
-    OmegaConf.update(config, "seed", job.seed)
-    _shorten(config, folder.path)
+    changes = {
+        "seed": job.seed, "rounds": rounds, "evaluation_interval": interval, "dry_run": False, "audit": None,
+        "runtime.run_dir": str(folder.path), "runtime.progress": "none", "runtime.plots": False,
+    }  # fmt: skip
+    for key, value in changes.items():
+        OmegaConf.update(config, key, value)
     began = time.perf_counter()
     try:
         run(config, label="")
     except FedprivError:
-        return None
+        return [], 0.0
     whole = time.perf_counter() - began
     times = [float(t) for t in StoredRun(folder).metrics["seconds"]]
-    if len(times) < _ROUNDS:  # the budget ended it before
-        return RunPace(times[-1] / len(times), 0.0, whole - times[-1])
-    a_round = (times[2] - times[0]) / 2  # the first round takes longer, as much is imported in it
-    evaluation = max(0.0, times[3] - times[2] - a_round)
-    return RunPace(a_round, evaluation, max(0.0, whole - times[3]))
+    return times, max(0.0, whole - times[-1]) if times else 0.0
 
 
 def _seconds_to_draw(figure: Figure, jobs: Sequence[Job], folder: Path) -> float:
@@ -220,16 +256,6 @@ def _seconds_to_draw(figure: Figure, jobs: Sequence[Job], folder: Path) -> float
     write_figure(figure, read_runs(jobs), {}, folder, "")
     write_figure_report(folder)
     return time.perf_counter() - began
-
-
-def _shorten(config: DictConfig, folder: Path) -> None:
-    """Make a configuration that of a short, silent run in a folder."""
-    changes = {
-        "rounds": _ROUNDS, "evaluation_interval": _ROUNDS, "dry_run": False, "audit": None,
-        "runtime.run_dir": str(folder), "runtime.progress": "none", "runtime.plots": False,
-    }  # fmt: skip
-    for key, value in changes.items():
-        OmegaConf.update(config, key, value)
 
 
 def forecast_columns() -> tuple[Column, ...]:
