@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from contextvars import ContextVar
+from decimal import ROUND_CEILING, Context
 
 TABLE_FORMAT: ContextVar[str] = ContextVar("table_format", default="text")
 """Form of the tables that a command prints: text, markdown, latex or csv (its flag --table)."""
@@ -68,15 +69,26 @@ def records_of(number: int | None, whose: str = "its ") -> str:
     return f"{whose}records" if number is None else f"{number} records"
 
 
-def round_up(epsilon: float) -> str:
-    """Return ε with three decimals, rounded up so that no privacy loss is understated.
+def round_up(epsilon: float, decimals: int = 3) -> str:
+    """Return ε with so many decimals, rounded up so that no privacy loss is understated.
 
     >>> round_up(1.2341)
     '1.235'
     """
     if math.isinf(epsilon):
         return "infinite"
-    return f"{math.ceil(epsilon * 1000 - 1e-9) / 1000:.3f}"
+    return f"{math.ceil(epsilon * 10**decimals - 1e-9) / 10**decimals:.{decimals}f}"
+
+
+def digits_up(epsilon: float, digits: int = 4) -> str:
+    """Return ε with at most so many significant digits, rounded up.
+
+    >>> digits_up(0.452119), digits_up(12341.0), digits_up(2.0)
+    ('0.4522', '1.235e+04', '2')
+    """
+    # Twelve digits first: 0.1 + 0.2 is 0.3, not 0.3001.
+    upwards = Context(prec=digits, rounding=ROUND_CEILING)
+    return f"{float(upwards.create_decimal(f'{epsilon:.12g}')):.{digits}g}"
 
 
 def percent_up(share: float) -> str:

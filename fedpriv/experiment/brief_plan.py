@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from fedpriv.common.words import counted, span
+from fedpriv.common.words import counted, digits_up, span
 from fedpriv.data.federated import FederatedData
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan, Row
@@ -108,7 +108,7 @@ def _epsilon_words(parts: Parts, plan: Plan) -> str:
         )
     at_most = "at most " if plan.bound else ""
     name = "enforced" if parts.settings.epsilon is not None else "composed"
-    words = f"{at_most}{plan.epsilon:.4g} {name}"
+    words = f"{at_most}{digits_up(plan.epsilon)} {name}"
     if not parts.settings.sound:
         return f"{words}; sound: known at the end"
     if parts.adaptive and parts.settings.epsilon is not None:

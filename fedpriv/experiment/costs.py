@@ -16,6 +16,7 @@ import numpy as np
 from dp_accounting import dp_event
 
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.words import digits_up
 from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.accountants.search import MANY_STEPS, most_steps
 from fedpriv.privacy.calibration import least_noise_multiplier
@@ -240,7 +241,8 @@ class Costs:
         except ArgumentError as error:
             hint = self.mechanism.most_noise
             if not hint and (before := self._before()):
-                hint = f"what is released before the first round costs {self._epsilon_of(before):.4g} of it"
+                cost = digits_up(self._epsilon_of(before))
+                hint = f"what is released before the first round costs {cost} of it"
             if not hint and not clipper.asks(0):
                 kinds_of_events = self._events(self.mechanism.plan(self.sampling, 1.0, rounds))
                 if len(kinds_of_events) == 1:  # every sample releases the same: nothing to explain

@@ -17,6 +17,7 @@ from fedpriv.common.errors import ArgumentError
 from fedpriv.data.base import Dataset, Partition
 from fedpriv.data.records import ReleasedStatistics
 from fedpriv.experiment.costs import Costs
+from fedpriv.experiment.replaced import replaced_parts
 from fedpriv.experiment.settings import Settings
 from fedpriv.experiment.trackers import Tracker
 from fedpriv.models.fit import model_size
@@ -84,6 +85,12 @@ class Parts:
     def released_statistics(self) -> ReleasedStatistics | None:
         """Statistics of their features that clients release before the first round, to normalize them."""
         return self.dataset.released_statistics
+
+    @property
+    def replaced(self) -> list[str]:
+        """Sentences on clipper and noise schedule where they are not those of the algorithm's paper."""
+        own = {"clipper": self.clipper, "noise_schedule": self.noise_schedule}
+        return replaced_parts(self.algorithm.name, own) if self.private else []
 
     @property
     def split_seed(self) -> int:

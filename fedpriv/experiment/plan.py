@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.words import counted
+from fedpriv.common.words import counted, digits_up, round_up
 from fedpriv.data.names import MISLABELLED
 from fedpriv.experiment.costs import Costs, Forecast
 from fedpriv.experiment.parts import Parts
@@ -65,7 +65,7 @@ class Plan:
         if self.rounds_allowed != 0:
             return
         assert self.needed_epsilon is not None
-        allowed = f">= {self.needed_epsilon:.4g}, the cost of {self.unit} at this noise"
+        allowed = f">= {digits_up(self.needed_epsilon)}, the cost of {self.unit} at this noise"
         if math.isinf(self.needed_epsilon):
             allowed = "null: a round releases something without noise, so no budget allows it"
             hint = "without a guarantee it is epsilon=null; else choose a noise_schedule with noise"
@@ -121,7 +121,7 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
     )
     if cost_known:
         cost_rows = _cost_rows(
-            parts, costs, allowed, forecast, f"epsilon {needed:.4g} is the cost of {unit}"
+            parts, costs, allowed, forecast, f"epsilon {digits_up(needed)} is the cost of {unit}"
         )
     unspent = planned_words(parts, rounds, allowed) if cost_known else None
     rows = (
@@ -304,9 +304,9 @@ def _cost_rows(
     if settings.epsilon is None:
         cost = f"have no finite epsilon{for_whom}"
         if math.isfinite(epsilon):
-            cost = f"would cost {at_most}epsilon {epsilon:.4g}{for_whom}"
+            cost = f"would cost {at_most}epsilon {digits_up(epsilon)}{for_whom}"
         elif parts.adaptive and math.isfinite(at_first := costs.epsilon(sigma, forecast.rounds)):
-            cost = f"would cost epsilon {at_first:.4g} at the first noise multiplier{for_whom}, "
+            cost = f"would cost epsilon {digits_up(at_first)} at the first noise multiplier{for_whom}, "
             cost += "and more as it falls"
         if forecast.by_rdp:
             cost += f" (by RDP: {parts.accountant.name} takes long where the noise moves)"
@@ -323,7 +323,7 @@ def _cost_rows(
         yield "rounds allowed", f"0: {too_much}; a run would be refused"
     else:
         yield "rounds allowed", f"{allowed} at noise multiplier {sigma:g}"
-        final = f"{at_most}{epsilon:.6f} after {rounds}{for_whom}"
+        final = f"{at_most}{round_up(epsilon, 6)} after {rounds}{for_whom}"
         if epsilon == settings.epsilon and forecast.bound:  # after however many rounds there are
             final = f"at most {epsilon:g}, the budget{for_whom}"
         yield "epsilon at the end", final
@@ -373,7 +373,9 @@ def _delta_rows(parts: Parts, records_per_client: int | None) -> Iterator[Row]:
 
 
 def _caveat_rows(parts: Parts, epsilon: float, rounds: int | None) -> Iterator[Row]:
-    """Yield warnings about numbers that protect, or average, next to nothing."""
+    """Yield notes on what is not as in the paper, and on numbers that protect next to nothing."""
+    for sentence in parts.replaced:
+        yield "caveat", sentence.rstrip(".")
     averaging = parts.settings.averaging
     if averaging is not None and rounds is not None and averaging.start >= rounds:
         yield (
@@ -390,6 +392,6 @@ def _caveat_rows(parts: Parts, epsilon: float, rounds: int | None) -> Iterator[R
     if parts.settings.sound and VACUOUS_EPSILON < epsilon < math.inf:
         yield (
             "caveat",
-            f"sound epsilon {epsilon:.4g} is above {VACUOUS_EPSILON:g}: a vacuous bound on membership "
+            f"sound epsilon {digits_up(epsilon)} is above {VACUOUS_EPSILON:g}: a vacuous bound on membership "
             "inference",
         )

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from fedpriv.common.files import saying_where
 from fedpriv.common.notices import complain
-from fedpriv.common.words import counted, span
+from fedpriv.common.words import counted, round_up, span
 from fedpriv.experiment.brief_plan import brief_plan, show_brief
 from fedpriv.experiment.plan import Plan
 from fedpriv.experiment.running import Run
@@ -251,8 +251,8 @@ class Reporter:
                 name = self.loop.parts.accountant.name
                 if bound == limit:  # this is the budget itself, of which less may be spent
                     return f"within the budget of {limit:g} ({name} is slow)"
-                return f"<= {bound:.3f}{of} (by RDP, {name} is slow)"
-        return None if self._epsilon is None else f"{self._epsilon:.3f}{of}"
+                return f"<= {round_up(bound)}{of} (by RDP, {name} is slow)"
+        return None if self._epsilon is None else f"{round_up(self._epsilon)}{of}"
 
     def _facts(self, row: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Return (name, text) of what a progress line says of a round.

@@ -178,6 +178,7 @@ class Run:
             *algorithm.own_caveats(),
             aborted_words(loop.aborted_rounds, loop.rounds_done) if loop.aborted_rounds else None,
             *loop.parts.dataset.caveats,
+            *loop.parts.replaced,
             clipper.caveat,
             clipper.aggregator_caveat if aggregated else None,
         ]

@@ -15,6 +15,7 @@ from dp_accounting import dp_event
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError
+from fedpriv.common.words import digits_up
 from fedpriv.privacy.accountants import Accountant, RdpAccountant
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, RELATIONS, RELEASE_SAMPLINGS, REPLACE_ONE
 from fedpriv.privacy.core.sampling import FixedSizeSampling, TruncatedPoissonSampling, WholeData
@@ -179,7 +180,7 @@ def least_noise_multiplier(
 
     if known(top) > epsilon:
         raise ArgumentError(
-            "epsilon", epsilon, f">= {known(top):.4g}, the least {accountant} can certify"
+            "epsilon", epsilon, f">= {digits_up(known(top))}, the least {accountant} can certify"
         )
     # Widen a bracket around the guess in steps of a fifth. With PLD each evaluation takes long, and the
     # guess is close.
@@ -265,7 +266,8 @@ def calibrate_sample_rate(
     while epsilon_of(low) > epsilon:
         low, high = low / 2.0, low
         if low < 1e-9:
-            least = f"> {epsilon_of(low):.4g}, what {accountant.name} certifies at a vanishing sample rate"
+            certified = digits_up(epsilon_of(low))
+            least = f"> {certified}, what {accountant.name} certifies at a vanishing sample rate"
             raise ArgumentError("epsilon", epsilon, least)
     return _boundary(epsilon_of, epsilon, fits=low, exceeds=high, round_to_fit=math.floor)
 
@@ -279,7 +281,7 @@ def _largest_lot(epsilon_of: Callable[[float], float], epsilon: float, records: 
         raise ArgumentError(
             "epsilon",
             epsilon,
-            f">= {epsilon_of(1 / records):.4g}, the cost with lots of one record",
+            f">= {digits_up(epsilon_of(1 / records))}, the cost with lots of one record",
         )
     return low
 
@@ -317,7 +319,9 @@ def calibrate_steps(
     steps = accountant.steps_allowed(event, epsilon, delta, release.neighbours)
     if steps == 0:
         single = accountant.epsilon_of({event: 1}, delta, release.neighbours)
-        raise ArgumentError("epsilon", epsilon, f">= {single:.4g}, the cost of a single step")
+        raise ArgumentError(
+            "epsilon", epsilon, f">= {digits_up(single)}, the cost of a single step"
+        )
     return steps
 
 

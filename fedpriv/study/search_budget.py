@@ -23,6 +23,7 @@ import numpy as np
 from dp_accounting.dp_event import DpEvent
 
 from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.common.words import digits_up
 from fedpriv.privacy.accountants import Accountant, RunningTotal
 from fedpriv.privacy.accountants.base import Composition
 from fedpriv.privacy.accountants.search import most_steps
@@ -207,7 +208,9 @@ class SearchBudget:
         if self.would_exceed(SearchLedger(self.neighbours), planned):
             needed = self.epsilon_of(planned)
             raise ConfigError(
-                EPSILON, self.limit, f">= {needed:.4g}, the cost of a single trial as planned"
+                EPSILON,
+                self.limit,
+                f">= {digits_up(needed)}, the cost of a single trial as planned",
             )
 
     def trials_allowed(self, planned: Composition, at_most: int) -> int:

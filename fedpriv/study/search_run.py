@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.files import write_json, write_text
+from fedpriv.common.words import digits_up
 from fedpriv.store.saved import saved_json
 from fedpriv.store.searches import RECORD, STATEMENT
 from fedpriv.store.stored_run import StoredRun
@@ -96,7 +97,7 @@ class Search:
         like = "each like the first" if budget.adaptive else "all with the same events"
         return [
             f"search: {', '.join(self.space.searched)} by {self.settings.sampler}",
-            f"search: one trial costs at most epsilon {budget.epsilon_of(events):.4g} at delta "
+            f"search: one trial costs at most epsilon {digits_up(budget.epsilon_of(events))} at delta "
             f"{budget.delta:g}; the budget of {budget.limit:g} allows {trials} of {most} trials, {like}",
             f"search: {budget.describe()}",
             f"search: {self.settings.objective.name} reads {self.settings.objective.reads}",
@@ -184,9 +185,9 @@ class Search:
             self._proposals.tell(Trial(row["values"], score))
             name = self.settings.objective.name
             outcome = row["state"] if score is None else f"{name} {score:.4f}"
+            spent = digits_up(self.budget.spent(self.ledger))
             self._say(
-                f"search: trial {number}: {outcome}; epsilon spent {self.budget.spent(self.ledger):.4g} of "
-                f"{self.settings.epsilon:g}"
+                f"search: trial {number}: {outcome}; epsilon spent {spent} of {self.settings.epsilon:g}"
             )
         return self.best()
 

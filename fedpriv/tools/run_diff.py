@@ -8,6 +8,7 @@ from pathlib import Path
 from fedpriv.common.console import console
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.groups import GROUPS, options_of_target
+from fedpriv.common.words import round_up
 from fedpriv.store.run_folders import ListedRun
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Column, Table
@@ -47,7 +48,7 @@ def show_difference(first: str, second: str) -> None:
     for key in _RESULTS:
         values = [run.state if key == "state" else run.results.get(key) for run in runs]
         if any(value is not None for value in values):
-            ends.add(key, *(_number(value) for value in values))
+            ends.add(key, *(_result(key, value) for value in values))
     for name in dict.fromkeys(name for own in versions for name in own):
         if versions[0].get(name) != versions[1].get(name):
             ends.add(name, *(_cell(own, name) for own in versions))
@@ -92,8 +93,10 @@ def _with_option_names(
     return named
 
 
-def _number(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else _ABSENT if value is None else show(value)
+def _result(key: str, value: object) -> str:
+    if isinstance(value, float):
+        return round_up(value) if key.startswith("epsilon") else f"{value:.4g}"
+    return _ABSENT if value is None else show(value)
 
 
 def _cell(values: Mapping[str, object], key: str) -> str:

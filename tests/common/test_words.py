@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import math
 
-from fedpriv.common.words import counted, counted_span, span
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedpriv.common.words import counted, counted_span, digits_up, round_up, span
 
 
 @pytest.mark.parametrize(
@@ -24,3 +28,16 @@ def test_a_number_comes_with_its_noun(number, noun, words):
 def test_a_span_of_one_number_is_that_number():
     assert (span(5800, 5800), span(1, 2)) == ("5800", "1 to 2")
     assert (counted_span(106, 106, "lot"), counted_span(0, 1, "lot")) == ("106 lots", "0 to 1 lots")
+
+
+@given(st.floats(1e-300, 1e300))
+def test_digits_of_an_epsilon_are_rounded_up_by_less_than_one_step(epsilon):
+    shown = float(digits_up(epsilon))
+    assert epsilon * (1 - 1e-11) <= shown <= epsilon * (1 + 1.001e-3)
+
+
+def test_what_has_few_digits_is_not_rounded():
+    assert [digits_up(value) for value in (0.0, 2.0, 0.1 + 0.2, 1500.0, math.inf)] == [
+        "0", "2", "0.3", "1500", "inf",
+    ]  # fmt: skip
+    assert (round_up(0.452119), round_up(0.452119, 6)) == ("0.453", "0.452119")

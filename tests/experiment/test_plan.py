@@ -9,6 +9,7 @@ import pytest
 
 import fedpriv
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.words import digits_up
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.plan import make_plan
 
@@ -109,7 +110,7 @@ def test_a_budget_for_less_than_a_round_is_refused_with_what_it_must_be():
     plan = plan_of(*BASELINE, "epsilon=0.05")
     with pytest.raises(ConfigError, match=r"epsilon must be >= [\d.]+, .* got 0\.05") as error:
         plan.refuse_if_impossible(0.05)
-    assert f"{plan.needed_epsilon:.4g}" in str(error.value)
+    assert digits_up(plan.needed_epsilon) in str(error.value)
 
 
 def test_the_budget_the_refusal_asks_for_allows_a_round():

@@ -144,7 +144,7 @@ def test_a_target_that_takes_more_than_the_most_is_refused_with_the_least_that_c
     with pytest.raises(ArgumentError) as caught:
         searched(0.09, most=10.0)
     assert caught.value.argument == "epsilon"
-    assert str(caught.value) == "epsilon must be >= 0.1, the least test can certify, got 0.09"
+    assert str(caught.value) == "epsilon must be >= 0.1001, the least test can certify, got 0.09"
 
 
 def test_an_answer_just_below_the_most_is_not_rounded_up_to_it():

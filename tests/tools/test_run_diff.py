@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from fedpriv import cli
@@ -40,6 +42,15 @@ def test_algorithms_of_one_class_are_told_apart_by_their_names(two, command):
     (row,) = [line for line in said.out.splitlines() if " algorithm " in line]
     assert {"dp_fl", "adap_dpfl"} <= set(row.split())
     assert "DpFl" not in said.out
+
+
+def test_no_epsilon_is_rounded_down(two, command):
+    said = command("runs", "diff", str(two / "a"), str(two / "b"))
+    for key in ("epsilon", "epsilon_sound"):
+        (row,) = [line for line in said.out.splitlines() if f" {key} " in line]
+        shown = [float(word) for word in row.split() if word[0].isdigit()]
+        for name, number in zip("ab", shown, strict=True):
+            assert number >= json.loads((two / name / "summary.json").read_text())[key]
 
 
 def test_equal_runs_differ_in_nothing(two, command):

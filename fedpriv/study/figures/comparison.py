@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from fedpriv.common.words import in_short
+from fedpriv.common.words import digits_up, in_short, round_up
 from fedpriv.store.columns import AUDIT_COLUMNS, COLUMNS, STATED_COLUMNS
 from fedpriv.store.pairs import (
     INTERVALS,
@@ -142,11 +142,15 @@ def _scale(figure: Figure) -> str:
     return f"**changed** ({' '.join(figure.changed)})" if figure.changed else "paper"
 
 
+def _is_epsilon(column: str) -> bool:
+    return column.startswith("epsilon")
+
+
 _SPREAD = f"Means over seeds, ± {INTERVALS}."
 _HUGE = 1e6  # larger numbers are written in powers of ten
 
 
-def mean_words(values: np.ndarray, decimals: int) -> str:
+def mean_words(values: np.ndarray, decimals: int, upwards: bool = False) -> str:
     """Return mean and interval over seeds, such as ``92.10 ± 0.35 (n = 3)``; see ``spread_words``.
 
     A mean below 1 has at least three significant digits, unless ``decimals`` is 0. If a value is not finite,
@@ -155,6 +159,7 @@ def mean_words(values: np.ndarray, decimals: int) -> str:
     Args:
         values: The values [n].
         decimals: Number of decimals.
+        upwards: Round up, as an ε must not be understated.
     """
     if not len(values):
         return "no finished run"
@@ -165,13 +170,16 @@ def mean_words(values: np.ndarray, decimals: int) -> str:
         decimals = max(decimals, 2 - math.floor(math.log10(abs(mean))))
     alike = np.ptp(values) <= 1e-9 * abs(mean)  # equal values, of which the mean is rounded
     spread = spread_words(
-        np.full_like(values, mean) if alike else values, lambda value: _rounded(value, decimals)
+        np.full_like(values, mean) if alike else values,
+        lambda value: _rounded(value, decimals, upwards),
     )
-    return f"{_rounded(mean, decimals)}{spread} (n = {len(values)})"
+    return f"{_rounded(mean, decimals, upwards)}{spread} (n = {len(values)})"
 
 
-def _rounded(value: float, decimals: int) -> str:
+def _rounded(value: float, decimals: int, upwards: bool) -> str:
     """Return a number with so many decimals, or a huge number in powers of ten."""
+    if upwards:
+        return round_up(value, decimals) if value < _HUGE else digits_up(value, 2)
     return f"{value:.{decimals}f}" if abs(value) < _HUGE else f"{value:.1e}"
 
 
@@ -188,7 +196,7 @@ def _stated(figure: Figure, ends: Ends) -> Table:
             f"{_label(figure, s.curve)}{_at(figure, s.point)}",
             column.label,
             f"{s.value:.{column.decimals}f}",
-            mean_words(values, column.decimals),
+            mean_words(values, column.decimals, _is_epsilon(s.column)),
             *[difference] * compared,
         )
     return table
@@ -311,7 +319,8 @@ def _ends(figure: Figure, ends: Ends) -> Table:
         for name in shown:
             values = ends.of(group.name, curve.name, name, at)
             decimals = STATED_COLUMNS[name].decimals
-            cells.append(mean_words(values, decimals).partition(" (n")[0] if len(values) else "–")
+            words = mean_words(values, decimals, _is_epsilon(name)).partition(" (n")[0]
+            cells.append(words if len(values) else "–")
         table.add(group.title, curve.label, *cells)
     return table
 

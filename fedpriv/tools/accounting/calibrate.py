@@ -11,6 +11,7 @@ from typing import Any
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import json_text
+from fedpriv.common.words import round_up
 from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.accountants.search import MANY_STEPS
 from fedpriv.privacy.calibration import (
@@ -165,7 +166,7 @@ def _lines(answer: dict[str, Any], release: RepeatedRelease) -> list[tuple[str, 
     target = answer["target_epsilon"]
     target_words = "" if target is None else f" (target {target:g})"
     if unknown != "epsilon":
-        lines.append(("epsilon", f"{answer['epsilon']:.6f}{target_words}"))
+        lines.append(("epsilon", f"{round_up(answer['epsilon'], 6)}{target_words}"))
     lines += [
         ("delta", f"{answer['delta']:g}"),
         ("accountant", answer["settings"]),

@@ -6,6 +6,7 @@ import time
 
 from dp_accounting import dp_event
 
+from fedpriv.common.words import round_up
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
 from fedpriv.privacy.accountants.pld import forget
 from fedpriv.privacy.core.names import ADD_OR_REMOVE
@@ -47,6 +48,6 @@ def run(repeats: int) -> int:
             seconds.append(time.perf_counter() - started)
         median = sorted(seconds)[len(seconds) // 2]
         bar = f"<= {BARS[accountant.name]:g}"
-        table.add(accountant.describe(), f"{epsilon:.4f}", f"{median:.2f}", bar)
+        table.add(accountant.describe(), round_up(epsilon, 4), f"{median:.2f}", bar)
     console().print(table)
     return 0

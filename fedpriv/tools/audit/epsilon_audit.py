@@ -12,7 +12,7 @@ import numpy as np
 
 from fedpriv.attacks.canary_scores import Kind
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.words import counted
+from fedpriv.common.words import counted, digits_up
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment.build import build_parts, without_rule
 from fedpriv.experiment.parts import Parts
@@ -90,8 +90,8 @@ class EpsilonAudit:
         sound = self.subject.get("epsilon_sound")
         return [
             f"{number.method} of {number.observer}: at least {number.epsilon:.3g}, more than the ledger's "
-            f"{float(sound):.3g}. With confidence {self.options.confidence:g} the mechanism leaks more than "
-            "it is charged for."
+            f"{digits_up(float(sound), 3)}. With confidence {self.options.confidence:g} the mechanism leaks "
+            "more than it is charged for."
             for number in self.found
             if number.kind == BOUND and sound is not None and number.epsilon > float(sound)
         ]

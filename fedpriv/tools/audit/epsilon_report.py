@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from fedpriv.common.words import counted
+from fedpriv.common.words import counted, digits_up
 from fedpriv.data.names import MISLABELLED
 from fedpriv.privacy.core.names import RELATION_WORDS
 from fedpriv.store.table import Column, Table
@@ -119,7 +119,7 @@ def notes(audit: EpsilonAudit) -> list[tuple[str, str]]:
     lines = [(line, "dim") for line in meanings(audit.found)]
     sound = audit.subject.get("epsilon_sound")
     if sound is not None:
-        lines.append((f"The ledger says at most {float(sound):.4g}.", ""))
+        lines.append((f"The ledger says at most {digits_up(float(sound))}.", ""))
     lines.append(
         (
             "ideal: the average result of the method if exactly the ledger's ε leaks. A small number is no "
@@ -147,6 +147,6 @@ def several(audits: list[EpsilonAudit], names: list[str]) -> Table:
         best = max((number.epsilon for number in audit.found if number.kind == FAMILY), default=0.0)
         head = audit.headline
         claims = [audit.subject.get(f"epsilon_{view}") for view in ("sound", "published")]
-        shown = ["none" if epsilon is None else f"{float(epsilon):.4g}" for epsilon in claims]
+        shown = ["none" if epsilon is None else digits_up(float(epsilon)) for epsilon in claims]
         summary.add(name, *shown, f"{head.epsilon:.3g}", head.method, f"{best:.3g}")
     return summary

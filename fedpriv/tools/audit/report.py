@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedpriv.common.files import saying_where, write_csv
-from fedpriv.common.words import percent_up
+from fedpriv.common.words import digits_up, percent_up
 from fedpriv.store.colours import COLOURS
 from fedpriv.store.display import console
 from fedpriv.store.folder import RunFolder
@@ -186,7 +186,7 @@ def _name(audit: Audit) -> str:
 
 def _epsilon(audit: Audit) -> str:
     epsilon = audit.subject["epsilon_sound"]
-    return "none" if epsilon is None else f"{float(epsilon):.3g}"
+    return "none" if epsilon is None else f"{digits_up(float(epsilon), 3)}"
 
 
 def roc_panel(audit: MembershipAudit) -> Panel:
@@ -226,7 +226,11 @@ def roc_panel(audit: MembershipAudit) -> Panel:
 def _caption(audit: MembershipAudit) -> str:
     """Return the line below the plot."""
     epsilon = audit.subject["epsilon_sound"]
-    sound = "no differential privacy" if epsilon is None else f"sound ε = {float(epsilon):.3g}"
+    sound = (
+        "no differential privacy"
+        if epsilon is None
+        else f"sound ε = {digits_up(float(epsilon), 3)}"
+    )
     return (
         f"{audit.each} members and {audit.each} non-members ({audit.options.nonmembers}); {sound}"
     )

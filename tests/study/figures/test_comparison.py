@@ -286,3 +286,12 @@ def test_small_means_keep_three_digits_and_rounding_is_no_spread():
     assert mean_words(np.array([0.0067061, 0.0067061]), 2) == "0.00671 (n = 2)"
     assert mean_words(np.array([0.02, 0.04]), 2) == "0.0300 (0.0200 to 0.0400) (n = 2)"
     assert mean_words(np.array([92.1, 92.1 + 1e-13]), 2) == "92.10 (n = 2)"
+
+
+def test_an_epsilon_is_rounded_up():
+    assert mean_words(np.array([0.452119]), 3, upwards=True) == "0.453 (n = 1)"
+    assert (
+        mean_words(np.array([0.4521, 0.4538]), 3, upwards=True) == "0.453 (0.453 to 0.454) (n = 2)"
+    )
+    assert mean_words(np.array([0.5] * 3), 3, upwards=True) == "0.500 ± 0.000 (n = 3)"
+    assert mean_words(np.array([1.21e9]), 3, upwards=True) == "1.3e+09 (n = 1)"
