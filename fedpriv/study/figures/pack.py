@@ -5,18 +5,20 @@ from __future__ import annotations
 import io
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_atomically
 from fedpriv.common.words import counted
+from fedpriv.experiment.own_code import own_modules, own_targets
 from fedpriv.store.packed import LEDGER, pack_runs
 from fedpriv.store.run_folders import runs_of_figure
 from fedpriv.store.saved import saved_rows
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.figure_file import Baseline, read_figure_file
 from fedpriv.study.figures.loading import compose_safely
+from fedpriv.study.figures.make import DEFINITION
 from fedpriv.study.figures.overrides import choice_of, names_file, refuse_file_without_ending
 from fedpriv.study.figures.own_yamls import used_yamls
 from fedpriv.study.figures.planning import plan_figure
@@ -25,10 +27,7 @@ NOT_COVERED = (
     "It holds seeds and exact values of the data, as run folders do; no epsilon covers these. Hand it on "
     "only if the data are public."
 )
-LEFT_OUT = (
-    "Left out: data files and modules. To run the figure anew, modules of your own must be importable, and "
-    "the data must lie where the configurations name them."
-)
+LEFT_OUT = "Left out: data files and modules of your own. The README names those to put beside it."
 _YAMLS = "yamls"  # folder of the user's own YAMLs in the archive
 _TIME = (1980, 1, 1, 0, 0, 0)  # a fixed date: the same figure gives the same bytes
 _FILES = (
@@ -54,11 +53,11 @@ def pack_figure(name: str, outputs: Path, out: Path | None, config_dir: Path | N
             it needs ``config_dir``.
         WriteError: The archive cannot be written.
     """
+    refuse_file_without_ending(name)
     own = read_figure_file(Path(name)) if names_file(name) else None
     title = name if own is None else own.folder
     folder = outputs / "figures" / title
     if not (folder / "figure.csv").is_file():
-        refuse_file_without_ending(name)
         raise ConfigError(f"{folder} has no figure yet; fedpriv figure {name} makes it")
     overrides = _overrides(name, config_dir)
     archive = out or Path(f"{title.replace('/', '_')}.zip")
@@ -67,7 +66,9 @@ def pack_figure(name: str, outputs: Path, out: Path | None, config_dir: Path | N
     contents: list[tuple[str, bytes]] = []
     for file in (folder / entry for entry in _FILES):
         if file.is_file():
-            contents.append((file.name, file.read_bytes()))
+            # Under the name of the user's file, from which the figure's folder has its name.
+            entry = own.path.name if own is not None and file.name == DEFINITION else file.name
+            contents.append((entry, file.read_bytes()))
     if own is not None:
         contents[:0] = _tables(own.baselines, own.path.parent)
     yamls = [] if config_dir is None else used_yamls(config_dir, overrides)
@@ -83,8 +84,14 @@ def pack_figure(name: str, outputs: Path, out: Path | None, config_dir: Path | N
         statement = path / "privacy.txt"
         if statement.is_file():
             contents.append((f"statements/{path.name}.txt", statement.read_bytes()))
-    contents.append(("versions.txt", "\n".join(_versions(finished)).encode() + b"\n"))
-    readme = _readme(name, own is not None, len(finished), missing, bool(yamls))
+    versions = _versions(finished)
+    contents.append(("versions.txt", "".join(f"{line}\n" for line in versions).encode()))
+    source = [line for line in versions if line.startswith("fedpriv ")]
+    if not any(line.startswith("fedpriv commit") for line in source):
+        source.append("commit unknown")
+    definition = None if own is None else own.path.name
+    counts = (len(finished), missing)
+    readme = _readme(name, definition, counts, bool(yamls), ", ".join(source), _beside(finished))
     write_atomically(
         archive, lambda file: file.write(_zipped([("README.md", readme.encode()), *contents])), "wb"
     )
@@ -109,8 +116,19 @@ def _tables(baselines: Sequence[Baseline], folder: Path) -> list[tuple[str, byte
     ]
 
 
-def _versions(runs: Sequence[Path]) -> Iterator[str]:
-    """Yield a line for each package of the runs, with every version that a run had."""
+def _beside(runs: Sequence[Path]) -> list[str]:
+    """Return the files that runs read and the archive lacks: the user's modules and data files."""
+    targets, data = dict[str, None](), dict[str, None]()
+    for path in runs:
+        values = StoredRun(path).values
+        targets |= dict.fromkeys(own_targets(values).values())
+        named = (v for key, v in values.items() if key.startswith("dataset.") and "path" in key)
+        data |= dict.fromkeys(str(value) for value in named if value is not None)
+    return [*own_modules(targets), *data]
+
+
+def _versions(runs: Sequence[Path]) -> list[str]:
+    """Return a line for each package of the runs, with every version that a run had."""
     versions: dict[str, dict[str, None]] = {}
     for path in runs:
         stored = StoredRun(path)
@@ -119,13 +137,29 @@ def _versions(runs: Sequence[Path]) -> Iterator[str]:
         for name, version in {**facts, "fedpriv commit": commit}.items():
             if version is not None:
                 versions.setdefault(name, {})[str(version)] = None
-    for name, found in sorted(versions.items()):
-        yield f"{name} {' or '.join(found)}"
+    return [f"{name} {' or '.join(found)}" for name, found in sorted(versions.items())]
 
 
-def _readme(name: str, own: bool, runs: int, missing: int, yamls: bool) -> str:
-    """Return the text that tells a reviewer what is in the archive and how to repeat it."""
-    again = f"{'figure.yaml' if own else name}{f' --config-dir {_YAMLS}' if yamls else ''}"
+def _readme(
+    name: str,
+    definition: str | None,
+    counts: tuple[int, int],
+    yamls: bool,
+    source: str,
+    beside: Sequence[str],
+) -> str:
+    """Return the text that tells a reviewer what is in the archive and how to repeat it.
+
+    Args:
+        name: The figure.
+        definition: The user's file that defines the figure, as the archive names it; None without one.
+        counts: Number of finished and of missing runs.
+        yamls: True if the archive has YAMLs of the user's own.
+        source: Version and commit of fedpriv.
+        beside: Files to put beside the archive's.
+    """
+    runs, missing = counts
+    again = f"{definition or name}{f' --config-dir {_YAMLS}' if yamls else ''}"
     lines = [
         f"# {name}",
         "",
@@ -134,7 +168,7 @@ def _readme(name: str, own: bool, runs: int, missing: int, yamls: bool) -> str:
         "",
         "| file | content |",
         "| --- | --- |",
-        *(["| figure.yaml | definition of the figure |"] if own else []),
+        *([f"| {definition} | definition of the figure |"] if definition else []),
         *([f"| {_YAMLS}/ | YAMLs of options that fedpriv does not have |"] if yamls else []),
         "| figure.png, figure.pdf, figure.csv | the picture, and every point drawn |",
         "| ends.csv, runs.csv | the end of every run; the state of every run |",
@@ -144,17 +178,26 @@ def _readme(name: str, own: bool, runs: int, missing: int, yamls: bool) -> str:
         "",
         NOT_COVERED.replace("It holds", "The runs hold").replace("Hand it on", "Hand them on"),
         "",
-        "Draw it again from the runs, which takes seconds:",
+        f"fedpriv is installed from its source ({source}); no package index has it. In a checkout of this "
+        "version:",
         "",
         "```",
-        "pip install fedpriv",
+        "pip install .",
+        "```",
+        "",
+        "Draw the figure again from the runs, in the folder of this file, which takes seconds:",
+        "",
+        "```",
         f"fedpriv figure {again} --draw --reuse runs.zip",
         "```",
         "",
         f"`fedpriv figure {again}` makes the runs anew.",
         "",
-        LEFT_OUT,
-        "",
+        *(
+            [f"These files are not in the archive; put them beside it first: {', '.join(beside)}.", ""]
+            if beside
+            else []
+        ),
     ]  # fmt: skip
     return "\n".join(lines)
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 
+import fedpriv
 from fedpriv import cli
 from fedpriv.study.figures.from_file import figure_of_file
 
@@ -264,13 +265,17 @@ def test_a_packed_figure_is_drawn_again_from_the_archive(here, command, monkeypa
     with zipfile.ZipFile(here / "own.zip") as archive:
         archive.extractall(here / "review")
         names = set(archive.namelist())
-        assert b"no epsilon covers" in archive.read("README.md")
-    assert {"README.md", "figure.yaml", "theirs.csv", "figure.png", "versions.txt"} <= names
+        readme = archive.read("README.md").decode()
+    assert "no epsilon covers" in readme
+    assert "pip install .\n" in readme
+    assert f"fedpriv {fedpriv.__version__}" in readme
+    assert {"README.md", "own.yaml", "theirs.csv", "figure.png", "versions.txt"} <= names
     assert sum(name.startswith("statements/") for name in names) == 6
     monkeypatch.chdir(here / "review")
-    said = command("figure", "figure.yaml", "--draw", "--reuse", "runs.zip", *QUIET)
+    (again,) = [line for line in readme.splitlines() if line.startswith("fedpriv figure")]
+    said = command(*again.split()[1:], *QUIET)
     assert said.status == 0, said.err
-    drawn = (here / "review" / "outputs" / "figures" / "figure" / "figure.csv").read_text()
+    drawn = (here / "review" / "outputs" / "figures" / "own" / "figure.csv").read_text()
     assert drawn == (here / "review" / "figure.csv").read_text()
 
 
@@ -286,9 +291,19 @@ def write_mine(folder: Path) -> None:
         (folder / path).write_text(head + text)
 
 
-def test_an_archive_has_the_own_yamls_that_the_figure_uses(tmp_path, command, monkeypatch):
+def test_an_archive_has_the_own_yamls_and_names_the_own_files_that_the_figure_uses(
+    tmp_path, command, monkeypatch
+):
     write_mine(tmp_path / "mine")
+    (tmp_path / "ownnets.py").write_text(
+        "from torch import nn\n\n\nclass Small(nn.Sequential):\n"
+        "    def __init__(self, inputs, classes):\n        super().__init__(nn.Linear(inputs, classes))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own.csv").write_text("x,y\n" + "".join(f"{n % 7},{n % 2}\n" for n in range(300)))
     base = BASE.replace("ldp_fedsgd", "mine").replace("rounds=4", "rounds=2")
+    base = base.replace("digits", "csv dataset.path=own.csv dataset.label=y dataset.ranges=[0,6]")
+    base += " model._target_=ownnets.Small"
     write_own(tmp_path, base=base, curves=None, x={"epsilon": [4]}, seeds=1, baselines=[])
     own = ("--config-dir", "mine")
     said = command("figure", "own.yaml", *own, *QUIET)
@@ -305,6 +320,8 @@ def test_an_archive_has_the_own_yamls_that_the_figure_uses(tmp_path, command, mo
             "yamls/keys/mine.yaml",
         }
     readme = (tmp_path / "review" / "README.md").read_text()
+    assert "beside it first: ownnets.py, own.csv." in readme
+    shutil.copy("own.csv", "review")
     (again,) = [line for line in readme.splitlines() if line.startswith("fedpriv figure")]
     assert "--config-dir yamls" in again
     monkeypatch.chdir(tmp_path / "review")
