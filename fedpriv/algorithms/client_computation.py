@@ -13,7 +13,8 @@ depend on the size of the chunks only through the rounding of the sums.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -165,8 +166,14 @@ class ClientComputation(ABC):
         size = context.chunk or len(cohort) or 1
         starts = range(0, len(cohort) or 1, size)  # an empty cohort is one empty chunk
         states = [self.step_state(local_step, changes, clip, slice(at, at + size)) for at in starts]
-        answers = [self.compute(state) for state in states]
-        answer = clip.merge(answers, cohort, *self.divisors(cohort), apart=self.combines)
+        answers: list[ChunkAnswer] = []  # without their sums, which are added up as they come
+
+        def computed() -> Iterator[ChunkAnswer]:
+            for chunk in context.answers(states, self.compute, local_step.round_index):
+                answers.append(replace(chunk, sums=chunk.sums[:0]))
+                yield chunk
+
+        answer = clip.merge(computed(), cohort, *self.divisors(cohort), apart=self.combines)
 
         # Statistics of the units, for the analyst and for the clipper's own question.
         if answers[0].sent_norms is not None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from fedpriv.data.federated import FederatedData
     from fedpriv.data.records import Records
 
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
 
 RECORDS_OF_NOISE = 256
 """Number of random records on which the initial norm of a unit is measured."""
@@ -128,6 +131,32 @@ class Attack(Participants, Protocol):
         """Return mean norms of what was sent since the last call, as columns of a row."""
 
 
+class Crew(Protocol):
+    """Processes that share the chunks of a step; whoever computes a chunk, its answer has the same bits.
+
+    Attributes:
+        line: Prints a line for the user.
+    """
+
+    line: Callable[[str], None]
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time of the other processes."""
+
+    def answers(
+        self, tasks: Sequence[Task], compute: Callable[[Task], Answer], round_index: int
+    ) -> Iterator[Answer]:
+        """Compute the tasks of one step, and yield their answers in the order of the tasks.
+
+        Args:
+            tasks: The task of each chunk.
+            compute: Computes a task in this process.
+            round_index: The round, 0-based.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class RandomCopies:
     """Random records [n · K, …] taken as K copies each of n records (:class:`fedpriv.engine.Copies`)."""
@@ -160,6 +189,7 @@ class RunContext:
         private: Whether the run claims privacy.
         probed_lots: Sizes of the lots with which a model of the user's own was probed.
         chunk: Number of clients that compute together; None: the whole cohort.
+        crew: The processes that share the chunks; None: this process computes all of them.
 
     Example:
         >>> from fedpriv.algorithms import DpFl
@@ -182,6 +212,7 @@ class RunContext:
     private: bool = True
     probed_lots: tuple[int, ...] = ()
     chunk: int | None = None
+    crew: Crew | None = None
 
     @property
     def others(self) -> Participants | None:
@@ -202,6 +233,14 @@ class RunContext:
         if self.canaries is None:
             return self.data.clients[client]
         return self.canaries.records_of(round_index, client)
+
+    def answers(
+        self, tasks: Sequence[Task], compute: Callable[[Task], Answer], round_index: int
+    ) -> Iterable[Answer]:
+        """Return the answer of each chunk of a step in the order of the chunks, see :class:`Crew`."""
+        if self.crew is None:
+            return map(compute, tasks)
+        return self.crew.answers(tasks, compute, round_index)
 
     def sample_lots(
         self, samplings: Sequence[Sampling], round_index: int, step: int, clients: np.ndarray

@@ -111,6 +111,10 @@ class WriteError(FedprivError):
         super().__init__(f"{path} cannot be written: {error.strerror or error}")
 
 
+class WorkerError(FedprivError):
+    """A process that shared the computation of a run is gone, or does not answer."""
+
+
 class ReleaseError(FedprivError):
     """A value that would leave a client or the server without being announced, noised and charged."""
 

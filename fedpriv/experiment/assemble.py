@@ -42,6 +42,7 @@ from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.target import Adaptation, Target
 from fedpriv.store.folder import RunFolder, environment, new_folder
 from fedpriv.store.stored_run import StoredRun
+from fedpriv.workers.places import processes_here
 
 if TYPE_CHECKING:
     import torch
@@ -93,7 +94,11 @@ def assemble(
     state, passed_over = (None, None) if folder is None else saved_state(folder, identity, device)
     context = context_with_canaries(parts, device)
     tune_allocator()
-    threads = choose_threads(settings.runtime.threads, work_per_round(parts, context))
+    threads = choose_threads(
+        settings.runtime.threads,
+        work_per_round(parts, context),
+        processes_here(settings.runtime.workers),
+    )
     budget = make_budget(parts, context.data, attackers_of(context)) if parts.private else None
 
     # 2. The folder. It is made as late as this, so that a run that is refused leaves nothing behind.
@@ -122,9 +127,8 @@ def assemble(
     notes = []
     if passed_over is not None:
         notes.append(f"warning: {passed_over}; the checkpoint before it serves")
-    origin = Origin(
-        identity, name, numeric_environment(device, threads, context.engine.name, context.chunk)
-    )
+    numerics = numeric_environment(device, threads, context.engine.name, context.chunk)
+    origin = Origin(identity, name, numerics, digest)
     if state is None and not is_new:
         notes.append(f"{folder.path} has no checkpoint and no round: it begins with round 1")
     if state is not None:

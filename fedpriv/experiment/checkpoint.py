@@ -38,11 +38,13 @@ class Origin:
         identity: The configuration, without what cannot change a result.
         run: Digest of the run with its data and the user's own code; of a published run, with its key too.
         numerics: All that decides how sums are rounded.
+        digest: Digest of the run with its data and the user's own code, without any key.
     """
 
     identity: dict[str, object]
     run: str
     numerics: dict[str, str | int | None]
+    digest: str
 
     def state_dict(self) -> dict[str, object]:
         """Return what a checkpoint notes of its origin."""

@@ -20,10 +20,12 @@ from fedpriv.algorithms.feature_statistics import FeatureStatistics
 from fedpriv.algorithms.losses import ReportedLoss
 from fedpriv.algorithms.run_context import RunContext
 from fedpriv.algorithms.trainer import RoundOutcome
+from fedpriv.common.attributes import is_own
+from fedpriv.common.errors import FedprivError
 from fedpriv.experiment.averaging import AveragedModel
 from fedpriv.experiment.evaluation import Evaluation, evaluate
 from fedpriv.experiment.interrupts import StopRequest
-from fedpriv.experiment.own_state import OwnState
+from fedpriv.experiment.own_state import OwnState, forgotten_words
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.second_draw import SecondDraw
 from fedpriv.privacy.budget import Budget
@@ -299,8 +301,13 @@ class Loop:
 
     @property
     def cpu_seconds(self) -> float:
-        """Processor time of all threads since :attr:`cpu_began`, over all sessions of a resumed run."""
-        return self._cpu_seconds_before + time.process_time() - self.cpu_began
+        """Processor time since :attr:`cpu_began`, over all sessions of a resumed run.
+
+        All threads count, and so do chunks that workers computed.
+        """
+        crew = self.context.crew
+        of_workers = 0.0 if crew is None else crew.cpu_seconds
+        return self._cpu_seconds_before + time.process_time() - self.cpu_began + of_workers
 
     def fraction(self) -> float | None:
         """Return the progress of the run in [0, 1], by rounds or by budget, whichever is further.
@@ -325,6 +332,41 @@ class Loop:
         These are the averaged weights where ``averaging`` asks for them, else the global weights.
         """
         return nullcontext() if self.average is None else self.average.in_place()
+
+    # ---- what workers need, see :mod:`fedpriv.experiment.spread`
+
+    def round_state(self) -> dict[str, object]:
+        """Return everything that the clients' computation reads in a round and that changes over rounds.
+
+        Raises:
+            FedprivError: A part of the user's own has state and does not offer it.
+        """
+        own = self._own.state_dict()
+        if forgotten := forgotten_words(own):
+            raise FedprivError(
+                f"runtime.workers: {forgotten}; other processes need them too, or set runtime.workers=1"
+            )
+        clipper, attack = self.context.clipper, self.context.attack
+        # Of a clipper that transforms, chunks get shift and scale of their own clients instead.
+        large = clipper.transforms and not is_own(clipper)
+        return {
+            "weights": self.context.model.flat,
+            "clipper": None if large else clipper.state_dict(),
+            "attack": None if attack is None else attack.state_dict(),
+            "own": own,
+            "statistics": None if self.statistics is None else self.statistics.state_dict(),
+        }
+
+    def load_round_state(self, state: Mapping[str, Any]) -> None:
+        """Take over, in a worker, what :meth:`round_state` returned in rank 0."""
+        self.context.model.set(state["weights"])
+        if state["clipper"]:
+            self.context.clipper.load_state_dict(state["clipper"])
+        if state["attack"] and self.context.attack is not None:
+            self.context.attack.load_state_dict(state["attack"])
+        self._own.load_state_dict(state["own"])
+        if self.statistics is not None:
+            self.statistics.load_state_dict(state["statistics"])
 
     # ---- state between two rounds
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from importlib.metadata import version
 from pathlib import Path
@@ -18,13 +19,14 @@ _LARGE_CHUNK = 10 * _CHUNK  # where there are more than four: a chunk by itself 
 _FEWEST_CHUNKS, _MOST_CHUNKS = 4, 64
 
 
-def choose_threads(wanted: int | None, work: float) -> int:
+def choose_threads(wanted: int | None, work: float, processes: int = 1) -> int:
     """Set the number of torch's threads and return it.
 
     Args:
         wanted: Number of threads; None for one thread if there is little work, else torch's own choice.
         work: Parameters × records of one step. It decides instead of a timing, so that a run takes the same
             path on every machine.
+        processes: Number of processes of the run on this machine, which share its processor cores.
     """
     import torch
 
@@ -32,7 +34,14 @@ def choose_threads(wanted: int | None, work: float) -> int:
         torch.set_num_threads(wanted)
     elif work < _SMALL:
         torch.set_num_threads(1)
+    elif processes > 1:
+        torch.set_num_threads(max(1, min(torch.get_num_threads(), cores() // processes)))
     return torch.get_num_threads()
+
+
+def cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def chunk_size(cohort: float, work: float) -> int | None:

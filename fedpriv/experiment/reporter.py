@@ -118,6 +118,8 @@ class Reporter:
         )
         for note in filter(None, (*run.notes, forgotten)):
             self.line(note)
+        if (crew := loop.context.crew) is not None:
+            crew.line = self.line
         if run.resumed:
             self.line(f"resumed after round {loop.rounds_done} of {self.folder.path}")
 

@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 from fedpriv.common import config as configuration
 from fedpriv.common import startup
 from fedpriv.common.endings import as_sentence, nothing_lost
-from fedpriv.common.errors import FedprivError, Interrupted, WriteError
+from fedpriv.common.errors import FedprivError, Interrupted, WorkerError, WriteError
 from fedpriv.common.files import frame_text, locked
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.assemble import assemble
@@ -39,12 +39,14 @@ from fedpriv.experiment.stamps import refuse_without_stamp
 from fedpriv.store.display import show_plan, teller
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.stored_run import StoredRun
+from fedpriv.workers.places import place_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from fedpriv.experiment.reporter import Reporter
     from fedpriv.experiment.running import Run
+    from fedpriv.experiment.spread import Team
 
 _SECONDS_BETWEEN_LOOKS = 1.0  # at a folder that another process has
 
@@ -149,6 +151,8 @@ def run(
     """
     # Parts and plan need neither torch nor data: a dry run is quick.
     parts = build_parts(config)
+    if (served := _served(parts)) is not None:
+        return served
     if parts.settings.publish:
         refuse_without_stamp(config, overrides)
     plan = make_plan(parts)
@@ -160,11 +164,8 @@ def run(
 
     with ExitStack() as held:  # keeps other processes from the run folder
         folder = _existing_folder(parts, held)
-        if folder is not None and parts.settings.runtime.reuse:
-            stored, identity = StoredRun(folder), configuration.identity(config)
-            if stored.finished:
-                checkpoint.refuse_other_identity(folder, stored.identity, identity)
-                return RunResult(plan, folder.path, stored.summary, stored.statement)
+        if folder is not None and (finished := _finished(parts, config, plan, folder)) is not None:
+            return finished
 
         best = None
         if parts.algorithm.search is not None:  # of the number of rounds T: then the best T is run
@@ -177,7 +178,10 @@ def run(
         # From here on torch is needed, the data are read, and the folder exists.
         from fedpriv.experiment.reporter import Reporter
 
+        team = _team(parts, held)
         running = assemble(parts, config, folder, overrides)
+        if team is not None:
+            team.join(running, config, None if best is None else best.rounds)
         if best is not None:
             running.folder.write_text(running.folder.search, frame_text(best.table))
             # A resumed run has the search in the ledger of its checkpoint.
@@ -191,6 +195,22 @@ def run(
         reporter = Reporter(running, plan, label, whole_plan)
         summary, privacy = _to_the_end(running, reporter, config, on_round)
     return RunResult(plan, running.folder.path, summary, privacy)
+
+
+def _served(parts: Parts) -> RunResult | None:
+    """Compute chunks of clients where another process makes the run, and return the plan alone.
+
+    Returns:
+        None in the process that makes the run.
+    """
+    place = place_of(parts.settings.runtime.workers)
+    if place is None or place.rank == 0:
+        return None
+    if not parts.settings.dry_run:
+        from fedpriv.experiment.worker import serve_launcher
+
+        serve_launcher(place, runs=1)
+    return RunResult(make_plan(parts))
 
 
 def _to_the_end(
@@ -224,6 +244,8 @@ def _to_the_end(
             stop_reason = reporter.watch(lambda: running.go(reporter, tracking, *callbacks))
         except WriteError as error:
             raise FedprivError(f"{error}; when there is room again, {resume}") from None
+        except WorkerError as error:
+            raise WorkerError(f"{error}; {resume}") from None
         except Exception as error:
             known = as_sentence(error)
             if known is None or isinstance(error, FedprivError):
@@ -241,6 +263,17 @@ def _to_the_end(
             reporter.finish(summary, privacy)
         tracking.finish(summary, stop_reason)
     return summary, privacy
+
+
+def _team(parts: Parts, held: ExitStack) -> Team | None:
+    """Start the workers of a run, which end when ``held`` closes; None for a run in one process."""
+    workers = parts.settings.runtime.workers
+    if workers == 1 and place_of(workers) is None:
+        return None
+    from fedpriv.experiment.spread import team_of  # imported late, as torch is needed
+
+    team = team_of(parts.settings)
+    return None if team is None else held.enter_context(team)
 
 
 def _existing_folder(parts: Parts, held: ExitStack) -> RunFolder | None:
@@ -263,6 +296,19 @@ def _existing_folder(parts: Parts, held: ExitStack) -> RunFolder | None:
     )  # so that a run that is refused leaves nothing behind
     _wait_for(held, folder, runtime.stop_file)
     return folder if folder.config.exists() else None
+
+
+def _finished(parts: Parts, config: DictConfig, plan: Plan, folder: RunFolder) -> RunResult | None:
+    """Return the result of a run that is finished in its folder; None where it is to be run.
+
+    Raises:
+        ConfigError: The folder holds another run.
+    """
+    stored = StoredRun(folder)
+    if not (parts.settings.runtime.reuse and stored.finished):
+        return None
+    checkpoint.refuse_other_identity(folder, stored.identity, configuration.identity(config))
+    return RunResult(plan, folder.path, stored.summary, stored.statement)
 
 
 def _remove_if_empty(path: Path) -> None:

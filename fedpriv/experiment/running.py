@@ -51,6 +51,7 @@ class Run:
         loop: State and rounds.
         folder: The run folder.
         notes: Lines about the folder and its checkpoint that the user must see.
+        origin: The run, code and machine, for its checkpoints.
         resumed: The run goes on from a checkpoint.
         forgotten: Words on attributes of the user's own parts that the checkpoint does not hold, or None.
         metrics: The table ``metrics.csv``, with the results so far.
@@ -64,8 +65,8 @@ class Run:
         state: Mapping[str, object] | None,
         notes: Sequence[str] = (),
     ):
-        self.loop, self.folder, self.notes = loop, folder, notes
-        self._identity = origin.identity
+        self.loop, self.folder, self.notes = loop, folder, list(notes)
+        self.origin = origin
         self.resumed = state is not None
         saved: Mapping[str, Any] = state or {}
         self.forgotten = None if state is None else forgotten_words(saved.get("own", {}))
@@ -163,7 +164,7 @@ class Run:
         clipper = loop.parts.clipper
         aggregated = algorithm.unit == "client" and algorithm.trust.sees_each_upload
         # Trackers are no part of the identity, as they change no result, but their code runs in the process.
-        targets = own_targets(self._identity)
+        targets = own_targets(self.origin.identity)
         targets |= {
             f"tracker.{name}": f"{type(tracker).__module__}.{type(tracker).__qualname__}"
             for name, tracker in loop.parts.trackers.items()

@@ -8,7 +8,7 @@ clipper keeps between two units. Asking about each unit alone, forwards and back
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -215,7 +215,7 @@ class StepClip(ChunkClip):
 
     def merge(
         self,
-        answers: Sequence[ChunkAnswer],
+        answers: Iterable[ChunkAnswer],
         cohort: np.ndarray,
         denominator: float | None = None,
         stated_denominator: float = 1.0,
@@ -224,7 +224,7 @@ class StepClip(ChunkClip):
         """Join the answers of a cohort's chunks to one bounded sum, in the order of the chunks.
 
         Args:
-            answers: The answer of each chunk.
+            answers: The answer of each chunk, taken one after the other.
             cohort: Positions of the clients that must be in the sum [c], ascending.
             denominator: Number that divides the cohort's sum before the noise; None means no division.
             stated_denominator: Public denominator in the record of the release; 1 where the sensitivity is
@@ -236,28 +236,33 @@ class StepClip(ChunkClip):
             ReleaseError: A client is missing, or is there twice or in another place; a chunk's sums are not
                 those of its clients; sums were not scaled.
         """
-        clients = np.concatenate([answer.clients for answer in answers])
-        if not np.array_equal(clients, cohort) or bool((clients[1:] <= clients[:-1]).any()):
-            raise _not_the_cohort(clients, cohort)
+        clients: list[np.ndarray] = []
+        sums: list[Tensor] = []
+        self.scaled = True
+        partial: bool | None = None
         for answer in answers:
             rows = 1 if answer.partial else len(answer.clients)
-            if len(answer.sums) != rows or answer.partial != answers[0].partial:
+            partial = answer.partial if partial is None else partial
+            if len(answer.sums) != rows or answer.partial != partial:
                 raise ReleaseError(
                     f"a chunk of {len(answer.clients)} clients answered {len(answer.sums)} sums, not {rows}; "
                     "nothing was released"
                 )
-        # Sums of empty lots are zero without any scaling. Partial sums are added in the order of the chunks,
-        # so that the result does not depend on which process computed which chunk.
-        self.scaled = all(answer.scaled or not bool(answer.sums.any()) for answer in answers)
-        sums, *others = [answer.sums for answer in answers]
-        if answers[0].partial:
-            for partial_sum in others:
-                sums = sums + partial_sum
-        elif others:
+            # Sums of empty lots are zero without any scaling.
+            self.scaled = self.scaled and (answer.scaled or not bool(answer.sums.any()))
+            clients.append(answer.clients)
+            # Partial sums are added in the order of the chunks, so that the result does not depend on which
+            # process computed which chunk.
+            sums = [sums[0] + answer.sums] if partial and sums else [*sums, answer.sums]
+        answered = np.concatenate(clients)
+        if not np.array_equal(answered, cohort) or bool((answered[1:] <= answered[:-1]).any()):
+            raise _not_the_cohort(answered, cohort)
+        total = sums[0]
+        if len(sums) > 1:
             import torch
 
-            sums = torch.cat([sums, *others])
-        mean = sums if denominator is None else sums / denominator
+            total = torch.cat(sums)
+        mean = total if denominator is None else total / denominator
         return self.bounded(mean, stated_denominator, apart)
 
     def bounded(self, sums: Tensor, divided_by: float = 1.0, apart: bool = False) -> Bounded:

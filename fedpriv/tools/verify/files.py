@@ -101,9 +101,8 @@ def published(
         write_text(folder.config, configuration.dump(public_config))
         context = loop.context
         numerics = numeric_environment(context.model.device, 1, context.engine.name, context.chunk)
-        run = Run(
-            loop, folder, Origin(configuration.identity(public_config), "verify", numerics), None
-        )
+        origin = Origin(configuration.identity(public_config), "verify", numerics, "verify")
+        run = Run(loop, folder, origin, None)
         ends = _Ends(Path(chosen.runtime.stop_file), ROUNDS)
         run.go(ends, probe, ends)
         write_report(run, "rounds")

@@ -1,0 +1,115 @@
+"""Workers on this machine: processes that rank 0 starts, and that end with it."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import fedpriv
+
+VARIABLE = "FEDPRIV_WORKER"
+"""Environment variable of a worker: what :func:`start_worker` tells it, as JSON."""
+_LAST_LINES = 5
+_SECONDS_TO_END = 5.0
+_PR_SET_PDEATHSIG = 1
+
+
+class LocalWorker:
+    """A worker process on this machine.
+
+    The process is a command of its own, never a fork: it has none of rank 0's threads and devices. It has no
+    terminal and no signals of the terminal. What it prints goes to a file without a name.
+
+    Args:
+        module: Module that the worker runs, as ``python -m`` does.
+        facts: What the worker is told at its start: where rank 0 listens, and the name of its link.
+
+    Attributes:
+        token: Secret by which rank 0 knows the process at the other end of a link for its own worker.
+    """
+
+    def __init__(self, module: str, facts: dict[str, Any]):
+        self.token = secrets.token_hex(16)
+        told = {**facts, "parent": os.getpid(), "token": self.token}
+        package = str(Path(fedpriv.__file__).resolve().parents[1])
+        path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": path, VARIABLE: json.dumps(told)},
+        )
+
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
+
+    def end(self, seconds: float) -> str | None:
+        """Return how the process ended, in words; None while it runs.
+
+        Args:
+            seconds: Time to wait for the end: a connection is lost a moment before the process is gone.
+        """
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        status = self._process.returncode
+        if status is None:
+            return None
+        if status >= 0:
+            return f"ended with exit status {status}"
+        words = f"was killed by {signal.Signals(-status).name}"
+        memory = " (the system does so when memory runs out)" if status == -signal.SIGKILL else ""
+        return words + memory
+
+    def last_lines(self) -> str:
+        """Return the last lines that the process printed."""
+        self._output.seek(0)
+        lines = self._output.read().decode(errors="replace").strip().splitlines()
+        return "\n".join(lines[-_LAST_LINES:])
+
+    def close(self) -> None:
+        """Wait for the end of the process, which was told to end, and kill it where it does not come."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_SECONDS_TO_END)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+        self._process.wait()
+        self._output.close()
+
+
+def told() -> dict[str, Any]:
+    """Return what rank 0 tells the worker that this process is."""
+    return json.loads(os.environ[VARIABLE])
+
+
+def end_with_parent(parent: int | None = None) -> None:
+    """Let the system end this process when the process that started it ends, however that happens.
+
+    Only Linux can. Elsewhere a worker ends when its link breaks.
+
+    Args:
+        parent: Number of the parent process; None: the present one. A process whose parent is gone already
+            ends here.
+    """
+    expected = os.getppid() if parent is None else parent
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != expected:
+        os._exit(0)

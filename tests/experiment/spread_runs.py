@@ -1,0 +1,93 @@
+"""Runs whose workers are threads of the test's process: all of a worker but its process."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+import torch.distributed as dist
+
+from fedpriv.common.errors import WorkerError
+from fedpriv.experiment import spread, worker
+from fedpriv.workers.link import Link, LostError
+from fedpriv.workers.places import LOCAL_HOST
+
+WITHOUT_TIMES = ("seconds", "cpu_seconds")
+
+
+class NotingLink(Link):
+    """A link that notes what comes."""
+
+    def __init__(self, seen: list[dict], *arguments):
+        super().__init__(*arguments)
+        self._seen = seen
+
+    def receive(self, seconds: float | None = None) -> dict:
+        self._seen.append(super().receive(seconds))
+        return self._seen[-1]
+
+
+class ThreadMember(spread._Member):
+    """A worker in a thread.
+
+    Attributes:
+        seen: Messages that came to it.
+    """
+
+    def __init__(self, rank: int):
+        super().__init__(rank, dist.HashStore(), LOCAL_HOST)
+        self.seen: list[dict] = []
+
+    def _open(self, device: torch.device) -> None:
+        threading.Thread(target=self._serve, name=f"rank {self.rank}", daemon=True).start()
+        super()._open(device)
+
+    def _serve(self) -> None:
+        with suppress(LostError):
+            worker.serve(
+                NotingLink(
+                    self.seen, self._store, f"rank{self.rank}", 1, LOCAL_HOST, spread.CLASSES
+                )
+            )
+
+    def close(self) -> None:
+        if self.link is not None:
+            self.link.send({"over": "all"})
+
+    def begin_again(self) -> None:
+        raise WorkerError(f"rank {self.rank} is lost")
+
+
+@contextmanager
+def thread_workers() -> Iterator[list[spread.Team]]:
+    """Let runs of several processes have threads for workers; yields the teams of these runs."""
+    teams: list[spread.Team] = []
+
+    def team_of(settings):
+        members = [ThreadMember(rank) for rank in range(1, settings.runtime.workers)]
+        teams.append(spread.Team(members, settings))
+        return teams[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spread, "team_of", team_of)
+        yield teams
+
+
+def results(folder: Path) -> dict[str, object]:
+    """Everything that must not depend on the number of workers, from a run folder."""
+    metrics = pd.read_csv(folder / "metrics.csv", dtype=str)
+    privacy = json.loads((folder / "privacy.json").read_text())
+    found: dict[str, object] = {
+        "metrics": metrics.drop(columns=["seconds"], errors="ignore").to_dict("list"),
+        "privacy": {k: v for k, v in privacy.items() if k not in WITHOUT_TIMES},
+    }
+    for name in ("ledger.csv", "clients.csv", "model.pt", "participation.csv"):
+        if (folder / name).exists():
+            found[name] = (folder / name).read_bytes()
+    return found
