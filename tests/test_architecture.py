@@ -25,6 +25,7 @@ ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("tools.leaderboard", "tools.report", "tools.verify"),
     ("tools", "tools.accounting", "tools.audit"),
     ("experiment",),
+    ("workers",),
     ("attacks",),
     ("algorithms",),
     ("aggregation",),
@@ -197,6 +198,7 @@ PUBLIC = {
 OPERATING_SYSTEM = {
     "experiment.secrets",  # the key of a published run, and of a secret number of trials
     "tools.leaderboard.trial",  # the noise_seed of a check, which nobody may choose
+    "workers.processes",  # the token of a worker, no random number of a run
 }
 
 SECRET_CALLS = {"sampling", "noise", "standard_normals", "Stream", "Noise"}

@@ -131,7 +131,7 @@ class Attack(Participants, Protocol):
         """Return mean norms of what was sent since the last call, as columns of a row."""
 
 
-class Crew(Protocol):
+class ChunkSharing(Protocol):
     """Processes that share the chunks of a step; whoever computes a chunk, its answer has the same bits.
 
     Attributes:
@@ -212,7 +212,7 @@ class RunContext:
     private: bool = True
     probed_lots: tuple[int, ...] = ()
     chunk: int | None = None
-    crew: Crew | None = None
+    crew: ChunkSharing | None = None
 
     @property
     def others(self) -> Participants | None:
@@ -237,7 +237,7 @@ class RunContext:
     def answers(
         self, tasks: Sequence[Task], compute: Callable[[Task], Answer], round_index: int
     ) -> Iterable[Answer]:
-        """Return the answer of each chunk of a step in the order of the chunks, see :class:`Crew`."""
+        """Return the answer of each chunk of a step in the order of the chunks, see :class:`ChunkSharing`."""
         if self.crew is None:
             return map(compute, tasks)
         return self.crew.answers(tasks, compute, round_index)

@@ -66,10 +66,9 @@ class _Member:
     """
 
     def __init__(self, rank: int, store: dist.Store, host: str | None):
-        self.rank, self.link = rank, None
-        self._store, self._host = store, host
-
-    link: Link | None
+        self.rank = rank
+        self.link: Link | None = None
+        self._store, self._host, self._gone = store, host, False
 
     def connect(self, device: torch.device) -> None:
         """Wait for the worker, and open the link.
@@ -87,7 +86,7 @@ class _Member:
 
     def lost(self, error: LostError) -> WorkerError:
         """Give the worker up, and return an error that names it."""
-        self.link = None
+        self.link, self._gone = None, True
         return WorkerError(f"rank {self.rank} is lost: {error}")
 
     def begin_again(self) -> None:
@@ -121,6 +120,14 @@ class _Member:
         if self.link is not None:
             with suppress(LostError):
                 self.link.send({"over": "run"})
+
+    def dismiss(self) -> None:
+        """Tell the worker that no further run comes, also where there was none."""
+        if self._gone:
+            return
+        if self.link is None:
+            self.connect(torch.device("cpu"))
+        self.tell({"over": "all"})
 
 
 class _LocalMember(_Member):
@@ -275,9 +282,8 @@ class _Shared:
     def sent(self, task: StepState) -> Mapping[str, object]:
         history = self._loop.context.streams.history
         return {
-            "state": replace(
-                task, weights=task.weights[:0]
-            ),  # a worker has them from the round's state
+            # A worker has the weights from the state of the round.
+            "state": replace(task, weights=task.weights[:0]),
             "history": None if history is None else history.state_dict(),
         }
 
@@ -367,18 +373,17 @@ def _launched_members(place: Place) -> list[_Member]:
     store = launched_store(place)
     host = LOCAL_HOST if place.one_machine else None
     members = [_Member(rank, store, host) for rank in range(1, place.size)]
-    atexit.register(_dismiss, members)
     store.set("begin", "")
+    atexit.register(dismiss, place)
     return members
 
 
-def _dismiss(members: Sequence[_Member]) -> None:
-    """Tell the workers that a launcher has started that no further run comes."""
-    for member in members:
-        with suppress(FedprivError, AssertionError):
-            if member.link is None:
-                member.connect(torch.device("cpu"))
-            member.tell({"over": "all"})
+@cache
+def dismiss(place: Place) -> None:
+    """Tell the workers that torchrun or Slurm has started that no further run comes."""
+    with suppress(FedprivError):
+        for member in _launched_members(place):
+            member.dismiss()
 
 
 def facts_of(numerics: Mapping[str, Any], run: str) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import torch
 
-from fedpriv.common import errors
 from fedpriv.common.errors import FedprivError, ReleaseError
 from fedpriv.common.exact import exact_digest
 from fedpriv.workers.link import Link, LostError
@@ -234,12 +233,13 @@ class Crew:
         order = sorted(range(len(tasks)), key=lambda index: -costs[index])
         step: _Step[tuple[Answer, int]] = _Step(order, WINDOW + 1 + len(self.workers))
         # Each process has one chunk before anybody takes a second one.
-        feeders = [
-            self._threads.submit(self._feed, worker, step, tasks, step.take(wait=False))
-            for worker in self.workers
-            if worker.link is not None
-        ]
+        free = [worker for worker in self.workers if worker.link is not None]
+        first = [step.take(wait=False) for _ in free]
         mine = step.take(wait=False)
+        feeders = [
+            self._threads.submit(self._feed, worker, step, tasks, index)
+            for worker, index in zip(free, first, strict=True)
+        ]
         try:
             for index, task in enumerate(tasks):
                 while (computed := step.answer(index)) is None:
@@ -345,8 +345,7 @@ class Crew:
 
 
 def raised(rank: int, reply: Mapping[str, Any]) -> FedprivError:
-    """Return the error that a worker reports, of the class that it had there."""
-    kind = getattr(errors, reply["kind"], FedprivError)
-    if kind in (ReleaseError, FedprivError):
-        return kind(reply["error"])
-    return FedprivError(f"rank {rank}: {reply['error']}")
+    """Return the error that a worker reports; what a release refuses is told as rank 0 would tell it."""
+    if reply["kind"] == ReleaseError.__name__:
+        return ReleaseError(reply["error"])
+    return FedprivError(f"rank {rank} ({reply['host']}): {reply['error']}")

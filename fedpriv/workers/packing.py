@@ -101,7 +101,7 @@ def _plain(value: object, classes: Classes, tensors: list[Tensor]) -> object:
         kind = "tensor" if value.device.type == "cpu" else "accelerated"
         return [kind, str(value.dtype).removeprefix("torch."), list(value.shape)]
     if isinstance(value, np.ndarray):
-        return ["array", _plain(torch.from_numpy(np.ascontiguousarray(value)), classes, tensors)]
+        return ["array", _plain(torch.from_numpy(np.asarray(value, order="C")), classes, tensors)]
     if isinstance(value, Mapping):
         return ["dict", parts(value.keys()), parts(value.values())]
     if isinstance(value, (list, tuple)):

@@ -74,8 +74,16 @@ def thread_workers() -> Iterator[list[spread.Team]]:
         teams.append(spread.Team(members, settings))
         return teams[-1]
 
+    building = threading.Lock()  # threads share torch's generator, which makes the initial weights
+    build = worker._Chunks.__init__
+
+    def one_at_a_time(self, *arguments):
+        with building:
+            build(self, *arguments)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spread, "team_of", team_of)
+        patch.setattr(worker._Chunks, "__init__", one_at_a_time)
         yield teams
 
 

@@ -100,7 +100,10 @@ def test_a_worker_whose_code_fails_is_named_and_the_run_says_how_to_go_on(train,
         raise ValueError("no such layer")
 
     monkeypatch.setattr(worker._Chunks, "answer", broken)
-    with thread_workers(), pytest.raises(FedprivError, match="rank 1: ValueError: no such layer"):
+    with (
+        thread_workers(),
+        pytest.raises(FedprivError, match=r"rank 1 \(.*\): ValueError: no such layer"),
+    ):
         train(*FIVE_CHUNKS, "runtime.workers=2")
 
 
@@ -137,7 +140,7 @@ def lose_first_worker(monkeypatch):
     monkeypatch.setattr(worker._Chunks, "begin_round", gone)
 
 
-@pytest.mark.parametrize("key", ["seed=1", "dataset.test_records=100"])
+@pytest.mark.parametrize("key", ["seed=1", "dataset.validation_records=100"])
 def test_workers_with_another_run_are_refused(train, monkeypatch, key):
     from fedpriv.experiment import worker
 
