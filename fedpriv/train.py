@@ -119,6 +119,11 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
     label = job_label(overrides, Path(hydra_config.sweep.dir)) if sweeping else None
     try:
         # Before the folder is made: what is refused here leaves nothing behind.
+        if in_worker and "TORCHELASTIC_RUN_ID" in os.environ:
+            launcher = hydra_config.runtime.choices["hydra/launcher"]
+            raise ConfigError(
+                "hydra/launcher", launcher, "left out under torchrun, one job at a time"
+            )
         config = with_protocol(config)
         refuse_disobeyed(hydra_config)
         _refuse_unresolvable(config)

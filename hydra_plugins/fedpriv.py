@@ -73,6 +73,7 @@ class CurvesSweeper(BasicSweeper):
     def _checked_jobs(self, batch: Sequence[Sequence[str]], folder: Path) -> list[SweepJob]:
         """Return the jobs of the sweep, all of which can run. Raises FedprivError if one cannot."""
         from fedpriv.experiment import sweep_runs, sweeps
+        from fedpriv.experiment.machine import cores
 
         if len(batch) > 1:
             _say(f"{len(batch)} jobs; composing their configurations")
@@ -80,6 +81,8 @@ class CurvesSweeper(BasicSweeper):
         jobs = sweeps.sweep_jobs(batch, composer, _say)
         if not any(job.values.get("dry_run") for job in jobs):
             sweep_runs.find_runs(jobs, folder, _lacks_audit, _say)
+        if (at_once := _jobs_at_once(self.config.hydra.launcher)) is not None:
+            sweeps.refuse_crowd(jobs, at_once, cores())
         known: dict[str, Any] = {}  # of data that several jobs share
         sweeps.check_jobs(jobs, lambda config: _check(config, known))
         if (note := sweeps.only_moves_the_end(jobs)) is not None:
@@ -169,6 +172,13 @@ def _quoted(text: str) -> str:
 def _has_figure(config: DictConfig) -> bool:
     """Whether a figure was asked for, be its YAML as empty as it may."""
     return "figure" in config or "figure" in config.hydra.runtime.choices
+
+
+def _jobs_at_once(launcher: Any) -> int | None:
+    """Return the number of jobs that a launcher runs at a time on this machine; None: on others."""
+    if launcher._target_.rpartition(".")[2] == "JoblibLauncher":
+        return int(launcher.n_jobs)
+    return 1 if launcher._target_.rpartition(".")[2] == "BasicLauncher" else None
 
 
 class SearchSweeper(BasicSweeper):

@@ -279,6 +279,36 @@ def check_jobs(jobs: Sequence[SweepJob], check: Callable[[DictConfig], object]) 
     raise_failures(jobs, [(job, job.error) for job in jobs if job.error is not None], _REFUSED)
 
 
+def refuse_crowd(jobs: Sequence[SweepJob], at_once: int, cores: int) -> None:
+    """Refuse a sweep whose runs over several processes need more processor cores than there are.
+
+    Args:
+        jobs: The jobs of the sweep.
+        at_once: Number of jobs that run at the same time on this machine; negative, as joblib has it: all
+            cores but -1 - ``at_once``.
+        cores: Number of processor cores.
+
+    Raises:
+        ConfigError: The processes would wait for one another.
+    """
+    at_once = at_once if at_once > 0 else max(1, cores + 1 + at_once)
+    for job in jobs:
+        workers = job.values.get("runtime.workers", 1)
+        if job.error is not None or job.done or not isinstance(workers, int) or workers == 1:
+            continue
+        threads = job.values.get("runtime.threads") or max(1, cores // workers)
+        together = min(at_once, len(jobs))
+        if isinstance(threads, int) and together * workers * threads > cores:
+            raise ConfigError(
+                "runtime.workers",
+                workers,
+                f"at most {max(1, cores // (together * threads))} in this sweep",
+                f"{counted(together, 'job')} at a time × {workers} workers × {counted(threads, 'thread')} is "
+                f"{together * workers * threads}, and there are {counted(cores, 'core')} "
+                "(runtime.threads, hydra.launcher.n_jobs)",
+            )
+
+
 def _with_others(error: FedprivError, config: DictConfig) -> FedprivError:
     """Return the error of a wrong root key, with all other mistakes of the job."""
     try:

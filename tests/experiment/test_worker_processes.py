@@ -1,0 +1,226 @@
+"""Workers that are processes: their start and end, and what a user is told of those that are lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from spread_runs import results
+
+EXACT = True  # processes count as users' do
+RUN = (
+    "train", "algorithm=dp_fl", "partition=dirichlet", "partition.alpha=0.5", "partition.clients=9",
+    "chunk=2", "epsilon=null", "rounds=3", "runtime.threads=1", "runtime.plots=false",
+    "runtime.progress=none",
+)  # fmt: skip
+LONG = (*RUN, "rounds=100000", "runtime.checkpoint_interval=1", "runtime.run_dir=run")
+
+
+def rows(folder: Path) -> int:
+    """The rounds that a run has noted."""
+    path = folder / "metrics.csv"
+    return len(path.read_bytes().splitlines()) - 1 if path.exists() else 0
+
+
+def wait_for_rounds(folder: Path, count: int, process: subprocess.Popen) -> None:
+    """Wait until a run has noted so many rounds."""
+    while rows(folder) < count:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+
+
+def workers_in(folder: Path) -> dict[int, int]:
+    """Rank → number of the process, of workers that were started in a folder and still run."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = dict(
+                entry.partition(b"=")[::2] for entry in (path / "environ").read_bytes().split(b"\0")
+            )
+            here = os.readlink(path / "cwd") == str(folder)
+            ended = (path / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except OSError:
+            continue
+        if here and not ended and b"FEDPRIV_WORKER" in environment:
+            found[json.loads(environment[b"FEDPRIV_WORKER"])["rank"]] = int(path.name)
+    return found
+
+
+def assert_no_workers(folder: Path) -> None:
+    """Fail if a worker still runs after some seconds."""
+    deadline = time.monotonic() + 10
+    while left := workers_in(folder):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def alone(ran):
+    """What the run gives in one process."""
+    return results(ran(*RUN[1:]).folder)
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_processes_give_the_bits_of_one(process, alone, tmp_path, workers):
+    outcome = process(*RUN, f"runtime.workers={workers}", "runtime.run_dir=run")
+    assert (outcome.status, outcome.err) == (0, "")
+    assert results(tmp_path / "run") == alone
+    assert_no_workers(tmp_path)
+
+
+def test_a_killed_worker_is_named_with_the_command_that_goes_on(start, tmp_path):
+    child = start(*LONG, "runtime.workers=3")
+    wait_for_rounds(tmp_path / "run", 3, child)
+    os.kill(workers_in(tmp_path)[2], signal.SIGKILL)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 1
+    assert "rank 2, a worker on this machine, was killed by SIGKILL" in err
+    assert "continue with fedpriv train resume=run" in err
+    assert "Traceback" not in err
+    assert_no_workers(tmp_path)
+
+
+@pytest.mark.cluster
+def test_after_the_kill_of_a_worker_the_run_goes_on_in_one_process(start, process, tmp_path):
+    words = (*RUN, "rounds=100")
+    assert process(*words, "runtime.run_dir=alone").status == 0
+    child = start(
+        *words, "runtime.run_dir=run", "runtime.workers=3", "runtime.checkpoint_interval=2"
+    )
+    wait_for_rounds(tmp_path / "run", 3, child)
+    os.kill(workers_in(tmp_path)[1], signal.SIGKILL)
+    child.communicate(timeout=60)
+    assert child.returncode == 1
+    outcome = process("train", "resume=run", "runtime.workers=1")
+    assert outcome.status == 0, outcome.err
+    assert results(tmp_path / "run") == results(tmp_path / "alone")
+
+
+@pytest.mark.cluster
+def test_a_killed_worker_is_replaced_where_one_may_be_lost(start, process, tmp_path):
+    words = (*RUN, "rounds=60")
+    assert process(*words, "runtime.run_dir=alone").status == 0
+    child = start(*words, "runtime.run_dir=run", "runtime.workers=2", "runtime.worker_restarts=1",
+                  "runtime.progress=lines")  # fmt: skip
+    wait_for_rounds(tmp_path / "run", 3, child)
+    first = workers_in(tmp_path)[1]
+    os.kill(first, signal.SIGKILL)
+    out, err = child.communicate(timeout=120)
+    assert child.returncode == 0, err
+    assert "rank 1, a worker on this machine, was killed" in out
+    assert "its chunk is computed again" in out
+    assert results(tmp_path / "run") == results(tmp_path / "alone")
+    assert_no_workers(tmp_path)
+
+
+@pytest.mark.cluster
+def test_a_worker_that_hangs_is_named(start, tmp_path):
+    child = start(*LONG, "runtime.workers=2", "runtime.worker_timeout=2")
+    wait_for_rounds(tmp_path / "run", 3, child)
+    os.kill(workers_in(tmp_path)[1], signal.SIGSTOP)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 1
+    assert "rank 1, a worker on this machine, is lost: no answer within 2 s" in err
+    assert_no_workers(tmp_path)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_between_rounds(start, process, tmp_path, number):
+    child = start(*LONG, "runtime.workers=3")
+    wait_for_rounds(tmp_path / "run", 2, child)
+    for worker in workers_in(tmp_path).values():  # as a terminal and torchrun do
+        os.kill(worker, number)
+    child.send_signal(number)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "interrupted after round" in err
+    assert_no_workers(tmp_path)
+
+
+@pytest.mark.cluster
+def test_no_worker_outlives_a_killed_run(start, tmp_path):
+    child = start(*LONG, "runtime.workers=3")
+    wait_for_rounds(tmp_path / "run", 1, child)
+    child.kill()
+    child.communicate()
+    assert_no_workers(tmp_path)
+
+
+@pytest.mark.cluster
+def test_a_published_run_has_workers_on_its_machine(process, tmp_path):
+    words = ("publish=true", "epsilon=2", "noise_schedule.noise_multiplier=12")
+    outcome = process(*RUN, *words, "runtime.workers=2", "runtime.run_dir=run")
+    assert outcome.status == 0, outcome.err
+    assert (tmp_path / "run" / "public").is_dir()
+
+
+@pytest.mark.cluster
+def test_code_of_the_user_s_own_beside_the_command_is_found(process, tmp_path):
+    (tmp_path / "my_clip.py").write_text(
+        "from fedpriv.privacy.clippers import ConstantClipper\n"
+        "class Half(ConstantClipper):\n"
+        "    def factors(self, norms, limits):\n"
+        "        return super().factors(norms, limits) / 2\n"
+    )
+    own = (*RUN, "clipper._target_=my_clip.Half", "rounds=2")
+    assert process(*own, "runtime.run_dir=alone").status == 0
+    outcome = process(*own, "runtime.workers=2", "runtime.run_dir=run")
+    assert outcome.status == 0, outcome.err
+    assert results(tmp_path / "run") == results(tmp_path / "alone")
+
+
+# ---- torchrun
+
+
+def torchrun(folder: Path, *words: str, processes: int = 2) -> tuple[int, str]:
+    """The exit status and all that is said by ``torchrun -m fedpriv``."""
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}",
+         "-m", "fedpriv", *words],
+        cwd=folder, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.cluster
+def test_torchrun_gives_the_bits_of_one_process(alone, tmp_path):
+    status, said = torchrun(tmp_path, *RUN, "runtime.run_dir=run", processes=3)
+    assert status == 0, said
+    assert results(tmp_path / "run") == alone
+    assert (
+        len([path for path in tmp_path.iterdir() if path.is_dir()]) == 2
+    )  # nobody else made a folder
+
+
+@pytest.mark.cluster
+def test_several_runs_share_the_processes_of_torchrun(tmp_path):
+    status, said = torchrun(tmp_path, *RUN, "-m", "seed=0,1", "hydra.sweep.dir=sweep")
+    assert status == 0, said
+    assert len(list((tmp_path / "sweep").glob("*/summary.json"))) == 2
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("words", "status", "once"),
+    [
+        (("--help",), 0, "Usage: fedpriv"),
+        (("train", "--help"), 0, "Usage: fedpriv train"),
+        ((*RUN, "dry_run=true"), 0, "epsilon at the end"),
+        ((*RUN, "algorithm=nope"), 1, "unknown algorithm option nope"),
+        ((*RUN, "runtime.workers=5"), 1, "runtime.workers must be 2, the processes that torchrun"),
+        ((*RUN, "publish=true"), 1, "runtime.workers must be a number with publish=true"),
+        ((*RUN, "runtime.worker_restarts=1"), 1, "runtime.worker_restarts must be 0 here"),
+    ],
+)
+def test_what_torchrun_s_processes_say_is_said_once(tmp_path, words, status, once):
+    ended, said = torchrun(tmp_path, *words)
+    assert ended == status, said
+    assert said.count(once) == 1, said
