@@ -67,19 +67,24 @@ class Link:
         except RuntimeError as error:
             raise LostError(f"no connection ({_first_line(error)})") from None
 
-    def send(self, message: Mapping[str, Any]) -> None:
-        """Send a message. See :func:`fedpriv.workers.packing.pack` for what it may hold.
+    def send(self, message: Mapping[str, Any], seconds: float | None = None) -> None:
+        """Send a message, and wait until the other end takes it.
+
+        Args:
+            message: See :func:`fedpriv.workers.packing.pack` for what it may hold.
+            seconds: Longest time to wait; None: as long as the other end lives.
 
         Raises:
-            LostError: The other end is gone.
+            LostError: The other end is gone, or did not take the message in time.
         """
-        self.send_packed(pack(message, self._classes))
+        self.send_packed(pack(message, self._classes), seconds)
 
-    def send_packed(self, packed: torch.Tensor) -> None:
-        """Send a message that is packed already."""
+    def send_packed(self, packed: torch.Tensor, seconds: float | None = None) -> None:
+        """Send a message that is packed already, as :meth:`send` does."""
+        limit = _FOREVER if seconds is None else timedelta(seconds=seconds)
         try:
-            self._group.send([torch.tensor([len(packed)])], self._other, 0).wait(_FOREVER)
-            self._group.send([packed], self._other, 0).wait(_FOREVER)
+            self._group.send([torch.tensor([len(packed)])], self._other, 0).wait(limit)
+            self._group.send([packed], self._other, 0).wait(limit)
         except RuntimeError as error:
             raise LostError(_first_line(error)) from None
         self.sent += len(packed)
