@@ -54,6 +54,7 @@ ONE_CHUNK = (
     "(chunk=N makes chunks of N clients)"
 )
 _SECONDS_BETWEEN_LOOKS = 0.02
+_SECONDS_TO_CLOSE = 5.0
 
 
 class _Member:
@@ -119,7 +120,7 @@ class _Member:
         """Tell the worker that the run is over. It waits for the next one."""
         if self.link is not None:
             with suppress(LostError):
-                self.link.send({"over": "run"})
+                self.link.send({"over": "run"}, _SECONDS_TO_CLOSE)
 
     def dismiss(self) -> None:
         """Tell the worker that no further run comes, also where there was none."""
@@ -186,7 +187,7 @@ class _LocalMember(_Member):
     def close(self) -> None:
         if self.link is not None:
             with suppress(LostError):
-                self.link.send({"over": "all"})
+                self.link.send({"over": "all"}, _SECONDS_TO_CLOSE)
             self.process.close()
         else:
             self.process.kill()
@@ -235,10 +236,15 @@ class Team:
                 member.connect(device)
             member.tell({"setup": setup})
         here = facts_of(origin.numerics, origin.digest)
-        for member in self._members:
-            _refuse_other_facts(
-                member.rank, member.hear(self._settings.runtime.worker_timeout), here
-            )
+        errors: list[FedprivError] = []
+        for member in self._members:  # all of them: no answer stays behind for the next run
+            try:
+                theirs = member.hear(self._settings.runtime.worker_timeout)
+                _refuse_other_facts(member.rank, theirs, here)
+            except FedprivError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
         crew = Crew(
             self._members,
             _Shared(loop),
