@@ -183,7 +183,7 @@ class Crew:
         work: What the tasks are.
         classes: Data classes that messages hold.
         costs: Forecast of the chunks' times.
-        timeout: Seconds within which a worker must answer a task.
+        timeout: Seconds within which a worker must take a task, and answer it.
         restarts: How many workers may be lost; others take their places.
 
     Attributes:
@@ -301,9 +301,9 @@ class Crew:
             assert self._state is not None
             try:
                 if worker.rank not in self._informed:
-                    link.send_packed(self._state)
+                    link.send_packed(self._state, self._timeout)
                     self._informed.add(worker.rank)
-                link.send({"task": self._work.sent(tasks[index])})
+                link.send({"task": self._work.sent(tasks[index])}, self._timeout)
                 reply = link.receive(self._timeout)
                 if "error" in reply:
                     raise raised(worker.rank, reply)

@@ -81,12 +81,12 @@ class Link:
 
     def send_packed(self, packed: torch.Tensor, seconds: float | None = None) -> None:
         """Send a message that is packed already, as :meth:`send` does."""
-        limit = _FOREVER if seconds is None else timedelta(seconds=seconds)
+        began = time.monotonic()
         try:
-            self._group.send([torch.tensor([len(packed)])], self._other, 0).wait(limit)
-            self._group.send([packed], self._other, 0).wait(limit)
+            for part in (torch.tensor([len(packed)]), packed):
+                self._group.send([part], self._other, 0).wait(_limit(seconds))
         except RuntimeError as error:
-            raise LostError(_first_line(error)) from None
+            raise _lost(error, began, seconds) from None
         self.sent += len(packed)
 
     def receive(self, seconds: float | None = None) -> dict[str, Any]:
@@ -98,19 +98,27 @@ class Link:
         Raises:
             LostError: The other end is gone, or sent nothing in time.
         """
-        limit = _FOREVER if seconds is None else timedelta(seconds=seconds)
         began = time.monotonic()
         try:
             size = torch.zeros(1, dtype=torch.int64)
-            self._group.recv([size], self._other, 0).wait(limit)
+            self._group.recv([size], self._other, 0).wait(_limit(seconds))
             packed = torch.empty(int(size), dtype=torch.uint8)
-            self._group.recv([packed], self._other, 0).wait(limit)
+            self._group.recv([packed], self._other, 0).wait(_limit(seconds))
         except RuntimeError as error:
-            if seconds is not None and time.monotonic() - began >= seconds:
-                raise LostError(f"no answer within {seconds:g} s") from None
-            raise LostError(_first_line(error)) from None
+            raise _lost(error, began, seconds) from None
         self.received += len(packed)
         return unpack(packed, self._classes, self.device)
+
+
+def _limit(seconds: float | None) -> timedelta:
+    return _FOREVER if seconds is None else timedelta(seconds=seconds)
+
+
+def _lost(error: RuntimeError, began: float, seconds: float | None) -> LostError:
+    """Return an error of gloo as one that says whether the other end was too slow or is gone."""
+    if seconds is not None and time.monotonic() - began >= seconds:
+        return LostError(f"no answer within {seconds:g} s")
+    return LostError(_first_line(error))
 
 
 def _first_line(error: BaseException) -> str:

@@ -48,7 +48,7 @@ def test_every_computation_gives_the_same_bits(train, name, workers):
     alone, _ = in_processes(train, 1, *overrides)
     shared, (team,) = in_processes(train, workers, *overrides)
     assert shared == alone
-    assert (team._crew.effort.busy > 0).all()
+    assert (team._crew.effort.busy > 0).sum() >= 2  # some cohorts have fewer chunks than processes
 
 
 def test_a_run_begun_by_several_processes_goes_on_in_one(train, tmp_path):

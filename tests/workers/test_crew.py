@@ -22,10 +22,10 @@ class Link:
     def __init__(self, answer=lambda task: {"answer": task**2, "seconds": 0.1, "cpu": 0.1}):
         self.answer, self.states, self.tasks = answer, [], []
 
-    def send_packed(self, state: torch.Tensor) -> None:
+    def send_packed(self, state: torch.Tensor, seconds: float) -> None:
         self.states.append(unpack(state, {})["round"])
 
-    def send(self, message: Mapping[str, object]) -> None:
+    def send(self, message: Mapping[str, object], seconds: float) -> None:
         self.tasks.append(message["task"])
 
     def receive(self, seconds: float) -> dict:
