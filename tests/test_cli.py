@@ -90,7 +90,7 @@ SENTENCES = {
     ("figure", "x", "--config-dir", "nowhere"): "--config-dir must be an existing folder, got nowhere",
     ("bench", "--json", "no/x.json"): "--json must be a file in an existing folder, got no/x.json",
     ("bench", "--threads", "1" + 30 * "0"): "--threads must be a whole number < 1000000, got 1000",
-    ("bench", "--model", "cn"): "--model must be one of cnn, mlp, logistic, got cn; did you mean cnn?",
+    ("bench", "--model", "cn"): "--model must be one of cnn, mlp, logistic, text, got cn; did you mean cnn?",
     ("completion", "tcsh"): "the shell must be one of bash, zsh, fish, got tcsh",
     ("train", "--dataset", "mnist"): "fedpriv train does not know --dataset: keys are written without "
     "dashes, dataset=mnist; see fedpriv train --help",

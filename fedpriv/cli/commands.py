@@ -18,6 +18,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from fedpriv.cli.bench import bench
 from fedpriv.cli.completion import SCRIPTS, Overrides, candidates
 from fedpriv.cli.new import new
 from fedpriv.cli.ranks import one_of_several
@@ -275,7 +276,7 @@ def train(given: list[str], config_dir: str | None, **_: Any) -> int:
     return 0
 
 
-for _command in (runs, figure, plot, report, account, calibrate):
+for _command in (runs, figure, plot, report, account, calibrate, bench):
     fedpriv.add_command(_command)
 
 
@@ -349,8 +350,8 @@ def download(name: str, to: str | None) -> int:
 
 fedpriv.add_command(leaderboard)
 fedpriv.add_command(audit)
-# Beginnings of the files that these commands write. Only such a file is written over.
-_VERIFY_JSON, _BENCH_JSON = rb'(?s)\A\{\s*"algorithm":.*"false_alarm":', rb'\A\{\s*"conditions":'
+# The beginning of the file that the command writes. Only such a file is written over.
+_VERIFY_JSON = rb'(?s)\A\{\s*"algorithm":.*"false_alarm":'
 _VERIFY_EXAMPLES = """\b
 examples:
   fedpriv verify                                    the default run, a few seconds
@@ -379,49 +380,6 @@ def verify(**flags: object) -> int:
     from fedpriv.tools.verify.command import run
 
     return run(SimpleNamespace(**flags))
-
-
-_MODELS = ("cnn", "mlp", "logistic")  # as in fedpriv.tools.bench, which imports torch
-
-
-@fedpriv.command(short_help="speed of the gradient engines (or --accounting) on this machine")
-@flag("--repeats", "N", "timed runs of each row; default 20", Whole(), default=20)
-@flag(
-    "--model",
-    "NAME",
-    ", ".join(_MODELS) + ", text (with --workers); default: all",
-    OneOf((*_MODELS, "text")),
-    multiple=True,
-)
-@flag("--threads", "N", "default: torch's choice", Whole())
-@flag("--json", "FILE", "also write the figures here", NewFile(mark=_BENCH_JSON))
-@switch("--accounting", "instead: accounting for thousands of noise multipliers")
-@flag("--workers", "N", "instead: rounds over N processes beside those of one", Whole())
-@table_flag
-def bench(
-    repeats: int,
-    model: Sequence[str],
-    threads: int | None,
-    json: Path | None,
-    accounting: bool,
-    workers: int | None,
-) -> int:
-    """Measure the speed of the gradient engines (or --accounting, --workers) on this machine.
-
-    scripts/bench_peers.py, in a checkout, compares them with other libraries.
-    """
-    if accounting:
-        from fedpriv.tools.accounting.speed import run as accounting_speed
-
-        # An answer takes seconds, where a row of the engines takes milliseconds.
-        return accounting_speed(min(repeats, 5))
-    if workers is not None:
-        from fedpriv.tools.bench_workers import run as speed_of_workers
-
-        return speed_of_workers(workers, min(repeats, 5), tuple(model), threads, json)
-    from fedpriv.tools.bench import run as engine_speed
-
-    return engine_speed(repeats, tuple(dict.fromkeys(model or _MODELS)), threads, json)
 
 
 @fedpriv.command(short_help='shell completion: eval "$(fedpriv completion bash)"')

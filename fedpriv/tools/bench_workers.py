@@ -1,6 +1,7 @@
 """``fedpriv bench --workers N``: rounds of one process beside those of N processes, with the same bits.
 
-Rounds are those of real runs, without evaluation and files. Both ways take turns. Beside their times stand
+Rounds are those of real runs, without evaluation and files. One process computes with the chunks that the
+run has by itself, and with those that several processes share. All ways take turns. Beside their times stand
 the bytes that cross between processes in a local step, and the share of time in which a process waits.
 """
 
@@ -27,67 +28,75 @@ from fedpriv.store.table import Column, Table
 from fedpriv.tools.bench_measuring import Bar, Benchmark, Result, TimedStep, measure
 from fedpriv.workers.crew import Crew
 
-ALONE = "one process"
+ALONE, CHUNKED = "one process", "one process, same chunks"
 _COMMON = ("epsilon=null", "rounds=1000000", "runtime.progress=none", "runtime.plots=false")
 _IMAGES = ("dataset=mnist", "dataset.download=false")
 
 
 @dataclass(frozen=True)
-class Setting:
+class TimedRun:
     """A run whose rounds are timed.
 
     Attributes:
         name: What its clients do.
         overrides: The run, as on the command line.
+        chunk: Clients of a chunk.
         steps: Local steps of a round in which messages cross.
         bar: How many times as fast two processes must be; None: no bar.
     """
 
     name: str
     overrides: tuple[str, ...]
+    chunk: int
     steps: int = 1
     bar: float | None = None
 
 
 SETTINGS = {
     "cnn": (
-        Setting(
+        TimedRun(
             "cnn, record level: 50 clients × 24 records",
             (*_IMAGES, "model=cnn", "algorithm=dp_fl", "partition=iid", "partition.clients=50",
              "algorithm.sample_rate=0.02"),
+            chunk=7,
             bar=1.5,
         ),
-        Setting(
+        TimedRun(
             "cnn, record level: 50 clients × 5 steps × 24 records",
             (*_IMAGES, "model=cnn", "algorithm=dp_fl", "partition=iid", "partition.clients=50",
              "algorithm.sample_rate=0.02", "algorithm.local_steps=5"),
+            chunk=7,
             steps=5,
         ),
-        Setting(
+        TimedRun(
             "cnn, client level: 50 clients × 5 steps × 10 records",
             (*_IMAGES, "model=cnn", "algorithm=cdp_fedavg", "partition=fixed_size", "partition.clients=50",
              "partition.records=50", "algorithm.client_rate=1", "algorithm.batch_size=10"),
+            chunk=7,
             bar=1.7,
         ),
-        Setting(
+        TimedRun(
             "cnn, client level: 50 uneven clients, Dirichlet(0.1)",
             (*_IMAGES, "model=cnn", "algorithm=cdp_fedavg", "partition=dirichlet", "partition.alpha=0.1",
              "partition.clients=50", "algorithm.client_rate=1", "algorithm.batch_size=50"),
+            chunk=4,
         ),
     ),
     "mlp": (
-        Setting(
+        TimedRun(
             "mlp, record level: 50 clients × 24 records",
             (*_IMAGES, "model=mlp", "algorithm=dp_fl", "partition=iid", "partition.clients=50",
              "algorithm.sample_rate=0.02"),
+            chunk=7,
         ),
     ),
     "text": (
-        Setting(
+        TimedRun(
             "text, client level: 20 clients × 5 steps × 10 records",
-            ("dataset=shakespeare", "dataset.download=false", "model=lstm_lm", "algorithm=cdp_fedavg",
+            ("dataset=shakespeare", "model=lstm_lm", "algorithm=cdp_fedavg",
              "partition=iid", "partition.clients=20", "algorithm.client_rate=1",
              "algorithm.batch_size=10"),
+            chunk=3,
         ),
     ),
 }  # fmt: skip
@@ -161,51 +170,50 @@ def run(
         except DataError as error:
             console().print(f"{setting.name}: left out ({error})")
     if json_path is not None:
-        write_json(json_path, {"workers": workers, "threads": threads, "settings": results})
+        conditions = {"torch": torch.__version__, "workers": workers, "threads": threads}
+        write_json(json_path, {"conditions": conditions, "settings": results})
     return 0
 
 
-def _measured(setting: Setting, workers: int, repeats: int, threads: int) -> Result:
+def _measured(setting: TimedRun, workers: int, repeats: int, threads: int) -> Result:
     overrides = (*setting.overrides, *_COMMON, f"runtime.threads={threads}")
-    several = f"{workers} processes"
+    chunked, several = (*overrides, f"chunk={setting.chunk}"), f"{workers} processes"
     with ExitStack() as held:
         alone = _Rounds(overrides, 1, held)
-        shared = _Rounds(overrides, workers, held)
+        same_chunks = _Rounds(chunked, 1, held)
+        shared = _Rounds(chunked, workers, held)
         bars = (
             () if setting.bar is None or workers != 2 else (Bar(several, ALONE, 1 / setting.bar),)
         )
-        rows = (TimedStep(ALONE, alone.step), TimedStep(several, shared.step))
-        result = measure(Benchmark(setting.name, ALONE, rows, bars), repeats)
-        crew = shared.crew
-        assert crew is not None
-        steps = shared.loop.rounds_done * setting.steps
-        traffic = sum(
-            member.link.sent + member.link.received
-            for member in crew.workers
-            if member.link is not None
+        rows = (
+            TimedStep(ALONE, alone.step),
+            TimedStep(CHUNKED, same_chunks.step),
+            TimedStep(several, shared.step),
         )
-        idle = 1 - crew.effort.busy.sum() / (crew.effort.seconds * workers)
-        same = alone.digest == shared.digest
-    _print(result, traffic / steps, idle, shared, same)
+        result = measure(Benchmark(setting.name, ALONE, rows, bars), repeats)
+        same = same_chunks.digest == shared.digest
+        _print(result, setting, shared, same)
     return result
 
 
-def _print(result: Result, traffic: float, idle: float, rounds: _Rounds, same: bool) -> None:
+def _print(result: Result, setting: TimedRun, shared: _Rounds, same: bool) -> None:
     """Print the medians of a setting, the traffic of a step, and whether both ways gave the same weights."""
-    context = rounds.loop.context
     table = Table(
         result.setting.name, ("row", Column("median", right=True), Column("ratio", right=True))
     )
     for name, ms in result.median_ms.items():
         table.add(name, f"{ms:.0f} ms", f"{result.ratio(name, ALONE):.2f}")
-    out = console()
+    crew, context, out = shared.crew, shared.loop.context, console()
+    assert crew is not None
+    links = [worker.link for worker in crew.workers if worker.link is not None]
+    traffic = sum(link.sent + link.received for link in links)
+    traffic //= shared.loop.rounds_done * setting.steps
+    idle = 1 - crew.effort.busy.sum() / (crew.effort.seconds * len(crew.effort.busy))
     out.print(table)
-    numbers = traffic / (4 * context.model.size)
-    chunk = context.chunk or context.data.client_count
     out.print(
-        f"d = {context.model.size:,}; chunks of {chunk} of {context.data.client_count} clients; "
-        f"{traffic / 2**20:.1f} MiB cross in a step, {numbers:.1f} × d numbers of 4 bytes; processes wait "
-        f"{idle:.0%} of the time; {'the same bits' if same else 'OTHER BITS'}"
+        f"d = {context.model.size:,}; chunks of {context.chunk} of {context.data.client_count} clients; "
+        f"{traffic / 2**20:.1f} MiB cross in a step, {traffic / (4 * context.model.size):.1f} × d numbers "
+        f"of 4 bytes; processes wait {idle:.0%} of the time; {'the same bits' if same else 'OTHER BITS'}"
     )
     for bar in result.setting.bars:
         ratio = 1 / result.ratio(bar.row, bar.reference)
