@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import math
 import socket
 import sys
 import time
@@ -35,6 +36,7 @@ from fedpriv.algorithms.client_computation import LocalStep, StepState
 from fedpriv.algorithms.run_context import RoundWeights
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError, FedprivError, WorkerError, show
+from fedpriv.common.words import counted
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.settings import Settings
 from fedpriv.privacy.clippers.step_clip import ChunkAnswer
@@ -49,10 +51,6 @@ if TYPE_CHECKING:
 CLASSES = {kind.__name__: kind for kind in (StepState, LocalStep, RoundWeights, ChunkAnswer)}
 """Data classes of tasks and answers."""
 MODULE = "fedpriv.experiment.worker"
-ONE_CHUNK = (
-    "note: the clients of a round are one chunk, which rank 0 computes: the workers have nothing to do "
-    "(chunk=N makes chunks of N clients)"
-)
 _SECONDS_BETWEEN_LOOKS = 0.02
 _SECONDS_TO_CLOSE = 5.0
 
@@ -167,7 +165,7 @@ class _LocalMember(_Member):
         end, last = self.process.end(0.5), self.process.last_lines()
         self.process.kill()
         words = f"rank {self.rank}, a worker on this machine, {end or f'is lost: {error}'}"
-        return WorkerError(words + (f"; its last lines:\n{last}\n" if last else ""))
+        return WorkerError(words + (f"; it said last: {' / '.join(last)}" if last else ""))
 
     def tell(self, message: Mapping[str, Any]) -> None:
         if "setup" in message:
@@ -223,7 +221,7 @@ class Team:
         loop, context = running.loop, running.loop.context
         device, origin = context.model.device, running.origin
         setup = {
-            "config": configuration.as_tree(config),
+            "config": {**configuration.as_tree(config), "tracker": None},
             "rounds": rounds,
             "threads": origin.numerics["threads"],
             "device": device.type if device.type == "cpu" else str(self._settings.runtime.device),
@@ -254,8 +252,12 @@ class Team:
             restarts=self._settings.runtime.worker_restarts,
         )
         context.crew = self._crew = crew
-        if context.chunk is None:
-            running.notes.append(ONE_CHUNK)
+        processes, chunks = len(self._members) + 1, _chunks_of(loop)
+        if chunks < processes:
+            running.notes.append(
+                f"note: the clients of a round are {counted(chunks, 'chunk')}, so that of {processes} "
+                f"processes {processes - chunks} will have nothing to do (chunk=N makes chunks of N clients)"
+            )
         return crew
 
     def close(self) -> None:
@@ -274,6 +276,15 @@ class Team:
             for member in self._members:
                 member.kill()
         self.close()
+
+
+def _chunks_of(loop: Loop) -> int:
+    """Return the number of chunks of an expected cohort."""
+    context = loop.context
+    cohort = loop.parts.algorithm.expected_cohort(context.data.client_count)
+    if context.chunk is None or cohort is None:
+        return 1
+    return max(1, math.ceil(cohort / context.chunk))
 
 
 class _Shared:

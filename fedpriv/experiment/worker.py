@@ -124,6 +124,7 @@ def serve(link: Link, local_rank: int = 0, runs: int | None = None) -> None:
         runs: Number of runs after which to return; None: rank 0 says when.
     """
     chunks: _Chunks | None = None
+    failure: Exception | None = None  # to take over the state of the round
     while True:
         message = link.receive()
         if "over" in message:
@@ -139,12 +140,18 @@ def serve(link: Link, local_rank: int = 0, runs: int | None = None) -> None:
                 continue
             assert chunks is not None
             if "round" in message:
+                failure = None
                 chunks.begin_round(message)
                 continue
+            if failure is not None:
+                raise failure
             answer = chunks.answer(message["task"])
         except LostError:
             raise
         except Exception as error:
+            if "round" in message:  # it has no answer: the next task has
+                failure = error
+                continue
             answer = _report(error)
         link.send(answer)
 

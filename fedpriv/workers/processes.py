@@ -74,11 +74,11 @@ class LocalWorker:
         memory = " (the system does so when memory runs out)" if status == -signal.SIGKILL else ""
         return words + memory
 
-    def last_lines(self) -> str:
+    def last_lines(self) -> list[str]:
         """Return the last lines that the process printed."""
         self._output.seek(0)
         lines = self._output.read().decode(errors="replace").strip().splitlines()
-        return "\n".join(lines[-_LAST_LINES:])
+        return lines[-_LAST_LINES:]
 
     def close(self) -> None:
         """Wait for the end of the process, which was told to end, and kill it where it does not come."""

@@ -107,6 +107,17 @@ def test_a_worker_whose_code_fails_is_named_and_the_run_says_how_to_go_on(train,
         train(*FIVE_CHUNKS, "runtime.workers=2")
 
 
+def test_a_worker_that_cannot_take_over_a_round_s_state_says_so(train, monkeypatch):
+    from fedpriv.experiment import worker
+
+    def broken(self, state):
+        raise KeyError("bounds")
+
+    monkeypatch.setattr(worker._Chunks, "begin_round", broken)
+    with thread_workers(), pytest.raises(FedprivError, match=r"rank 1 \(.*\): KeyError"):
+        train(*FIVE_CHUNKS, "runtime.workers=2")
+
+
 def test_a_lost_worker_is_named_with_the_command_that_goes_on(train, monkeypatch):
     lose_first_worker(monkeypatch)
     with (
@@ -177,12 +188,14 @@ def test_a_worker_that_computes_other_bits_is_found(train, monkeypatch):
         train(*CLIENT_LEVEL, "runtime.workers=2")
 
 
-def test_one_chunk_is_computed_here_and_the_run_says_so(train, capsys):
-    words = [*FIVE_CHUNKS, "chunk=null", "runtime.workers=2", "runtime.progress=lines"]
+@pytest.mark.parametrize(("chunk", "idle"), [("null", 2), ("5", 1)])
+def test_more_processes_than_chunks_are_noted(train, capsys, chunk, idle):
+    words = [*FIVE_CHUNKS, f"chunk={chunk}", "runtime.workers=3", "runtime.progress=lines"]
     with thread_workers() as teams:
         train(*words)
-    assert "chunk=N" in capsys.readouterr().out
-    assert teams[0]._crew.effort.busy.sum() == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"of 3 processes {idle} will have nothing to do (chunk=N" in said
+    assert (teams[0]._crew.effort.busy == 0).sum() == (3 if chunk == "null" else 1)
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, "all"])
