@@ -71,7 +71,7 @@ def test_workers_get_no_key_of_noise_and_no_later_weights_than_the_round_s(train
     assert set(setup["setup"]) == {
         "config", "rounds", "threads", "device", "sampling_key", "history", "path",
     }  # fmt: skip
-    assert {key for message in others for key in message} == {
+    assert {key for message in others for key in message} <= {
         *("round", "weights", "clipper", "attack", "own", "statistics"), "task", "over",
     }  # fmt: skip
 
