@@ -58,21 +58,21 @@ SETTINGS = {
             "cnn, record level: 50 clients × 24 records",
             (*_IMAGES, "model=cnn", "algorithm=dp_fl", "partition=iid", "partition.clients=50",
              "algorithm.sample_rate=0.02"),
-            chunk=7,
+            chunk=13,
             bar=1.5,
         ),
         TimedRun(
             "cnn, record level: 50 clients × 5 steps × 24 records",
             (*_IMAGES, "model=cnn", "algorithm=dp_fl", "partition=iid", "partition.clients=50",
              "algorithm.sample_rate=0.02", "algorithm.local_steps=5"),
-            chunk=7,
+            chunk=13,
             steps=5,
         ),
         TimedRun(
             "cnn, client level: 50 clients × 5 steps × 10 records",
             (*_IMAGES, "model=cnn", "algorithm=cdp_fedavg", "partition=fixed_size", "partition.clients=50",
              "partition.records=50", "algorithm.client_rate=1", "algorithm.batch_size=10"),
-            chunk=7,
+            chunk=13,
             bar=1.7,
         ),
         TimedRun(
@@ -87,7 +87,7 @@ SETTINGS = {
             "mlp, record level: 50 clients × 24 records",
             (*_IMAGES, "model=mlp", "algorithm=dp_fl", "partition=iid", "partition.clients=50",
              "algorithm.sample_rate=0.02"),
-            chunk=7,
+            chunk=13,
         ),
     ),
     "text": (

@@ -70,6 +70,8 @@ def thread_workers() -> Iterator[list[spread.Team]]:
     teams: list[spread.Team] = []
 
     def team_of(settings):
+        if settings.runtime.workers == 1:
+            return None
         members = [ThreadMember(rank) for rank in range(1, settings.runtime.workers)]
         teams.append(spread.Team(members, settings))
         return teams[-1]
