@@ -83,6 +83,11 @@ def run(
     """
     from fedpriv.experiment.run import run as run_experiment
 
+    if isinstance(config, (str, list, tuple)):
+        from fedpriv.common.errors import ConfigError
+
+        allowed = "a configuration: fedpriv.run(fedpriv.compose([...]))"
+        raise ConfigError("config", config if isinstance(config, str) else list(config), allowed)
     return run_experiment(config, on_round=on_round)
 
 

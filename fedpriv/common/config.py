@@ -238,7 +238,19 @@ def _unknown_option(group: str, option: str, overrides: Sequence[str]) -> Config
         return _blaming(_unknown("group", base_group, GROUPS), base_group, overrides)
     near, plus = nearest(name, known), "+" if base_group in ADDED else ""
     meant = f"{plus}{base_group}={near}" if near else None
-    return _blaming(_unknown(f"{base_group} option", name, known), base_group, overrides, meant)
+    error = _unknown(f"{base_group} option", name, known)
+    if config_dir_of(overrides) is None and base_group in (*GROUPS, *ADDED):
+        error = ConfigError(f"{error}{_own_yaml_hint(base_group, name, near)}")
+    return _blaming(error, base_group, overrides, meant)
+
+
+def _own_yaml_hint(group: str, option: str, near: str | None) -> str:
+    """Return a hint at ``--config-dir``, with the folder here that has the option, if one does."""
+    folders = sorted(path for path in Path().iterdir() if path.is_dir())
+    file = Path(group, f"{option}.yaml")
+    if not file.is_absolute() and (found := [f for f in folders if (f / file).is_file()]):
+        return f"; {found[0] / file} is an option with --config-dir {found[0]}"
+    return "" if near else "; an option in YAMLs of your own needs --config-dir FOLDER"
 
 
 def config_dir_of(arguments: Sequence[str]) -> Path | None:
@@ -273,6 +285,20 @@ def _unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:
     return ConfigError(f"unknown {kind} {show(name)}{meant} ({listed})")
 
 
+def _unknown_entry(name: str, known: Sequence[str], overrides: Sequence[str]) -> ConfigError:
+    """Return the error for a mapping, such as ``dataset.ranges={agee: [0, 1]}``, with an unknown entry."""
+    values = [o.partition("=")[2] for o in overrides if o.lstrip("+").startswith(f"{name}=")]
+    given = [entry for value in values for entry in re.findall(r"[{,] *([^\s:{},\[\]]+) *:", value)]
+    unknown = [entry for entry in given if entry not in known]
+    if not unknown:
+        return ConfigError(f"{name} has the keys {', '.join(known)}, which are given one by one")
+    hint = did_you_mean(unknown[0], known, "; ")
+    return ConfigError(
+        f"{name} has no key {show(unknown[0])}{hint} (it has: {', '.join(known)}; "
+        f"another one is added with a plus: +{name}.{unknown[0]}=…)"
+    )
+
+
 def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
     """Return the error for an unknown key, with a hint.
 
@@ -291,6 +317,8 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
         hint = f"; did you mean {near}?" if near else ""
         return ConfigError(f"unknown key {show(name)}{hint}")
     keys = _known_keys(overrides)
+    if entries := [k.removeprefix(f"{name}.") for k in keys if k.startswith(f"{name}.")]:
+        return _unknown_entry(name, entries, overrides)
     inside = [
         key.removeprefix(f"{group}.") for key in keys if group and key.startswith(f"{group}.")
     ]

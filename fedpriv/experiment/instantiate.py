@@ -6,6 +6,7 @@ import importlib
 import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from fedpriv.common.attributes import PACKAGE
 from fedpriv.common.base_classes import completed
 from fedpriv.common.config import needed_group, unknown_key
-from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
+from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError, nearest
 from fedpriv.common.option_keys import defaults_of_root
 from fedpriv.experiment.contracts import MAY_EXTEND, refuse_incomplete
 from fedpriv.experiment.signatures import refuse_wrong_signatures
@@ -48,11 +49,14 @@ def instantiate(config: DictConfig, group: str) -> Any:
     if node is None:
         raise needed_group(top)
     if not isinstance(node, DictConfig) or not isinstance(node.get("_target_"), str):
+        hint = f"see fedpriv list {top}"
+        if top == "dataset" and isinstance(node, DictConfig) and "path" in node:
+            hint = "the YAML of a table of your own begins with the line defaults: [csv, _self_]"
         raise ConfigError(
             group,
             OmegaConf.to_container(node) if isinstance(node, DictConfig) else node,
             "a group option, that is a YAML with _target_",
-            f"see fedpriv list {top}",
+            hint,
         )
     keys = [str(key) for key in node if key != "_target_"]
     if not node._target_.startswith(PACKAGE):
@@ -172,7 +176,19 @@ def _not_importable(group: str, target: str, missing: str) -> ConfigError:
         if missing == target
         else "a class of a module that can be imported, such as a file in the folder you work in"
     )
-    return ConfigError(f"{group}: _target_", target, allowed)
+    return ConfigError(f"{group}: _target_", target, allowed, _meant(target, missing == target))
+
+
+def _meant(target: str, in_module: bool) -> str:
+    """Return a hint at the nearest class of the module, or at the nearest module in the working folder."""
+    module, _, name = target.rpartition(".")
+    if in_module:
+        loaded = vars(sys.modules[module]).items() if module in sys.modules else ()
+        classes = [n for n, v in loaded if isinstance(v, type) and v.__module__ == module]
+        near = nearest(name, classes)
+        return f"did you mean {module}.{near}?" if near else ""
+    near = nearest(module, [path.stem for path in Path().glob("*.py")])
+    return f"did you mean {near}.{name}?" if near else ""
 
 
 def _explain(error: BaseException) -> str:

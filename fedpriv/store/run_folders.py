@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedpriv.common.errors import ConfigError
+from fedpriv.common.errors import ConfigError, did_you_mean
 from fedpriv.common.files import RUN_FILES
 from fedpriv.common.groups import GROUPS, option_of_target
 from fedpriv.store.digests import KEY
@@ -116,16 +116,31 @@ def run_folders(given: str) -> list[tuple[str, Path]]:
     Raises:
         ConfigError: There is no such folder, or it holds neither a run nor a search.
     """
-    folder, figure = Path(given), Path("outputs", "figures", given)
-    if not folder.is_dir() and not figure.is_dir():
-        raise ConfigError(f"there is no folder {given}")
-    folder = folder if folder.is_dir() else figure
+    folder = _folder_of(given)
+    if not folder.is_dir():
+        figures = Path("outputs", "figures")
+        names = [
+            path.name for place in (Path(), figures) for path in place.glob("*") if path.is_dir()
+        ]
+        raise ConfigError(f"there is no folder {given}{did_you_mean(given, names, '; ')}")
     runs = runs_below(folder)
     if not runs and (folder / "runs.csv").is_file():
         runs = [(path.name, path) for path in runs_of_figure(folder)]
     if not runs and not search_folders(given):
         raise ConfigError(f"{given}: no run folder is there or below it")
     return runs
+
+
+def _folder_of(given: str) -> Path:
+    """Return a folder, or that of the figure with this name."""
+    folder, figure = Path(given), Path("outputs", "figures", given)
+    return figure if figure.is_dir() and not folder.is_dir() else folder
+
+
+def figure_folder(given: str) -> Path | None:
+    """Return the folder of a figure, given by its path or name; None for a folder that has runs itself."""
+    folder = _folder_of(given)
+    return folder if (folder / "runs.csv").is_file() and not runs_below(folder) else None
 
 
 def runs_below(folder: Path) -> list[tuple[str, Path]]:

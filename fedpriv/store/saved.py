@@ -181,6 +181,12 @@ def yaml_text(path: Path) -> str:
     return text
 
 
+def yaml_mistake(path: Path, error: yaml.YAMLError) -> ConfigError:
+    """Return the error for a YAML of the user's with a mistake, in one line with its place."""
+    words = " ".join(str(error).split()).replace(' in "<unicode string>",', " in")
+    return ConfigError(f"{path} is not YAML: {words}")
+
+
 class YamlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # in C where available
     """A loader of plain values with OmegaConf's rules: 1e-5 is a number, a date is text, keys are unique."""
 

@@ -16,6 +16,7 @@ from fedpriv.common.groups import GROUPS, option_of_target
 from fedpriv.common.notices import notice
 from fedpriv.common.words import round_up, span
 from fedpriv.store.display import console
+from fedpriv.store.figure_rows import LABELS, add_baselines, with_labels
 from fedpriv.store.joint_privacy import choice_warning, joint_privacy
 from fedpriv.store.pairs import (
     INTERVALS,
@@ -27,14 +28,16 @@ from fedpriv.store.pairs import (
     table_of,
     write_differences,
 )
-from fedpriv.store.run_folders import DAMAGED, run_folders
+from fedpriv.store.run_folders import DAMAGED, figure_folder, run_folders
 from fedpriv.store.searches import RECORD
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Column, Table
 
 _AS_ASKED = "asked "
+ASKED_EPSILON = f"{_AS_ASKED}epsilon"
 VALUES = ("rounds", "stop_reason", "epsilon", "epsilon_sound", "test_accuracy")
 BACKDOOR = "backdoor_accuracy"  # of runs with an attack
+PUBLISHED = "epsilon_published"  # of algorithms with a published theorem
 _SETTING = "setting"  # fingerprint of the configuration without seeds
 _SEEDS = ("seed", "noise_seed")
 _RUNTIME = "runtime."
@@ -87,7 +90,7 @@ def table_of_runs(paths: Iterable[Path]) -> pd.DataFrame:
                 **({PAIRED: run.summary[PAIRED]} if PAIRED in run.summary else {}),
                 "seed": run.summary["seed"],
                 **{value: run.summary[value] for value in VALUES},
-                **({BACKDOOR: run.summary[BACKDOOR]} if BACKDOOR in run.summary else {}),
+                **{key: run.summary[key] for key in (PUBLISHED, BACKDOOR) if key in run.summary},
             }
         )
     # With dtype object a missing cell does not turn the whole numbers of its column into floats.
@@ -223,9 +226,12 @@ def show_sweep(folder: Path) -> None:
 def show_means(folder: Path, best: str | None = None) -> None:
     """Print the table of means over seeds of the runs at or below a folder, or of a figure.
 
+    The rows of a figure are its curves, by their labels, at each x; those of a figure of the user's own
+    end with its numbers from elsewhere.
+
     Args:
         folder: Any folder with run folders, a run folder, the folder of a figure, or the name of a figure.
-        best: Name of the result whose best cell is bold; None for no bold cell.
+        best: Name of the result whose best cell is bold, one for each ε asked for; None for no bold cell.
 
     Raises:
         ConfigError: There is no finished run, or no run has the result.
@@ -237,7 +243,15 @@ def show_means(folder: Path, best: str | None = None) -> None:
         raise ConfigError("--means", folder, "a folder with finished runs, or of a figure")
     if best is not None and (best not in runs or runs[best].isna().all()):
         raise ConfigError("--best", best, "a result that the runs have")
-    _show(runs, *sweep_table(runs, best), folder=None)
+    figure = figure_folder(str(folder))
+    if figure is None:
+        _show(runs, *sweep_table(runs, best), folder=None)
+        return
+    runs = with_labels(runs, figure)
+    labels = [name for name in LABELS if name in runs]
+    table, varied = sweep_table(runs, best, labels)
+    add_baselines(table, figure)
+    _show(runs, table, varied, folder=None)
 
 
 def _counting(runs: pd.DataFrame) -> pd.DataFrame:
@@ -250,48 +264,64 @@ def _counting(runs: pd.DataFrame) -> pd.DataFrame:
     return runs
 
 
-def sweep_table(runs: pd.DataFrame, best: str | None = None) -> tuple[Table, list[str]]:
+def sweep_table(
+    runs: pd.DataFrame, best: str | None = None, labels: Sequence[str] | None = None
+) -> tuple[Table, list[str]]:
     """Return the table of means over seeds, and the settings that differ between its rows.
 
     Args:
         runs: Rows of :func:`read_runs` that count.
-        best: Name of the result whose best cell is bold; None for no bold cell. Rows without a finite
-            sound ε do not compete with those that have one.
+        best: Name of the result whose best cell is bold, one for each ε asked for; None for no bold cell.
+            Rows without a finite sound ε do not compete with those that have one.
+        labels: Columns that tell the rows of a figure apart; None: the settings do.
     """
-    settings = [c for c in runs.columns if c not in ("run", "seed", _SETTING, *VALUES, BACKDOOR)]
+    results_of_runs = ("run", "seed", _SETTING, *VALUES, PUBLISHED, BACKDOOR)
+    settings = labels or [c for c in runs.columns if c not in results_of_runs]
     # As numbers 2 and 2.0 are the same setting.
     plain = {c: runs[c].map(lambda v: v if _number(v) is None else _number(v)) for c in settings}
-    varied = [c for c in settings if plain[c].nunique(dropna=False) > 1]
+    varied = [c for c in settings if labels or plain[c].nunique(dropna=False) > 1]
+    published = [c for c in (PUBLISHED,) if c in runs and runs[c].notna().any()]
     shares = [c for c in ("test_accuracy", BACKDOOR) if c in runs]
     results = [
         Column("seeds"), Column("n", right=True), Column("rounds", right=True),
-        Column("epsilon", "epsilon spent", right=True),
+        Column("epsilon", "epsilon enforced", right=True),
+        *(Column(c, "epsilon published", right=True) for c in published),
         Column("epsilon_sound", "epsilon sound", right=True),
         *(Column(c, c.replace("_", " "), right=True) for c in shares),
     ]  # fmt: skip
-    table = Table(f"Means over seeds, ± {INTERVALS}", [*varied, *results])
+    by_epsilon = "x" in varied and ASKED_EPSILON in runs
+    by_epsilon = by_epsilon and all(
+        _number(x) == _number(asked)
+        for x, asked in zip(runs["x"], runs[ASKED_EPSILON], strict=True)
+        if x
+    )
+    headings = {"x": ASKED_EPSILON} if by_epsilon else {}
+    table = Table(
+        f"Means over seeds, ± {INTERVALS}",
+        [*(Column(c, headings.get(c)) for c in varied), *results],
+    )
     # The fingerprint too: runs may differ in a key that no command line gave, such as one of a YAML.
-    by = [runs[_SETTING], *(plain[c] for c in varied)]
-    values, private = list[float](), list[bool]()
+    by = [*([] if labels else [runs[_SETTING]]), *(plain[c] for c in varied)]
+    values, private, asked = list[float](), list[bool](), list[object]()
     for _, rows in runs.groupby(by, dropna=False, sort=False):
         table.add(
             *(_cell(rows[column].iloc[0]) for column in varied),
             " ".join(str(seed) for seed in sorted(rows["seed"], key=str)),
             len(rows),
             _range(rows["rounds"], "{:.0f}".format),
-            _range(rows["epsilon"], round_up),
-            _range(rows["epsilon_sound"], round_up),
+            *(_range(rows[c], round_up) for c in ("epsilon", *published, "epsilon_sound")),
             *(_percent(rows[column]) for column in shares),
         )
         if best is not None:
             values.append(float(pd.to_numeric(rows[best], errors="coerce").mean()))
             private.append(_has_guarantee(rows))
+            asked.append(rows[ASKED_EPSILON].iloc[0] if ASKED_EPSILON in rows else None)
     if best is not None:
         if any(private):
             values = [
                 value if able else math.nan for value, able in zip(values, private, strict=True)
             ]
-        table.embolden(best, values, highest=best == "test_accuracy")
+        table.embolden(best, values, highest=best == "test_accuracy", among=asked)
     return table, varied
 
 
@@ -345,7 +375,7 @@ def _cell(value: object) -> str:
     number = _number(value)
     if number is not None and number.is_integer():  # 2 and 2.0 are the same setting
         return f"{number:.0f}"
-    return "-" if value is None or value != value else str(value)
+    return "-" if value is None or value == "" or value != value else str(value)
 
 
 def _percent(values: pd.Series) -> str:

@@ -100,21 +100,32 @@ class Table:
         """Draw a line below the last row."""
         self._ends.add(len(self.rows) - 1)
 
-    def embolden(self, column: str, values: Sequence[float], highest: bool) -> None:
+    def embolden(
+        self,
+        column: str,
+        values: Sequence[float],
+        highest: bool,
+        among: Sequence[object] | None = None,
+    ) -> None:
         """Set the best cells of a column in bold.
 
         Args:
             column: Name of the column.
             values: Number of each row [rows]; NaN is never the best.
             highest: True if the highest number is the best, False for the lowest.
+            among: What the rows that compete with one another share [rows]; None: all rows compete.
 
         Raises:
             ValueError: There is no such column.
         """
         index = [c.name for c in self.columns].index(column)
-        known = [value for value in values if not math.isnan(value)]
-        best = (max if highest else min)(known, default=math.nan)
-        self._bold |= {(row, index) for row, value in enumerate(values) if value == best}
+        rows_of: dict[object, list[int]] = {}
+        for row, value in enumerate(values):
+            if not math.isnan(value):
+                rows_of.setdefault(among[row] if among else None, []).append(row)
+        for rows in rows_of.values():
+            best = (max if highest else min)(values[row] for row in rows)
+            self._bold |= {(row, index) for row in rows if values[row] == best}
 
     def formatted(self, form: str) -> str:
         """Return the table as ``markdown``, ``latex`` or ``csv``."""

@@ -61,8 +61,8 @@ class _TableFile(NewFile):
 @flag(
     "--best",
     "COLUMN",
-    "with --means: the best cell of the column in bold; rows without a finite sound epsilon compete only "
-    "among themselves",
+    "with --means: the best cell of the column in bold, for each epsilon asked for; rows without a "
+    "finite sound epsilon compete only among themselves",
     OneOf(_RESULTS),
 )
 @table_flag
@@ -85,8 +85,11 @@ def runs(folders: Sequence[str], means: bool, best: str | None, **chosen: Any) -
         return 0
     if means:
         if given or len(folders) != 1:
-            allowed = f"with one folder and --best alone, not with {', '.join(given) or 'several'}"
-            raise ConfigError("--means", "more", allowed)
+            unfit = f"leave out --{', --'.join(given).replace('filters', 'filter')}"
+            raise ConfigError(
+                "fedpriv runs --means has columns of its own and takes one folder and --best: "
+                f"{unfit if given else 'name one folder, or one figure'}"
+            )
         from fedpriv.store.sweep import show_means
 
         show_means(Path(folders[0]), best)

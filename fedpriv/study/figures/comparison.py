@@ -60,7 +60,7 @@ class Ends:
             for run in self._runs.get((group, curve), ())
             if run.job.point in (point, None)
         ]
-        scale = STATED_COLUMNS[column].scale
+        scale = _QUANTITIES[column].scale
         return np.array([float(v) * scale for v in values if v is not None])
 
 
@@ -249,9 +249,13 @@ def _ordering(figure: Figure, ordering: Ordering, ends: Ends) -> str:
     return f"{begin} {verdict}{note}"
 
 
+_QUANTITIES = {**STATED_COLUMNS, "epsilon": COLUMNS["epsilon"]}
+_HEADINGS = {
+    "epsilon": "ε enforced", "epsilon_published": "ε published", "epsilon_sound": "ε sound"
+}  # fmt: skip
 _SHOWN = (
     "test_accuracy", "backdoor_accuracy", "test_loss", "rounds", "noise_multiplier", "noise_decays",
-    "epsilon_published", "epsilon_sound", *AUDIT_COLUMNS,
+    "epsilon", "epsilon_published", "epsilon_sound", *AUDIT_COLUMNS,
 )  # fmt: skip
 
 
@@ -287,17 +291,21 @@ def ends_table(figure: Figure, runs: Sequence[FigureRun]) -> pd.DataFrame:
     ]
     table = pd.DataFrame(rows, columns=["group", "curve", "point", "seed", "folder", *quantities])
     for q in quantities:
-        table[q] = table[q].astype(float) * STATED_COLUMNS[q].scale
+        table[q] = table[q].astype(float) * _QUANTITIES[q].scale
     return table.sort_values(["group", "curve", "point", "seed"]).round(6)
 
 
 def _shown(figure: Figure, ends: Ends) -> list[str]:
-    """Return the quantities of which at least one curve has a value other than 0."""
+    """Return the quantities of which at least one curve has a value other than 0.
+
+    The enforced ε is one of them in figures of the user's own.
+    """
     places = list(_places(figure))
     return [
         name
         for name in _SHOWN
-        if any(ends.of(group.name, curve.name, name, at).any() for group, curve, at in places)
+        if (name != "epsilon" or figure.file is not None)
+        and any(ends.of(group.name, curve.name, name, at).any() for group, curve, at in places)
     ]
 
 
@@ -313,12 +321,14 @@ def _ends(figure: Figure, ends: Ends) -> Table:
     """Return a table with a row for each curve and point, and a column for each quantity."""
     shown = _shown(figure, ends)
     point = [] if figure.points is None else [figure.points.label]
-    table = Table("", ("", "curve", *point, *(STATED_COLUMNS[c].label for c in shown)))
+    table = Table(
+        "", ("", "curve", *point, *(_HEADINGS.get(c, _QUANTITIES[c].label) for c in shown))
+    )
     for group, curve, at in _places(figure):
         cells = [] if figure.points is None else ["–" if at is None else f"{at:g}"]
         for name in shown:
             values = ends.of(group.name, curve.name, name, at)
-            decimals = STATED_COLUMNS[name].decimals
+            decimals = _QUANTITIES[name].decimals
             words = mean_words(values, decimals, _is_epsilon(name)).partition(" (n")[0]
             cells.append(words if len(values) else "–")
         table.add(group.title, curve.label, *cells)

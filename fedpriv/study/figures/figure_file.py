@@ -29,7 +29,7 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, all_of, did_you_mean
 from fedpriv.common.fields import declared, field, one_of, or_null, own_check, text
 from fedpriv.store.columns import COLUMNS
-from fedpriv.store.saved import YamlLoader, yaml_text
+from fedpriv.store.saved import YamlLoader, yaml_mistake, yaml_text
 from fedpriv.study.figures.figure_keys import (
     Choice,
     Values,
@@ -301,13 +301,14 @@ def read_figure_file(path: Path) -> FigureFile:
             is wrong.
     """
     if not path.is_file():
+        hint = did_you_mean(path.name, [file.name for file in path.parent.glob("*.y*ml")], "; ")
         raise ConfigError(
-            f"there is no file {path}; fedpriv figure takes a YAML or a name of --list"
+            f"there is no file {path}{hint or '; fedpriv figure takes a YAML or a name of --list'}"
         )
     try:
         values = yaml.load(yaml_text(path), YamlLoader)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+        raise yaml_mistake(path, error) from None
     if not isinstance(values, dict):
         raise ConfigError(str(path), values, f"keys with values, such as {_REQUIRED}")
     return _read(path, values)

@@ -25,7 +25,7 @@ from fedpriv.study.figures.series import spread
 from fedpriv.tools.report.labels import settings_labels
 from fedpriv.tools.run_choice import as_number
 
-_LABELS = {"epsilon": "ε asked for (privacy budget)", "spent": "ε spent (enforced, worst client)"}
+_LABELS = {"epsilon": "ε asked for (privacy budget)", "spent": "ε enforced (worst client)"}
 _RESULTS = {"spent": "epsilon"}  # names of results that are also names of settings
 
 

@@ -15,9 +15,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fedpriv.common.errors import ConfigError
 from fedpriv.common.groups import conf_dir
-from fedpriv.study.figures.own_yamls import naming_flag
 from fedpriv.study.figures.reading import plain_section
 
 Section = dict[str, Any]
@@ -50,8 +48,6 @@ def compose_safely(overrides: Sequence[str], extra: Path | None = None) -> DictC
 
     try:
         return compose(overrides, extra)
-    except ConfigError as error:
-        raise naming_flag(error, [] if extra is None else ["--config-dir"]) from None
     except (ValueError, TypeError, AttributeError, AssertionError) as error:
         raise explain(error, overrides) from None
 

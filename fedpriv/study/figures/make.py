@@ -35,7 +35,7 @@ from fedpriv.study.figures.forecast import JobForecast, processes
 from fedpriv.study.figures.jobs import DONE, Job, distinct
 from fedpriv.study.figures.monitor import Monitor
 from fedpriv.study.figures.overrides import as_flag
-from fedpriv.study.figures.own_yamls import config_dir_flags, naming_flag
+from fedpriv.study.figures.own_yamls import config_dir_flags
 from fedpriv.study.figures.planning import announcement, job_table, plan_figure
 from fedpriv.study.figures.reading import is_computed
 from fedpriv.study.figures.record import read_failures, write_record
@@ -89,7 +89,7 @@ def make_figure(
         try:
             job = with_protocol(context.config_loader.load_sweep_config(config, list(overrides)))
         except (HydraException, OmegaConfBaseException) as error:
-            raise naming_flag(explain(error, [*own_yamls, *overrides]), own_yamls) from None
+            raise explain(error, [*own_yamls, *overrides]) from None
         with open_dict(job):
             del job["hydra"]
         return job

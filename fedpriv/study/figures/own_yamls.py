@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import yaml
 from omegaconf import DictConfig
 
-from fedpriv.common.errors import ConfigError
-from fedpriv.store.saved import YamlLoader, refuse_no_file, yaml_text
-
-NEEDED = "an option in YAMLs of your own needs --config-dir FOLDER"
+from fedpriv.store.saved import YamlLoader, refuse_no_file, yaml_mistake, yaml_text
 
 
 def config_dir_flags(config: DictConfig) -> list[str]:
@@ -25,13 +21,6 @@ def config_dir_flags(config: DictConfig) -> list[str]:
     sources = config.hydra.runtime.config_sources
     folders = [source.path for source in sources if source.provider == "command-line"]
     return [word for path in folders for word in ("--config-dir", os.path.relpath(path))]
-
-
-def naming_flag(error: ConfigError, flags: Iterable[str]) -> ConfigError:
-    """Return the error of an unknown option with a hint at ``--config-dir``, unless the flag was given."""
-    if list(flags) or not re.match(r"unknown \S+ option ", str(error)):
-        return error
-    return ConfigError(f"{error}; {NEEDED}")
 
 
 def used_yamls(folder: Path, overrides: Iterable[str]) -> list[Path]:
@@ -60,9 +49,7 @@ def used_yamls(folder: Path, overrides: Iterable[str]) -> list[Path]:
         try:
             content = yaml.load(yaml_text(folder / path), YamlLoader)
         except yaml.YAMLError as error:
-            raise ConfigError(
-                f"{folder / path} is not YAML: {' '.join(str(error).split())}"
-            ) from None
+            raise yaml_mistake(folder / path, error) from None
         defaults = content.get("defaults") if isinstance(content, dict) else None
         named = list(_named(path.parent, defaults if isinstance(defaults, list) else []))
         if any("${" in name for name in named):

@@ -21,15 +21,16 @@ def test_the_means_of_a_folder_are_printed(grid, command, tmp_path):
     said = command("runs", "runs", "--means", "--best", "test_accuracy", "--table", "latex")
     assert (said.status, said.err) == (0, "")
     assert said.out.count(r"\textbf{") >= 1
-    assert "epsilon spent & epsilon sound & test accuracy" in said.out
+    assert "epsilon enforced & epsilon published & epsilon sound & test accuracy" in said.out
 
 
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
         (["--best", "test_accuracy"], "--best must be given together with --means"),
-        (["runs", "--means", "--sort", "seed"], "--means must be with one folder and --best alone"),
-        (["--means"], "--means must be with one folder"),
+        (["runs", "--means", "--sort", "seed"], "leave out --sort"),
+        (["runs", "--means", "--columns", "run", "--filter", "seed=0"], "leave out --columns, --filter"),
+        (["--means"], "name one folder, or one figure"),
         (["runs", "--means", "--best", "backdoor_accuracy"], "--best must be a result that the runs have"),
     ],
 )  # fmt: skip

@@ -234,10 +234,26 @@ def test_the_joint_epsilon_stands_below_the_tables(made_own):
 def test_the_means_of_a_figure_are_a_table(given, here, command):
     said = command("runs", given, "--means", "--best", "test_accuracy", "--table", "latex")
     assert said.status == 0, said.err
-    rows = [line for line in said.out.splitlines() if " 0 1 & 2 &" in line]
-    assert len(rows) == 3
-    (best,) = [row for row in rows if "textbf" in row]
-    assert "fedsgd" not in best.replace("ldp\\_fedsgd", "")  # more accurate, but without privacy
+    rows = [line.strip() for line in said.out.splitlines() if "&" in line]
+    head = "curve & asked epsilon & seeds & n & rounds & epsilon enforced & epsilon published"
+    assert rows[0].startswith(head)
+    own = [row for row in rows if " 0 1 & 2 &" in row]
+    assert [row.split(" & ")[:2] for row in own] == [
+        ["0.1", "1"],
+        ["0.1", "4"],
+        ["no privacy", "-"],
+    ]
+    best = [row for row in rows if "textbf" in row]
+    assert (
+        best == own[:2]
+    )  # one for each epsilon; no privacy is more accurate, but without a guarantee
+    assert r"theirs & 4 & - & - & - & - & - & - & 70.00 (65.00 to 75.00) \%" in rows[-2]
+    assert rows[-1].startswith("guessing & - &")
+
+
+def test_the_comparison_of_an_own_figure_has_three_epsilons(made_own):
+    text = (made_own / "outputs" / "figures" / "own" / "comparison.md").read_text()
+    assert "| ε enforced | ε published | ε sound |" in text
 
 
 def test_the_paragraph_for_a_paper_is_printed(here, command):
