@@ -20,7 +20,14 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fedpriv.common.errors import ConfigError, did_you_mean, nearest, nearest_key, show
+from fedpriv.common.errors import (
+    ConfigError,
+    did_you_mean,
+    nearest,
+    nearest_key,
+    show,
+    unreadable_override,
+)
 from fedpriv.common.groups import (
     ADDED,
     GROUPS,
@@ -31,7 +38,7 @@ from fedpriv.common.groups import (
     table_options,
     table_rows,
 )
-from fedpriv.common.own_targets import key_of_own_target
+from fedpriv.common.own_targets import key_of_own_target, own_yaml_hint, unknown_entry
 
 
 def compose(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> DictConfig:
@@ -169,7 +176,7 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
         )
         return _blaming(several, match.group(1).partition("=")[0], overrides)
     if isinstance(error, OverrideParseException):
-        return _unreadable(error.override)
+        return unreadable_override(error.override)
     if deleted := _wrongly_deleted(text, overrides):
         return deleted
     # Hydra does not say which group got a number or a list.
@@ -180,7 +187,7 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
             if value not in known and not config_dir_of(overrides):
                 return _blaming(_unknown(f"{group} option", value, known), group, overrides)
     if nameless := [override for override in overrides if override.lstrip("+~").startswith("=")]:
-        return _unreadable(nameless[0])
+        return unreadable_override(nameless[0])
     return ConfigError(" ".join(text.split("\n\n")[0].split()) or type(error).__name__)
 
 
@@ -218,7 +225,7 @@ def _wrongly_deleted(text: str, overrides: Sequence[str]) -> ConfigError | None:
 
 def needed_group(group: str) -> ConfigError:
     """Return the error for a group that was deleted or set to null."""
-    names = [name for name, _ in options(group)]
+    names = list(dict(options(group)))
     remedy = f"; {group}=none switches it off" if "none" in names else ""
     return ConfigError(
         f"{group} was deleted (~) or set to null, and every run needs one of {', '.join(names)}: "
@@ -236,21 +243,11 @@ def _unknown_option(group: str, option: str, overrides: Sequence[str]) -> Config
     known = list(dict([*options(base_group), *options(base_group, config_dir_of(overrides))]))
     if not known:
         return _blaming(_unknown("group", base_group, GROUPS), base_group, overrides)
-    near, plus = nearest(name, known), "+" if base_group in ADDED else ""
-    meant = f"{plus}{base_group}={near}" if near else None
-    error = _unknown(f"{base_group} option", name, known)
-    if config_dir_of(overrides) is None and base_group in (*GROUPS, *ADDED):
-        error = ConfigError(f"{error}{_own_yaml_hint(base_group, name, near)}")
+    near = nearest(name, known)
+    meant = f"{'+' * (base_group in ADDED)}{base_group}={near}" if near else None
+    hint = "" if config_dir_of(overrides) else own_yaml_hint(base_group, name, near)
+    error = ConfigError(f"{_unknown(f'{base_group} option', name, known)}{hint}")
     return _blaming(error, base_group, overrides, meant)
-
-
-def _own_yaml_hint(group: str, option: str, near: str | None) -> str:
-    """Return a hint at ``--config-dir``, with the folder here that has the option, if one does."""
-    folders = sorted(path for path in Path().iterdir() if path.is_dir())
-    file = Path(group, f"{option}.yaml")
-    if not file.is_absolute() and (found := [f for f in folders if (f / file).is_file()]):
-        return f"; {found[0] / file} is an option with --config-dir {found[0]}"
-    return "" if near else "; an option in YAMLs of your own needs --config-dir FOLDER"
 
 
 def config_dir_of(arguments: Sequence[str]) -> Path | None:
@@ -261,15 +258,6 @@ def config_dir_of(arguments: Sequence[str]) -> Path | None:
         if match := re.fullmatch(r"--config-dir=(.*)|hydra\.searchpath=\['file://(.*)'\]", flag):
             return Path(match[1] if match[2] is None else match[2].replace("\\'", "'"))
     return None
-
-
-def _unreadable(override: str) -> ConfigError:
-    error = ConfigError(
-        f"cannot read the override {show(override)}; write key=value, and quote values with special "
-        "characters: 'key=\"a, b\"'"
-    )
-    error.blamed = {override: None}
-    return error
 
 
 _MOST_NAMES = 20  # of known names in a message
@@ -285,40 +273,25 @@ def _unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:
     return ConfigError(f"unknown {kind} {show(name)}{meant} ({listed})")
 
 
-def _unknown_entry(name: str, known: Sequence[str], overrides: Sequence[str]) -> ConfigError:
-    """Return the error for a mapping, such as ``dataset.ranges={agee: [0, 1]}``, with an unknown entry."""
-    values = [o.partition("=")[2] for o in overrides if o.lstrip("+").startswith(f"{name}=")]
-    given = [entry for value in values for entry in re.findall(r"[{,] *([^\s:{},\[\]]+) *:", value)]
-    unknown = [entry for entry in given if entry not in known]
-    if not unknown:
-        return ConfigError(f"{name} has the keys {', '.join(known)}, which are given one by one")
-    hint = did_you_mean(unknown[0], known, "; ")
-    return ConfigError(
-        f"{name} has no key {show(unknown[0])}{hint} (it has: {', '.join(known)}; "
-        f"another one is added with a plus: +{name}.{unknown[0]}=…)"
-    )
-
-
 def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
     """Return the error for an unknown key, with a hint.
 
     The hint is the nearest key of the same group if the group is known, else the nearest of all keys.
     """
     if name in GROUPS:
-        known = ", ".join(option for option, _ in options(name))
-        return ConfigError(f"{name} is a group: {name}=OPTION chooses one of {known}")
+        return ConfigError(
+            f"{name} is a group: {name}=OPTION chooses one of {', '.join(dict(options(name)))}"
+        )
     if name in ADDED:
         return ConfigError(f"{name} is added with a plus: +{name}=…")
     group, _, leaf = name.rpartition(".")
     if leaf in _UNIT_NAMES and group in ("", "algorithm"):
         return ConfigError(f"unknown key {show(name)}: {WHO_PROTECTS}")
     if name.startswith("hydra."):
-        near = nearest(name, _HYDRA_KEYS)
-        hint = f"; did you mean {near}?" if near else ""
-        return ConfigError(f"unknown key {show(name)}{hint}")
+        return ConfigError(f"unknown key {show(name)}{did_you_mean(name, _HYDRA_KEYS, '; ')}")
     keys = _known_keys(overrides)
     if entries := [k.removeprefix(f"{name}.") for k in keys if k.startswith(f"{name}.")]:
-        return _unknown_entry(name, entries, overrides)
+        return unknown_entry(name, entries, overrides)
     inside = [
         key.removeprefix(f"{group}.") for key in keys if group and key.startswith(f"{group}.")
     ]

@@ -211,3 +211,13 @@ def did_you_mean(name: object, known: Iterable[object], start: str = "") -> str:
     """Return ``start`` and a hint at the known name closest to ``name``; empty if none is close."""
     near = nearest(str(name), map(str, known))
     return f"{start}did you mean {near}?" if near else ""
+
+
+def unreadable_override(override: str) -> ConfigError:
+    """Return the error for an override that Hydra cannot parse."""
+    error = ConfigError(
+        f"cannot read the override {show(override)}; write key=value, and quote values with special "
+        "characters: 'key=\"a, b\"'"
+    )
+    error.blamed = {override: None}
+    return error

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from fedpriv.common.attributes import PACKAGE
-from fedpriv.common.errors import ConfigError, nearest, show
+from fedpriv.common.errors import ConfigError, did_you_mean, nearest, show
 
 
 def key_of_own_target(key: str, overrides: Sequence[str]) -> ConfigError | None:
@@ -42,3 +44,26 @@ def key_of_own_target(key: str, overrides: Sequence[str]) -> ConfigError | None:
     hint = f"; did you mean +{group}.{near}={show(value)}?" if near else ""
     taken = ", ".join(parameters) or "no argument"
     return ConfigError(f"unknown key {show(key)}{hint} ({targets[-1]} takes: {taken})")
+
+
+def unknown_entry(name: str, known: Sequence[str], overrides: Sequence[str]) -> ConfigError:
+    """Return the error for a mapping, such as ``dataset.ranges={agee: [0, 1]}``, with an unknown entry."""
+    values = [o.partition("=")[2] for o in overrides if o.lstrip("+").startswith(f"{name}=")]
+    given = [entry for value in values for entry in re.findall(r"[{,] *([^\s:{},\[\]]+) *:", value)]
+    unknown = [entry for entry in given if entry not in known]
+    if not unknown:
+        return ConfigError(f"{name} has the keys {', '.join(known)}, which are given one by one")
+    hint = did_you_mean(unknown[0], known, "; ")
+    return ConfigError(
+        f"{name} has no key {show(unknown[0])}{hint} (it has: {', '.join(known)}; "
+        f"another one is added with a plus: +{name}.{unknown[0]}=…)"
+    )
+
+
+def own_yaml_hint(group: str, option: str, near: str | None) -> str:
+    """Return a hint at ``--config-dir``, with the folder here that has the option, if one does."""
+    folders = sorted(path for path in Path().iterdir() if path.is_dir())
+    file = Path(group, f"{option}.yaml")
+    if not file.is_absolute() and (found := [f for f in folders if (f / file).is_file()]):
+        return f"; {found[0] / file} is an option with --config-dir {found[0]}"
+    return "" if near else "; an option in YAMLs of your own needs --config-dir FOLDER"
