@@ -29,7 +29,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.config import (
     conf_dir,
-    config_dir_of,
     explain,
     refuse_unknown_protocol,
     with_protocol,
@@ -37,6 +36,7 @@ from fedpriv.common.config import (
 from fedpriv.common.errors import ConfigError, FedprivError, Interrupted
 from fedpriv.common.groups import ADDED, GROUPS
 from fedpriv.common.notices import complain
+from fedpriv.common.own_targets import config_dir_of
 from fedpriv.common.words import counted
 from fedpriv.common.workers import end_earlier_workers, job_of_a_worker
 from fedpriv.experiment.consent import (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -38,7 +37,12 @@ from fedpriv.common.groups import (
     table_options,
     table_rows,
 )
-from fedpriv.common.own_targets import key_of_own_target, own_yaml_hint, unknown_entry
+from fedpriv.common.own_targets import (
+    config_dir_of,
+    key_of_own_target,
+    own_yaml_hint,
+    unknown_entry,
+)
 
 
 def compose(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> DictConfig:
@@ -238,39 +242,30 @@ def _unknown_option(group: str, option: str, overrides: Sequence[str]) -> Config
     base_group = group.partition("/")[0]
     name = f"{group}/{option}".removeprefix(base_group + "/")
     if name in _LAUNCHERS:
-        package = f"fedpriv[{_LAUNCHERS[name]}]"
-        return ConfigError(f"{group}={option} is not installed: pip install '{package}'")
+        return ConfigError(
+            f"{group}={option} is not installed: pip install 'fedpriv[{_LAUNCHERS[name]}]'"
+        )
     known = list(dict([*options(base_group), *options(base_group, config_dir_of(overrides))]))
     if not known:
         return _blaming(_unknown("group", base_group, GROUPS), base_group, overrides)
     near = nearest(name, known)
     meant = f"{'+' * (base_group in ADDED)}{base_group}={near}" if near else None
     hint = "" if config_dir_of(overrides) else own_yaml_hint(base_group, name, near)
-    error = ConfigError(f"{_unknown(f'{base_group} option', name, known)}{hint}")
+    error = _unknown(f"{base_group} option", name, known, hint)
     return _blaming(error, base_group, overrides, meant)
-
-
-def config_dir_of(arguments: Sequence[str]) -> Path | None:
-    """Return the folder given with Hydra's ``--config-dir`` (``-cd``), or to :func:`compose`; else None."""
-    for flag, value in itertools.pairwise([*arguments, ""]):
-        if flag in ("--config-dir", "-cd"):
-            return Path(value)
-        if match := re.fullmatch(r"--config-dir=(.*)|hydra\.searchpath=\['file://(.*)'\]", flag):
-            return Path(match[1] if match[2] is None else match[2].replace("\\'", "'"))
-    return None
 
 
 _MOST_NAMES = 20  # of known names in a message
 
 
-def _unknown(kind: str, name: str, known: Sequence[str]) -> ConfigError:
+def _unknown(kind: str, name: str, known: Sequence[str], hint: str = "") -> ConfigError:
     meant, group = did_you_mean(name, known, "; "), kind.removesuffix(" option")
     if group == "model" and "." in name:
         meant = f"; a torch module of your own is model._target_={name}"
     listed = f"known: {', '.join(known)}"
     if len(known) > _MOST_NAMES and group in LISTED:
         listed = f"{len(known)} are known: fedpriv list {group}"
-    return ConfigError(f"unknown {kind} {show(name)}{meant} ({listed})")
+    return ConfigError(f"unknown {kind} {show(name)}{meant} ({listed}){hint}")
 
 
 def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
@@ -307,9 +302,9 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
             f"unknown key {show(name)}: the {top} of this configuration has no keys; leave it out, or choose "
             f"one that has it: {top}=…"
         )
-    near = _by_synonym(leaf, keys) or nearest_key(name, keys)
-    hint = f"; did you mean {near}?" if near else ""
-    return ConfigError(f"unknown key {show(name)}{hint}")
+    if near := _by_synonym(leaf, keys) or nearest_key(name, keys):
+        return ConfigError(f"unknown key {show(name)}; did you mean {near}?")
+    return ConfigError(f"unknown key {show(name)}")
 
 
 _LAUNCHERS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,3 +68,13 @@ def own_yaml_hint(group: str, option: str, near: str | None) -> str:
     if not file.is_absolute() and (found := [f for f in folders if (f / file).is_file()]):
         return f"; {found[0] / file} is an option with --config-dir {found[0]}"
     return "" if near else "; an option in YAMLs of your own needs --config-dir FOLDER"
+
+
+def config_dir_of(arguments: Sequence[str]) -> Path | None:
+    """Return the folder given with Hydra's ``--config-dir`` (``-cd``), or to :func:`compose`; else None."""
+    for flag, value in itertools.pairwise([*arguments, ""]):
+        if flag in ("--config-dir", "-cd"):
+            return Path(value)
+        if match := re.fullmatch(r"--config-dir=(.*)|hydra\.searchpath=\['file://(.*)'\]", flag):
+            return Path(match[1] if match[2] is None else match[2].replace("\\'", "'"))
+    return None

@@ -15,10 +15,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep
 from hydra.errors import HydraException
 
-from fedpriv.common.config import compose, config_dir_of
+from fedpriv.common.config import compose
 from fedpriv.common.errors import ConfigError, all_of, nearest
 from fedpriv.common.groups import ADDED, GROUPS, options
 from fedpriv.common.option_keys import defaults_of_root
+from fedpriv.common.own_targets import config_dir_of
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.train_arguments import FLAGS_WITH_VALUE
 
