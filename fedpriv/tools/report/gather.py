@@ -101,7 +101,7 @@ def find(given: Sequence[str]) -> tuple[list[Path], list[Path]]:
     no run yet.
 
     Args:
-        given: Folders as the user typed them.
+        given: Folders as the user typed them; of a figure below ``outputs/figures`` its name is enough.
 
     Returns:
         The run folders and the figure folders.
@@ -113,6 +113,8 @@ def find(given: Sequence[str]) -> tuple[list[Path], list[Path]]:
     figures: dict[Path, None] = {}
     for folder in given:
         path = Path(folder)
+        if not path.is_dir() and (figure := Path("outputs", "figures", folder)).is_dir():
+            path = figure
         if not path.is_dir():
             raise ConfigError(f"there is no folder {folder}")
         paths = [path]

@@ -90,6 +90,10 @@ def paragraph_of_folders(given: Sequence[str]) -> str:
     return privacy_paragraph([StoredRun(path) for path in paths])
 
 
+_CELLS = re.compile(r"PLD, cells of (\S+\d)")
+_IN_PLAIN_WORDS = r"privacy loss distributions (PLD) with a discretization of \1"
+
+
 def _guarantee(
     unit: str, neighbours: str, trust: str, statements: Sequence[Mapping[str, Any]]
 ) -> Iterable[str]:
@@ -114,7 +118,7 @@ def _guarantee(
         for s in statements
         if isinstance(s.get("reasons"), dict) and "epsilon_sound" in s["reasons"]
     )
-    yield f"ε was accounted for by: {'; '.join(reasons)}."
+    yield f"ε was accounted for by: {_CELLS.sub(_IN_PLAIN_WORDS, '; '.join(reasons))}."
 
 
 def _cost_of_tuning(joint: JointPrivacy) -> Iterable[str]:
@@ -125,7 +129,7 @@ def _cost_of_tuning(joint: JointPrivacy) -> Iterable[str]:
         yield (
             f"All {joint.runs} private runs on {joint.dataset} that protect a {joint.unit} together, "
             f"whichever of them is reported, cost ε = {round_up(joint.epsilon)} at δ = {joint.delta:g} "
-            f"({joint.how})."
+            f"({joint.how}). This assumes that no run was chosen by looking at the result of another."
         )
     if joint.others:
         number = counted(joint.others, "run")

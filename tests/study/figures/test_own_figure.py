@@ -259,6 +259,8 @@ def test_the_comparison_of_an_own_figure_has_three_epsilons(made_own):
 def test_the_paragraph_for_a_paper_is_printed(here, command):
     said = command("report", "outputs/figures/own", "--latex")
     assert said.status == 0, said.err
+    assert said.out == command("report", "own", "--latex").out
+    assert "no run was chosen" in said.out
     assert said.out.startswith("% from the privacy statements of 6 runs")
     for word in (
         r"\paragraph{Privacy.}",
