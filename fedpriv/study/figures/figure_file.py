@@ -94,6 +94,7 @@ class FigureFile:
         title: Title of the figure.
         name: Folder of the figure below ``<output_dir>/figures``.
         notes: Text for comparison.md.
+        band: Band around the means, as in :class:`~fedpriv.study.figures.definition.Axes`.
         quick: Further overrides at the quick scale.
         reuse: Further folders, or archives, of finished runs, relative to the file.
     """
@@ -116,6 +117,7 @@ class FigureFile:
     x_label: str | None = field(or_null(text), default=None, help="label of the x axis")
     x_scale: str = field(one_of(_SCALES), default="linear", help="scale of the x axis")
     y_scale: str = field(one_of(_SCALES), default="linear", help="scale of the y axis")
+    band: str = field(one_of(("t", "range", "sd")), default="t", help="band around the means")
     quick: tuple[str, ...] = field(own_check(overrides_key), default=None, help="of --quick")
     reuse: tuple[str, ...] = field(
         own_check(texts_key), default=(), help="folders of finished runs"

@@ -97,9 +97,12 @@ def _axes(file: FigureFile) -> list[Axes]:
     """Return the axes, one for each metric."""
     x = POINT if isinstance(file.x, Values) else file.x
     return [
-        Axes(column, x, column, x_label=file.x_label, x_scale=file.x_scale, y_scale=file.y_scale)
+        Axes(
+            column, x, column, x_label=file.x_label, x_scale=file.x_scale, y_scale=file.y_scale,
+            band=file.band,
+        )
         for column in file.metric
-    ]
+    ]  # fmt: skip
 
 
 def _groups(file: FigureFile, seeds: tuple[int, ...], compose: Compose) -> list[CurveGroup]:

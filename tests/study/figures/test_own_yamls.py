@@ -68,3 +68,12 @@ def test_an_unknown_option_in_a_file_hints_at_own_yamls_unless_they_are_given(tm
         said = command("figure", "own.yaml", "--config-dir", "mine", *flags, *QUIET).sentence
         assert "did you mean mine?" in said
         assert "--config-dir" not in said
+
+
+def test_a_figure_of_ones_own_may_choose_its_band(tmp_path):
+    from fedpriv.common.config import compose
+    from fedpriv.study.figures.from_file import figure_of_file
+
+    write_own(tmp_path, band="sd")
+    (axes,) = figure_of_file({"file": str(tmp_path / "own.yaml")}, compose).axes
+    assert axes.band == "sd"
