@@ -87,6 +87,19 @@ def test_a_killed_worker_is_named_with_the_command_that_goes_on(start, tmp_path)
     assert_no_workers(tmp_path)
 
 
+@pytest.mark.thorough
+def test_a_run_in_one_process_imports_nothing_of_workers(tmp_path):
+    script = (
+        "import sys, fedpriv\n"
+        f"fedpriv.run(fedpriv.compose({list(RUN[1:])}))\n"
+        "print(sorted(name for name in sys.modules if name.startswith('fedpriv.workers.')))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "['fedpriv.workers.places']"
+
+
 @pytest.mark.cluster
 def test_after_the_kill_of_a_worker_the_run_goes_on_in_one_process(start, process, tmp_path):
     words = (*RUN, "rounds=100")
