@@ -3,7 +3,7 @@
 A worker makes no folder, takes no lock, downloads nothing and draws no noise. It keeps nothing from round to
 round: rank 0 sends everything that a chunk's computation reads beside records and settings.
 
-Rank 0 starts it as ``python -m fedpriv.experiment.worker``. Under torchrun and Slurm the command of the run
+Rank 0 starts it as ``python -m fedpriv.workers``. Under torchrun and Slurm the command of the run
 is a worker where its rank is above 0, see :func:`serve_launcher`.
 """
 
@@ -208,7 +208,6 @@ def _ignore_signals() -> None:
 def main() -> None:
     """Serve the rank 0 that started this process."""
     facts = told()
-    end_with_parent(facts["parent"])
     _ignore_signals()
     store = dist.TCPStore(
         LOCAL_HOST,
@@ -224,7 +223,3 @@ def main() -> None:
         serve(link, facts["rank"])
     except LostError:
         sys.exit(1)  # rank 0 is gone, and nobody is there to tell
-
-
-if __name__ == "__main__":
-    main()

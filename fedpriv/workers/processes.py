@@ -30,7 +30,7 @@ class LocalWorker:
     terminal and no signals of the terminal. What it prints goes to a file without a name.
 
     Args:
-        module: Module that the worker runs, as ``python -m`` does.
+        module: Module with the function ``main`` that the worker calls.
         facts: What the worker is told at its start: where rank 0 listens, and the name of its link.
 
     Attributes:
@@ -39,12 +39,12 @@ class LocalWorker:
 
     def __init__(self, module: str, facts: dict[str, Any]):
         self.token = secrets.token_hex(16)
-        told = {**facts, "parent": os.getpid(), "token": self.token}
+        told = {**facts, "module": module, "parent": os.getpid(), "token": self.token}
         package = str(Path(fedpriv.__file__).resolve().parents[1])
         path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            [sys.executable, "-m", "fedpriv.workers"],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
