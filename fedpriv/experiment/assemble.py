@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common import config as configuration
 from fedpriv.common.attributes import is_own
+from fedpriv.common.console import console
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.secret_streams import STREAM_VERSION, History, SecretStreams
 from fedpriv.data.names import DIRECTION, MISLABELLED
@@ -339,6 +340,9 @@ def _probe_own_model(parts: Parts, context: RunContext) -> tuple[int, ...]:
     """
     from fedpriv.engine.probe import lot_sizes, refuse_dependent_records
 
+    if parts.settings.runtime.progress != "none":
+        name = type(context.model.module).__name__
+        console().print(f"checking that no record reaches another: own model {name}")
     algorithm, data, model = parts.algorithm, context.data, context.model
     largest = int(data.records_per_client.max())
     clients = min(data.client_count, algorithm.clients_per_round or data.client_count)
