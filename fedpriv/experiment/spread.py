@@ -253,10 +253,15 @@ class Team:
         )
         context.crew = self._crew = crew
         processes, chunks = len(self._members) + 1, _chunks_of(loop)
+        threads = torch.get_num_threads()
+        running.notes.append(
+            f"{processes} processes of {counted(threads, 'thread')} each; one process gives the same bits "
+            f"with runtime.threads={threads}"
+        )
         if chunks < processes:
             running.notes.append(
-                f"note: the clients of a round are {counted(chunks, 'chunk')}, so that of {processes} "
-                f"processes {processes - chunks} will have nothing to do (chunk=N makes chunks of N clients)"
+                f"note: a round has {counted(chunks, 'chunk')} of clients, so {processes - chunks} of the "
+                f"{processes} processes have nothing to do (chunk=N makes chunks of N clients)"
             )
         return crew
 

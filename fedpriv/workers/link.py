@@ -122,5 +122,5 @@ def _lost(error: RuntimeError, began: float, seconds: float | None) -> LostError
 
 
 def _first_line(error: BaseException) -> str:
-    """Return the first line of an error of gloo, without the place in its source."""
-    return str(error).splitlines()[0].rpartition("] ")[2]
+    """Return the first sentence of an error of gloo, without the place in its source."""
+    return str(error).splitlines()[0].rpartition("] ")[2].partition(". This is ")[0]

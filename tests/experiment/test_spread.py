@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+import torch
 from chunk_runs import RUNS
 from spread_runs import ThreadMember, results, thread_workers
 
@@ -63,6 +64,22 @@ def test_a_run_begun_by_several_processes_goes_on_in_one(train, tmp_path):
     stop.unlink()
     resumed = fedpriv.run(fedpriv.compose([*words, f"resume={folder}"]))
     assert results(resumed.folder) == alone
+
+
+def test_a_run_goes_on_with_the_threads_it_began_with(train, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedpriv.experiment.assemble.cores", lambda: 4)
+    stop, folder = tmp_path / "stop", tmp_path / "begun"
+    words = [*QUIET, *FIVE_CHUNKS, f"runtime.run_dir={folder}", f"runtime.stop_file={stop}"]
+    stop.touch()
+    before = torch.get_num_threads()
+    try:
+        fedpriv.run(fedpriv.compose([*words, "runtime.threads=2"]))
+        stop.unlink()
+        torch.set_num_threads(1)
+        fedpriv.run(fedpriv.compose([*words, f"resume={folder}", "runtime.threads=null"]))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_workers_get_no_key_of_noise_and_no_later_weights_than_the_round_s(train):
@@ -194,7 +211,11 @@ def test_more_processes_than_chunks_are_noted(train, capsys, chunk, idle):
     with thread_workers() as teams:
         train(*words)
     said = " ".join(capsys.readouterr().out.split())
-    assert f"of 3 processes {idle} will have nothing to do (chunk=N" in said
+    assert f"{idle} of the 3 processes have nothing to do (chunk=N" in said
+    assert (
+        "3 processes of 1 thread each; one process gives the same bits with runtime.threads=1"
+        in said
+    )
     assert (teams[0]._crew.effort.busy == 0).sum() == (3 if chunk == "null" else 1)
 
 
