@@ -11,7 +11,7 @@ import click
 from click import Context, Parameter
 from click.shell_completion import CompletionItem
 
-from fedpriv.common.errors import ConfigError, did_you_mean
+from fedpriv.common.errors import ConfigError, did_you_mean, show
 from fedpriv.common.files import refuse_foreign
 from fedpriv.common.words import TABLE_FORMAT
 
@@ -137,7 +137,7 @@ class CommandGroup(click.Group):
                 and not error.hint
                 and (os.path.exists(word) or len(known) == 1)
             ):
-                hint = f"it stands before its argument: {ctx.command_path} {known[0]} {word}"
+                hint = f"it stands before its argument: {ctx.command_path} {known[0]} {show(word)}"
                 error = ConfigError(error.key, word, error.allowed, hint)
             raise error
         return super().resolve_command(ctx, args)

@@ -16,7 +16,7 @@ from hydra.core.override_parser.types import ChoiceSweep
 from hydra.errors import HydraException
 
 from fedpriv.common.config import compose
-from fedpriv.common.errors import ConfigError, all_of, nearest
+from fedpriv.common.errors import ConfigError, all_of, nearest, show
 from fedpriv.common.groups import ADDED, GROUPS, options
 from fedpriv.common.option_keys import defaults_of_root
 from fedpriv.common.own_targets import config_dir_of
@@ -125,7 +125,7 @@ def _of_one_word(word: str) -> tuple[str | None, str]:
     near = nearest(word, _root_keys(), cutoff=0.7)
     if near is not None:
         return None, f"{word} needs a value: {near}=VALUE"
-    return None, f"{word} is no override: write key=value, as in rounds=100 or dataset=mnist"
+    return None, f"{show(word)} is no override: write key=value, as in rounds=100 or dataset=mnist"
 
 
 def _is_key(word: str) -> bool:

@@ -239,8 +239,8 @@ def test_the_means_of_a_figure_are_a_table(given, here, command):
     assert rows[0].startswith(head)
     own = [row for row in rows if " 0 1 & 2 &" in row]
     assert [row.split(" & ")[:2] for row in own] == [
-        ["0.1", "1"],
-        ["0.1", "4"],
+        ["learning rate = 0.1", "1"],
+        ["learning rate = 0.1", "4"],
         ["no privacy", "-"],
     ]
     best = [row for row in rows if "textbf" in row]
