@@ -29,10 +29,10 @@ from fedpriv.experiment.instantiate import within_group
 from fedpriv.experiment.machine import (
     choose_threads,
     chunk_size,
-    cores,
     numeric_environment,
     processor,
     resolve_device,
+    threads_before,
 )
 from fedpriv.experiment.own_code import own_targets
 from fedpriv.experiment.parts import Parts
@@ -97,7 +97,7 @@ def assemble(
     context = context_with_canaries(parts, device)
     tune_allocator()
     threads = choose_threads(
-        settings.runtime.threads or _threads_before(state),
+        settings.runtime.threads or threads_before(state),
         work_per_round(parts, context),
         processes_here(settings.runtime.workers),
     )
@@ -163,16 +163,6 @@ def assemble(
                 "the larger counts"
             )
     return Run(loop, folder, origin, state, notes)
-
-
-def _threads_before(state: dict[str, Any] | None) -> int | None:
-    """Return the number of threads of a run that goes on, so that its sums are rounded as before.
-
-    Returns:
-        None for a new run, and where this machine has fewer processor cores than that.
-    """
-    threads = (state or {}).get("numerics", {}).get("threads")
-    return threads if isinstance(threads, int) and 1 <= threads <= cores() else None
 
 
 def _mend_configuration(folder: RunFolder, config: DictConfig, identity: dict[str, object]) -> None:

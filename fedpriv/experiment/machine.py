@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.errors import ConfigError
 
@@ -37,6 +38,16 @@ def choose_threads(wanted: int | None, work: float, processes: int = 1) -> int:
     elif processes > 1:
         torch.set_num_threads(max(1, min(torch.get_num_threads(), cores() // processes)))
     return torch.get_num_threads()
+
+
+def threads_before(state: Mapping[str, Any] | None) -> int | None:
+    """Return the number of threads of a run that goes on, so that its sums are rounded as before.
+
+    Returns:
+        None for a new run, and where this machine has fewer processor cores than that.
+    """
+    threads = (state or {}).get("numerics", {}).get("threads")
+    return threads if isinstance(threads, int) and 1 <= threads <= cores() else None
 
 
 def cores() -> int:

@@ -67,7 +67,7 @@ def test_a_run_begun_by_several_processes_goes_on_in_one(train, tmp_path):
 
 
 def test_a_run_goes_on_with_the_threads_it_began_with(train, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedpriv.experiment.assemble.cores", lambda: 4)
+    monkeypatch.setattr("fedpriv.experiment.machine.cores", lambda: 4)
     stop, folder = tmp_path / "stop", tmp_path / "begun"
     words = [*QUIET, *FIVE_CHUNKS, f"runtime.run_dir={folder}", f"runtime.stop_file={stop}"]
     stop.touch()
