@@ -233,7 +233,7 @@ def test_a_sweep_runs_every_combination_and_tabulates_it(command, tmp_path):
     pairs = table[["noise_schedule.noise_multiplier", "seed"]].to_numpy().tolist()
     assert sorted(pairs) == [[8, 0], [8, 1], [12, 0], [12, 1]]
     assert table["test_accuracy"].notna().all()
-    assert "Sweep" in said.out
+    assert "Means over seeds" in said.out
 
 
 def test_the_line_of_a_job_begins_with_what_sets_it_apart(command):

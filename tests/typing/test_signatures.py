@@ -11,6 +11,12 @@ from tests.test_architecture import MODULES, PACKAGE, room
 
 OPERATORS = ("__init__", "__call__")
 WITH_ANY = {
+    # messages between processes, whose two ends know what they hold
+    "experiment.loop.Loop.load_round_state",
+    "workers.link.Link.receive",
+    "workers.link.Link.send",
+    "workers.processes.LocalWorker.__init__",
+    "workers.processes.told",
     # an attribute that is declared as a field stands for its value, as in attrs and dataclasses
     "common.fields.field",
     "common.fields.same_as",

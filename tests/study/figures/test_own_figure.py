@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
 
-import fedpriv
 from fedpriv import cli
 from fedpriv.study.figures.from_file import figure_of_file
 
@@ -286,7 +286,7 @@ def test_a_packed_figure_is_drawn_again_from_the_archive(here, command, monkeypa
         readme = archive.read("README.md").decode()
     assert "no epsilon covers" in readme
     assert "pip install .\n" in readme
-    assert f"fedpriv {fedpriv.__version__}" in readme
+    assert f"fedpriv {version('fedpriv')}" in readme
     assert {"README.md", "own.yaml", "theirs.csv", "figure.png", "versions.txt"} <= names
     assert sum(name.startswith("statements/") for name in names) == 6
     monkeypatch.chdir(here / "review")
