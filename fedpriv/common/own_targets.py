@@ -1,4 +1,4 @@
-"""What a ``_target_`` outside fedpriv takes, for messages about keys that it is given."""
+"""Arguments of a ``_target_`` outside fedpriv, for messages about keys that it is given."""
 
 from __future__ import annotations
 

@@ -68,6 +68,8 @@ class _Member:
         self.rank = rank
         self.link: Link | None = None
         self._store, self._host, self._gone = store, host, False
+        self._expected: Mapping[str, Any] = {}
+        self._seconds = CONNECT_SECONDS
 
     def connect(self, device: torch.device) -> None:
         """Wait for the worker, and open the link.
@@ -110,6 +112,21 @@ class _Member:
         if "error" in answer:
             raise FedprivError(f"rank {self.rank} ({answer['host']}): {answer['error']}")
         return answer
+
+    def set_up(self, setup: Mapping[str, Any], expected: Mapping[str, Any], seconds: float) -> None:
+        """Let the worker build the run; :meth:`check` then hears whether it could.
+
+        Args:
+            setup: What the worker is told of the run.
+            expected: The facts in which the worker must agree.
+            seconds: Time for its answer.
+        """
+        self._expected, self._seconds = expected, seconds
+        self.tell({"setup": setup})
+
+    def check(self) -> None:
+        """Compare the run that the worker has built. Raises FedprivError where it differs from rank 0's."""
+        _refuse_other_facts(self.rank, self.hear(self._seconds), self._expected)
 
     def kill(self) -> None:
         """Do nothing: the launcher ends the process when rank 0 has ended."""
@@ -164,19 +181,18 @@ class _LocalMember(_Member):
         self.link = None
         end, last = self.process.end(0.5), self.process.last_lines()
         self.process.kill()
-        words = f"rank {self.rank}, a worker on this machine, {end or f'is lost: {error}'}"
-        return WorkerError(words + (f"; it said last: {' / '.join(last)}" if last else ""))
+        sentence = f"rank {self.rank}, a worker on this machine, {end or f'is lost: {error}'}"
+        return WorkerError(sentence + (f"; it said last: {' / '.join(last)}" if last else ""))
 
-    def tell(self, message: Mapping[str, Any]) -> None:
-        if "setup" in message:
-            self._setup = message
-        super().tell(message)
+    def set_up(self, setup: Mapping[str, Any], expected: Mapping[str, Any], seconds: float) -> None:
+        self._setup = setup
+        super().set_up(setup, expected, seconds)
 
     def begin_again(self) -> None:
         self.start()
         self.connect(self._device)
-        self.tell(self._setup)
-        self.hear(CONNECT_SECONDS)
+        self.set_up(self._setup, self._expected, self._seconds)
+        self.check()  # code or data may have been edited since the run began
 
     def kill(self) -> None:
         self.link = None
@@ -229,16 +245,15 @@ class Team:
             "history": context.streams.history is not None,
             "path": [str(Path(entry).resolve()) for entry in sys.path],
         }
+        facts = facts_of(origin.numerics, origin.digest)
         for member in self._members:
             if member.link is None:
                 member.connect(device)
-            member.tell({"setup": setup})
-        here = facts_of(origin.numerics, origin.digest)
+            member.set_up(setup, facts, self._settings.runtime.worker_timeout)
         errors: list[FedprivError] = []
         for member in self._members:  # all of them: no answer stays behind for the next run
             try:
-                theirs = member.hear(self._settings.runtime.worker_timeout)
-                _refuse_other_facts(member.rank, theirs, here)
+                member.check()
             except FedprivError as error:
                 errors.append(error)
         if errors:
@@ -293,7 +308,7 @@ def _chunks_of(loop: Loop) -> int:
 
 
 class _Shared:
-    """What workers are sent of a run."""
+    """Messages to workers: the state of a round, and the tasks."""
 
     def __init__(self, loop: Loop):
         self._loop = loop
@@ -418,9 +433,11 @@ def facts_of(numerics: Mapping[str, Any], run: str) -> dict[str, Any]:
     return {"host": socket.gethostname(), "run": run, "source": _source_digest(), **numerics}
 
 
-def _refuse_other_facts(rank: int, theirs: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+def _refuse_other_facts(
+    rank: int, worker_facts: Mapping[str, Any], here: Mapping[str, Any]
+) -> None:
     """Raise FedprivError where a worker has built another run, or rounds otherwise."""
-    differing = [k for k in here if k != "host" and theirs.get(k) != here[k]]
+    differing = [k for k in here if k != "host" and worker_facts.get(k) != here[k]]
     if differing:
         names = {
             "run": "data, initial weights or code of your own",
@@ -429,11 +446,11 @@ def _refuse_other_facts(rank: int, theirs: Mapping[str, Any], here: Mapping[str,
         differences = "; ".join(
             names[key]
             if key in names
-            else f"{key} is {show(theirs.get(key))} there and {show(here[key])} here"
+            else f"{key} is {show(worker_facts.get(key))} there and {show(here[key])} here"
             for key in differing
         )
         raise FedprivError(
-            f"rank {rank} ({theirs['host']}) differs from rank 0 ({here['host']}): {differences}; results "
+            f"rank {rank} ({worker_facts['host']}) differs from rank 0 ({here['host']}): {differences}; results "
             "would depend on which rank computes which clients"
         )
 

@@ -161,9 +161,9 @@ def _report(error: Exception) -> dict[str, Any]:
     known = as_sentence(error)
     if known is None:
         traceback.print_exc()
-    words = f"{type(error).__name__}: {error}" if known is None else str(known)
+    message = f"{type(error).__name__}: {error}" if known is None else str(known)
     kind = "ReleaseError" if isinstance(error, ReleaseError) else "FedprivError"
-    return {"error": words, "kind": kind, "host": os.uname().nodename}
+    return {"error": message, "kind": kind, "host": os.uname().nodename}
 
 
 def serve_launcher(place: Place, runs: int | None = None) -> None:

@@ -23,7 +23,7 @@ from dp_accounting.dp_event import DpEvent
 from fedpriv.common.checks import is_number
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.groups import option_of_target
-from fedpriv.common.words import counted, round_up
+from fedpriv.common.words import counted, digits_up, round_up
 from fedpriv.privacy.accountants import RdpAccountant
 from fedpriv.privacy.core.names import RELATION_WORDS, SOUND
 from fedpriv.privacy.core.rdp import epsilon_from_rdp, rdp_of_composition
@@ -96,7 +96,7 @@ class JointPrivacy:
         runs = "the private run" if self.runs == 1 else f"all {self.runs} private runs together"
         # Digits of an ε that protects nobody would suggest a precision that means nothing.
         vast = _HUGE <= self.epsilon < math.inf
-        shown = f"{self.epsilon:.2g}" if vast else round_up(self.epsilon)
+        shown = digits_up(self.epsilon, 2) if vast else round_up(self.epsilon)
         most = "at most " if self.bound and math.isfinite(self.epsilon) else ""
         alike = f" that protect a {self.unit}" if self.others else ""
         said = [

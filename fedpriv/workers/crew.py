@@ -55,7 +55,7 @@ class Worker(Protocol):
 
 
 class SharedWork(Protocol):
-    """What a crew must know of the tasks that it hands out, beside how to compute them here."""
+    """Contents and clients of the tasks that a crew hands out."""
 
     def round_state(self) -> Mapping[str, object]:
         """Return what all chunks of the present round share; each worker gets it once a round."""
@@ -69,7 +69,7 @@ class SharedWork(Protocol):
 
 @dataclass
 class Effort:
-    """What a run's workers have done so far, for ``fedpriv bench`` and the run's processor time.
+    """Time and work of a run's processes so far, for ``fedpriv bench`` and the run's processor time.
 
     Attributes:
         seconds: Time in steps, on the clock of rank 0.
@@ -331,11 +331,11 @@ class Crew:
     def _refuse_other_bits(self, answer: Any, again: Any, rank: int) -> None:
         """Raise FedprivError where a worker's answer is not bit for bit what rank 0 computes."""
         self.effort.repeated += 1
-        theirs, here = (
+        worker_digests, digests = (
             {name: exact_digest(value) for name, value in vars(one).items()}
             for one in (answer, again)
         )
-        differing = [name for name in here if here[name] != theirs[name]]
+        differing = [name for name in digests if digests[name] != worker_digests[name]]
         if differing:
             raise FedprivError(
                 f"rank {rank} computes other bits than rank 0 for the same clients ({', '.join(differing)}): "

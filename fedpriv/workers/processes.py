@@ -39,7 +39,7 @@ class LocalWorker:
 
     def __init__(self, module: str, facts: dict[str, Any]):
         self.token = secrets.token_hex(16)
-        told = {**facts, "module": module, "parent": os.getpid(), "token": self.token}
+        message = {**facts, "module": module, "parent": os.getpid(), "token": self.token}
         package = str(Path(fedpriv.__file__).resolve().parents[1])
         path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
@@ -49,7 +49,7 @@ class LocalWorker:
             stdout=self._output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": path, VARIABLE: json.dumps(told)},
+            env={**os.environ, "PYTHONPATH": path, VARIABLE: json.dumps(message)},
         )
 
     @property
@@ -70,9 +70,9 @@ class LocalWorker:
             return None
         if status >= 0:
             return f"ended with exit status {status}"
-        words = f"was killed by {signal.Signals(-status).name}"
+        killed = f"was killed by {signal.Signals(-status).name}"
         memory = " (the system does so when memory runs out)" if status == -signal.SIGKILL else ""
-        return words + memory
+        return killed + memory
 
     def last_lines(self) -> list[str]:
         """Return the last lines that the process printed."""

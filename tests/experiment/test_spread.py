@@ -11,6 +11,7 @@ from spread_runs import ThreadMember, results, thread_workers
 
 import fedpriv
 from fedpriv.common.errors import ConfigError, FedprivError, WorkerError
+from fedpriv.experiment import spread
 from fedpriv.store.folder import RunFolder
 from fedpriv.workers.link import LostError
 
@@ -152,6 +153,20 @@ def test_a_run_that_may_lose_workers_goes_on_without_them(train, monkeypatch):
     shared, (team,) = in_processes(train, 3, *FIVE_CHUNKS, "runtime.worker_restarts=1")
     assert [member.link is None for member in team._members] == [True, False]
     assert shared == alone
+
+
+def test_a_worker_in_the_place_of_a_lost_one_must_have_built_the_same_run(monkeypatch):
+    """Code or data may have been edited since the run began."""
+    member = object.__new__(spread._LocalMember)
+    member.rank, member._seconds, member._device = 1, 1.0, torch.device("cpu")
+    member._setup, member._expected = {}, {"host": "here", "source": "as it was"}
+    for name, answer in (("start", None), ("connect", None), ("tell", None)):
+        monkeypatch.setattr(spread._LocalMember, name, lambda *_, answer=answer: answer)
+    monkeypatch.setattr(
+        spread._LocalMember, "hear", lambda *_: {"host": "here", "source": "edited"}
+    )
+    with pytest.raises(FedprivError, match="rank 1 .*differs from rank 0.*source of fedpriv"):
+        member.begin_again()
 
 
 def lose_first_worker(monkeypatch):
