@@ -450,8 +450,8 @@ def _refuse_other_facts(
             for key in differing
         )
         raise FedprivError(
-            f"rank {rank} ({worker_facts['host']}) differs from rank 0 ({here['host']}): {differences}; results "
-            "would depend on which rank computes which clients"
+            f"rank {rank} ({worker_facts['host']}) differs from rank 0 ({here['host']}): {differences}; "
+            "results would depend on which rank computes which clients"
         )
 
 

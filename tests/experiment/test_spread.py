@@ -165,7 +165,7 @@ def test_a_worker_in_the_place_of_a_lost_one_must_have_built_the_same_run(monkey
     monkeypatch.setattr(
         spread._LocalMember, "hear", lambda *_: {"host": "here", "source": "edited"}
     )
-    with pytest.raises(FedprivError, match="rank 1 .*differs from rank 0.*source of fedpriv"):
+    with pytest.raises(FedprivError, match=r"rank 1 .*differs from rank 0.*source of fedpriv"):
         member.begin_again()
 
 
