@@ -192,6 +192,7 @@ SECRET = {
 }
 PUBLIC = {
     "common.random_streams", "models", "data", "attacks", "tools.audit", *BENCH, "tools.verify",
+    "aggregation",  # buckets and coordinates of rules, which read released uploads
     "algorithms.run_context",  # records that read no data
     "privacy.accountants.monte_carlo_losses",  # samples that a price is found by
 }  # fmt: skip

@@ -3,14 +3,39 @@
     θ ← server optimiser(θ, rule(u_1, …, u_c)),    u_k the upload of client k as it left the client
 
 ``aggregation=mean`` is no rule: it is the weighted sum, of which only a sum need be released. A rule receives
-each upload by itself, so each honest client's upload is released by itself, with noise from a key of its own.
-On released uploads a rule is post-processing, and ε does not change. Where a trusted party, or secure
-aggregation, releases only the noised sum, there is no such upload, and a rule is refused.
+each upload by itself, released with noise from a key of its own; on such uploads it is post-processing.
 
-Begin with :mod:`~fedpriv.aggregation.base`: the interface that a rule of your own extends and offers.
-:mod:`~fedpriv.aggregation.checked` checks what a rule returns before the server step takes it.
+Begin with :mod:`~fedpriv.aggregation.base`, the interface of a rule, and with the base of the rules against
+malicious clients, :mod:`~fedpriv.aggregation.robust`; they compute with :mod:`~fedpriv.aggregation.vectors`.
 """
 
 from fedpriv.aggregation.base import Aggregation, Rule
+from fedpriv.aggregation.coordinate import CoordinateMedian, RobustLearningRate, TrimmedMean
+from fedpriv.aggregation.distances import Krum, MinimumDiameterAveraging, MultiKrum
+from fedpriv.aggregation.iterative import CenteredClipping, GeometricMedian
+from fedpriv.aggregation.robust import RobustAggregation
+from fedpriv.aggregation.similarity import Flame, FoolsGold
+from fedpriv.aggregation.spectral import (
+    CovarianceFilter,
+    DivideAndConquer,
+    SmallestEigenvalueAveraging,
+)
 
-__all__ = ["Aggregation", "Rule"]
+__all__ = [
+    "Aggregation",
+    "CenteredClipping",
+    "CoordinateMedian",
+    "CovarianceFilter",
+    "DivideAndConquer",
+    "Flame",
+    "FoolsGold",
+    "GeometricMedian",
+    "Krum",
+    "MinimumDiameterAveraging",
+    "MultiKrum",
+    "RobustAggregation",
+    "RobustLearningRate",
+    "Rule",
+    "SmallestEigenvalueAveraging",
+    "TrimmedMean",
+]

@@ -70,13 +70,16 @@ class Aggregation(ABC):
     linear: bool = False
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse an algorithm whose noised uploads the server does not see one by one.
+        """Refuse an algorithm whose noised uploads the server does not see one by one, and unfit cohorts.
 
         Args:
             parts: The parts of the configured run.
 
         Yields:
             A ConfigError for a private algorithm with central or distributed trust.
+
+        Raises:
+            ArgumentError: The rule does not go with the cohorts of the run.
         """
         algorithm = parts.algorithm
         if algorithm.private and not algorithm.trust.sees_each_upload:
@@ -87,6 +90,20 @@ class Aggregation(ABC):
                 "only the noised sum of the uploads is released there; the result of a rule on uploads "
                 "without noise has no bounded sensitivity",
             )
+
+        clients = parts.partition.clients
+        if clients:
+            self.check_cohort(min(algorithm.clients_per_round or clients, clients))
+
+    def check_cohort(self, clients: int) -> None:
+        """Refuse settings with which no round could be combined as they say; the default refuses nothing.
+
+        Args:
+            clients: The most clients that a round can have.
+
+        Raises:
+            ArgumentError: An argument does not go with so few, or so many, clients.
+        """
 
     @abstractmethod
     def start(self, model: FlatModel) -> Rule:

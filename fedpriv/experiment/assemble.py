@@ -49,7 +49,6 @@ from fedpriv.workers.places import processes_here
 if TYPE_CHECKING:
     import torch
 
-    from fedpriv.aggregation.checked import CheckedRule
     from fedpriv.algorithms.run_context import RunContext
     from fedpriv.attacks.backdoor import Backdoor
     from fedpriv.attacks.canaries import PlantedCanaries
@@ -223,6 +222,7 @@ def make_context(
     from fedpriv.data.federated import federate
     from fedpriv.data.shadow import of_shadow
     from fedpriv.engine import FlatModel, make_engine
+    from fedpriv.experiment.rules import start_rule
     from fedpriv.models.checks import PROBES, refuse_own_randomness, refuse_record_mixing
     from fedpriv.models.fit import build_for
 
@@ -262,7 +262,7 @@ def make_context(
     )
     if is_own(algorithm):
         refuse_without_sampling(algorithm, map(int, np.unique(data.records_per_client)))
-    context.rule = _start_rule(parts, context)
+    context.rule = start_rule(parts, context)
     # What a client releases may depend on how many records it has, and only here are they known.
     parts.mechanism.join(data.records_per_client)
     # Each output of the model must depend on its own record alone, and on no random number but fedpriv's.
@@ -285,27 +285,6 @@ def make_context(
         assert cohort is not None
         context.chunk = chunk_size(cohort, work_per_round(parts, context))
     return context
-
-
-def _start_rule(parts: Parts, context: RunContext) -> CheckedRule | None:
-    """Return the started aggregation rule of a run, or None.
-
-    Raises:
-        ConfigError: The rule has methods that nothing calls, or gives other results for the same uploads.
-    """
-    from fedpriv.aggregation.checked import CheckedRule, refuse_unrepeatable
-    from fedpriv.experiment.uncalled import refuse_uncalled
-
-    if parts.aggregation is None:
-        return None
-    model, clients = context.model, context.data.client_count
-    rule = CheckedRule(parts.aggregation, model)
-    refuse_wrong_signatures("rule", rule.rule)
-    refuse_uncalled("rule", rule.rule)
-    if is_own(parts.aggregation):
-        cohort = parts.algorithm.expected_cohort(clients) or clients
-        refuse_unrepeatable(parts.aggregation, model, max(1, round(cohort)))
-    return rule
 
 
 def _start_attackers(parts: Parts, attack: Backdoor, data: FederatedData) -> MaliciousClients:

@@ -160,7 +160,7 @@ def plugins(tmp_path):
 def combined(command, plugins):
     """(overrides, folder) → how a run with the median ended."""
 
-    def run(*overrides: str, folder: str = "run", aggregation: str = "median"):
+    def run(*overrides: str, folder: str = "run", aggregation: str = "my_median"):
         chosen = (f"aggregation={aggregation}", f"runtime.run_dir={folder}", "rounds=3")
         return command(
             "train", "--config-dir", "yamls", *rules.RUN, "epsilon=null", *chosen, *overrides

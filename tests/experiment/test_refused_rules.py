@@ -41,7 +41,7 @@ def test_what_a_rule_does_not_go_with_is_refused_with_the_reason(
         "train",
         "--config-dir",
         "yamls",
-        "aggregation=median",
+        "aggregation=my_median",
         *RUN,
         *overrides,
         f"dry_run={dry}".lower(),
@@ -99,7 +99,7 @@ def test_an_algorithm_that_passes_a_rule_by_is_refused(
     code, base, status, wanted, plug_in, command, plugins, tmp_path
 ):
     noise = PRIVATE[base][1:] if base == "ldp_fedsgd" else ()
-    said = plug_in("algorithm", "Mine", code, "aggregation=median", *RUN, *noise, base=base)
+    said = plug_in("algorithm", "Mine", code, "aggregation=my_median", *RUN, *noise, base=base)
     assert said.status == status, said.err
     if wanted:
         assert wanted in said.sentence

@@ -148,7 +148,7 @@ def pinned(plugins, monkeypatch):
     def rows(*overrides: str) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         monkeypatch.syspath_prepend(str(plugins))
         config = compose(
-            [*overrides, "aggregation=median", "partition.clients=4"], plugins / "yamls"
+            [*overrides, "aggregation=my_median", "partition.clients=4"], plugins / "yamls"
         )
         subject = Subject(config, rounds=3)
         seen: list[torch.Tensor] = []
