@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,6 +93,17 @@ class CheckedRule:
             raise self._refused(
                 "did not return the weighted sum of the uploads: linear must be False"
             )
+        return combined
+
+    def preview(self, clients: np.ndarray, uploads: Tensor, weights: Tensor) -> Tensor:
+        """Return what :meth:`combine` would return, and leave the rule as it was.
+
+        Attackers that know the rule try uploads with it. The arguments are those of :meth:`combine`.
+        """
+        state, used = deepcopy(self.state_dict()), self.used
+        combined = self.combine(clients, uploads, weights)
+        self.load_state_dict(state)
+        self.used = used
         return combined
 
     def _refused(self, what: str) -> ReleaseError:

@@ -165,7 +165,10 @@ class ClientComputation(ABC):
         cohort, context = local_step.cohort, self.context
         size = context.chunk or len(cohort) or 1
         starts = range(0, len(cohort) or 1, size)  # an empty cohort is one empty chunk
-        states = [self.step_state(local_step, changes, clip, slice(at, at + size)) for at in starts]
+        known = self.known_to_attackers(local_step)
+        states = [
+            self.step_state(local_step, changes, clip, slice(at, at + size), known) for at in starts
+        ]
         answers: list[ChunkAnswer] = []  # without their sums, which are added up as they come
 
         def computed() -> Iterator[ChunkAnswer]:
@@ -201,7 +204,12 @@ class ClientComputation(ABC):
         )
 
     def step_state(
-        self, local_step: LocalStep, changes: Tensor | None, clip: StepClip, chunk: slice
+        self,
+        local_step: LocalStep,
+        changes: Tensor | None,
+        clip: StepClip,
+        chunk: slice,
+        known: RoundWeights | None = None,
     ) -> StepState:
         """Return what the clients of a chunk of the cohort compute from.
 
@@ -210,16 +218,18 @@ class ClientComputation(ABC):
             changes: What earlier local steps add to the global weights [h, d]; None: nothing yet.
             clip: The clip norms of this step.
             chunk: Positions of the chunk's clients in the cohort.
+            known: What attackers know of the round, see :meth:`known_to_attackers`.
         """
+        clients = local_step.cohort[chunk]
         holders = chunk if self.holds_norms else slice(None)  # rows of the chunk's holders
         transform = clip.transform
         return StepState(
-            LocalStep(local_step.round_index, local_step.step, local_step.cohort[chunk]),
+            LocalStep(local_step.round_index, local_step.step, clients),
             self.context.model.flat,
             None if changes is None else changes[holders],
             clip.limits[holders],
             None if transform is None else (transform[0][holders], transform[1][holders]),
-            self.known_to_attackers(local_step),
+            None if known is None else known.of_chunk(clients),
         )
 
     def chunk_clip(self, state: StepState) -> ChunkClip:
@@ -227,11 +237,22 @@ class ClientComputation(ABC):
         return ChunkClip(self.context.clipper, state.limits, state.transform)
 
     def known_to_attackers(self, local_step: LocalStep) -> RoundWeights | None:
-        """Return what attackers know when the cohort computes.
+        """Return what attackers know when the cohort computes, and what they forged before.
 
         The default is None: nobody attacks by then.
         """
         return None
+
+    def received(self, local_step: LocalStep, uploads: Visible) -> Visible:
+        """Return the uploads that reach the server, where ``combines``; by default all as they are.
+
+        A computation with attackers that send after the release puts what they send into their rows.
+
+        Args:
+            local_step: The local step.
+            uploads: The released upload of each client [c, d].
+        """
+        return uploads
 
     def divisors(self, cohort: np.ndarray) -> tuple[float | None, float]:
         """Return (the denominator before the noise, the stated denominator) of the cohort's sum.

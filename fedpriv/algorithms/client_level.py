@@ -100,6 +100,11 @@ class ServerStepAlgorithm(ServerOptimizerKeys, Algorithm):
 
         self._refuse_realised_denominator(context.data.client_count)
         uploads = self.uploads(context)
+        if uploads.replaces and context.attack is not None and context.attack.whole_round:
+            raise ConfigError(
+                f"attack must be none, or a backdoor, with algorithm={self.name}: its clients send weights, "
+                "and not changes of them"
+            )
         upload_weight = None  # factor by which the mean upload moves the weights, if there is one
         if self.optimizer == "sgd" and uploads.sign == -1:
             upload_weight = 1.0 if uploads.replaces else self.learning_rate
@@ -117,7 +122,7 @@ class ServerStepAlgorithm(ServerOptimizerKeys, Algorithm):
             self.denominator,
             noise_on_the_mean=self.noise_on_the_mean,
             upload_weight=upload_weight,
-            combines=context.rule is not None,
+            combines=context.rule is not None or context.mechanism.uploads_apart,
         )
         return Trainer(context, computation, optimizer, server)
 

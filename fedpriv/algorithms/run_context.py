@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -41,11 +41,37 @@ class RoundWeights:
         round_index: The round.
         cohort: Clients that take part [m].
         weights: Weight of each upload [m]; None where the server step is not linear in the uploads.
+        forgers: Attackers that forged their uploads together before the cohort computes [a], ascending;
+            None: they did not.
+        forged: What they forged [a, d].
     """
 
     round_index: int
     cohort: np.ndarray
     weights: np.ndarray | None
+    forgers: np.ndarray | None = None
+    forged: Tensor | None = None
+
+    def forged_by(self, clients: np.ndarray) -> Tensor | None:
+        """Return what some of the forgers forged [c, d]; None where nobody forged before the cohort computes.
+
+        Args:
+            clients: Some of ``forgers`` [c].
+        """
+        if self.forgers is None or self.forged is None:
+            return None
+        return self.forged[torch.from_numpy(np.searchsorted(self.forgers, clients))]
+
+    def of_chunk(self, clients: np.ndarray) -> RoundWeights:
+        """Return the same with the forged uploads of some clients alone.
+
+        Args:
+            clients: The clients of a chunk [c].
+        """
+        if self.forgers is None:
+            return self
+        forgers = self.forgers[np.isin(self.forgers, clients)]
+        return replace(self, forgers=forgers, forged=self.forged_by(forgers))
 
 
 class Participants(Protocol):
@@ -94,20 +120,36 @@ class Participants(Protocol):
         """
 
 
-class Attack(Participants, Protocol):
+class MaliciousParticipants(Participants, Protocol):
     """Malicious clients, with the state and the records of their attack.
 
     Attributes:
         settings: Settings of the attack.
-        test: Records on which the success of the attack is measured.
+        test: Records on which the success of a backdoor is measured; None: the attack is no backdoor.
+        whole_round: Whether all attackers of a round forge together, from the uploads of that round.
+        sees_uploads: Whether they see uploads of honest clients before they send their own.
+        sees_raw_uploads: Whether these are the uploads before noise.
     """
 
     settings: Any
-    test: Records
+    sees_uploads: bool
+    sees_raw_uploads: bool
+
+    @property
+    def test(self) -> Records | None: ...
+
+    @property
+    def whole_round(self) -> bool: ...
 
     @property
     def active(self) -> bool:
         """True if the attack takes place in some round."""
+
+    def sends_after_release(self, algorithm: Any) -> bool:
+        """Return whether attackers put uploads into the place of released ones."""
+
+    def malicious_among(self, round_index: int, clients: np.ndarray) -> np.ndarray:
+        """Return a mask of the clients that attack in a round [c]."""
 
     def observe(self, round_index: int, weights: Tensor) -> None:
         """Take note of the global weights [d] that a round begins with."""
@@ -206,7 +248,7 @@ class RunContext:
     seed: int
     streams: SecretStreams
     mechanism: Mechanism
-    attack: Attack | None = None
+    attack: MaliciousParticipants | None = None
     canaries: Participants | None = None
     rule: CheckedRule | None = None
     private: bool = True

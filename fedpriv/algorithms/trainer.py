@@ -227,6 +227,7 @@ class Trainer:
         mean, denominators = computation.mean(released[GRADIENT].values, cohort)
         gradients = released[GRADIENT].like(clip.restored(mean))
         if computation.combines:
+            gradients = computation.received(local_step, gradients)
             gradients = gradients.like(self.server.average(cohort, gradients)[None])
         statistic = released.get(CLIP_STATISTIC)
         self._observe(opened, clip, holders, statistic, gradients, denominators)

@@ -8,18 +8,25 @@ The uploads of a few hundred clients are held at a time, however many clients a 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedpriv.algorithms.client_computation import ClientComputation, LocalStep, StepState
-from fedpriv.algorithms.run_context import RECORDS_OF_NOISE, RoundWeights, RunContext
+from fedpriv.algorithms.run_context import (
+    RECORDS_OF_NOISE,
+    MaliciousParticipants,
+    RoundWeights,
+    RunContext,
+)
 from fedpriv.algorithms.uploads import Uploads
 from fedpriv.common.base_classes import fact
 from fedpriv.engine.parts import scaled_sum, upload_norms
 from fedpriv.privacy.clippers.parts import rows_like, whole_norms
 from fedpriv.privacy.clippers.step_clip import ChunkAnswer
+from fedpriv.privacy.mechanisms.visible import Visible
 
 AT_ONCE = 256
 """Clients whose uploads are held at a time: bounds memory by this many models."""
@@ -42,7 +49,8 @@ class UploadComputation(ClientComputation):
             server's optimiser is not linear.
         rows: Whether each scaled upload is an answer of its own, for a mechanism that adds them up. All
             uploads of a chunk are then held.
-        combines: Whether each upload is released by itself, for an aggregation rule.
+        combines: Whether each upload is released by itself, for an aggregation rule, or for attackers that
+            send after they saw the uploads of the others.
     """
 
     divides = False  # the released value is a mean already
@@ -106,12 +114,59 @@ class UploadComputation(ClientComputation):
         return (None if self._rows else denominator), stated
 
     def known_to_attackers(self, local_step: LocalStep) -> RoundWeights | None:
-        if self.context.others is None:
+        if self.context.others is None or self._attackers_after_release() is not None:
             return None
+        known, attack = self._round_weights(local_step), self.context.attack
+        if self.context.canaries is not None or attack is None or not attack.whole_round:
+            return known
+        # Attackers that need all uploads of the round forge here, once, so that what they send does not
+        # depend on the chunks.
+        cohort, t = local_step.cohort, local_step.round_index
+        malicious = attack.malicious_among(t, cohort)
+        if not malicious.any():
+            return known
+        seen = cohort if attack.sees_uploads else cohort[malicious]
+        _, foreign = self.context.foreign(known, seen, self._of_clients(t, seen))
+        forged = foreign.values[torch.from_numpy(malicious[np.isin(cohort, seen)])]
+        return replace(known, forgers=cohort[malicious], forged=forged)
+
+    def received(self, local_step: LocalStep, uploads: Visible) -> Visible:
+        attack = self._attackers_after_release()
+        if attack is None:
+            return uploads
+        cohort, t = local_step.cohort, local_step.round_index
+        malicious = attack.malicious_among(t, cohort)
+        # Attackers know their own uploads before clip and noise. Those of the others they see as the server
+        # does, unless they are omniscient.
+        own = np.ones(len(cohort), dtype=bool) if attack.sees_raw_uploads else malicious
+        if malicious.any():
+            seen = uploads.values.clone()
+            seen[torch.from_numpy(own)] = self._of_clients(t, cohort[own])
+            is_attacker, foreign = self.context.foreign(
+                self._round_weights(local_step), cohort, seen
+            )
+            uploads = uploads.with_foreign(is_attacker, foreign)
+        norms = torch.linalg.vector_norm(uploads.values, dim=1)
+        self.context.note_sent(t, cohort, norms)
+        return uploads
+
+    def _attackers_after_release(self) -> MaliciousParticipants | None:
+        """Return the attackers if they put uploads into the place of released ones; else None."""
+        attack, algorithm = self.context.attack, self.context.mechanism.algorithm
+        if self.context.canaries is not None or attack is None or not self.combines:
+            return None
+        return attack if attack.whole_round and attack.sends_after_release(algorithm) else None
+
+    def _round_weights(self, local_step: LocalStep) -> RoundWeights:
         cohort, weights = local_step.cohort, None
         if self._upload_weight is not None:
             weights = np.full(len(cohort), self._upload_weight / self.denominator(cohort))
         return RoundWeights(local_step.round_index, cohort, weights)
+
+    def _of_clients(self, round_index: int, clients: np.ndarray) -> Tensor:
+        """Return the uploads of some clients before clip and noise [c, d]."""
+        batches = (clients[at : at + AT_ONCE] for at in range(0, len(clients), AT_ONCE))
+        return torch.cat([self._uploads.of(round_index, batch).uploads for batch in batches])
 
     def compute(self, state: StepState) -> ChunkAnswer:
         """Compute Σ_k factor_k u_k over a chunk, a few hundred clients at a time."""

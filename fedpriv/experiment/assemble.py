@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     import torch
 
     from fedpriv.algorithms.run_context import RunContext
-    from fedpriv.attacks.backdoor import Backdoor
+    from fedpriv.attacks.attackers import Attackers
+    from fedpriv.attacks.base import Attack
     from fedpriv.attacks.canaries import PlantedCanaries
-    from fedpriv.attacks.malicious import MaliciousClients
     from fedpriv.data.federated import ClientSizes, FederatedData
     from fedpriv.experiment.running import Run
 
@@ -287,20 +287,21 @@ def make_context(
     return context
 
 
-def _start_attackers(parts: Parts, attack: Backdoor, data: FederatedData) -> MaliciousClients:
+def _start_attackers(parts: Parts, attack: Attack, data: FederatedData) -> Attackers:
     """Return the attackers of a run.
 
     Raises:
         ConfigError: ``attack.start`` returns no attackers, or they have methods that nothing calls.
     """
-    from fedpriv.attacks.malicious import MaliciousClients
+    from fedpriv.attacks.attackers import Attackers
     from fedpriv.experiment.uncalled import refuse_uncalled
 
     attackers = attack.start(data)
-    if not isinstance(attackers, MaliciousClients):
+    if not isinstance(attackers, Attackers):
         raise ConfigError(
             f"attack: {type(attack).__name__}.start must return an object of a class that extends "
-            f"{MaliciousClients.__module__}.MaliciousClients, got {type(attackers).__name__}"
+            "fedpriv.attacks.malicious.MaliciousClients (a backdoor) or "
+            f"{Attackers.__module__}.Attackers, got {type(attackers).__name__}"
         )
     refuse_wrong_signatures("attackers", attackers)
     refuse_uncalled("attackers", attackers)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedpriv.aggregation import Aggregation
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.attacks.backdoor import Backdoor
+from fedpriv.attacks.base import Attack
 from fedpriv.attacks.triggers import Trigger
 from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ArgumentError, ConfigError
@@ -59,7 +59,7 @@ BASES: dict[str, tuple[type, ...]] = {
     "accountant": (Accountant, PublishedAccountant),
     "algorithm": (Algorithm,),
     "aggregation": (Aggregation,),
-    "attack": (Backdoor,),
+    "attack": (Attack,),
     "tracker": (Tracker,),
 }
 MAY_EXTEND: dict[str, type] = {

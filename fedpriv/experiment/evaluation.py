@@ -15,7 +15,7 @@ class Evaluation:
         loss: Mean loss.
         accuracy: Share of correct predictions, 0 … 1.
         backdoor_accuracy: Attack success rate, 0 … 1: the share of the triggered test records for which the
-            model predicts what the attackers want. None where nobody attacks.
+            model predicts what the attackers want. None where nobody teaches a backdoor.
     """
 
     loss: float
@@ -30,9 +30,9 @@ def evaluate(context: RunContext) -> Evaluation:
     """
     data, model = context.data, context.model
     loss, accuracy = model.evaluate(data.test.inputs, data.test.targets)
-    if context.attack is None:
+    triggered = None if context.attack is None else context.attack.test
+    if triggered is None:
         return Evaluation(loss, accuracy)
-    triggered = context.attack.test
     return Evaluation(loss, accuracy, model.evaluate(triggered.inputs, triggered.targets)[1])
 
 

@@ -67,7 +67,7 @@ def instantiate(config: DictConfig, group: str) -> Any:
     refuse_incomplete(top, made)
     refuse_wrong_signatures(group, made)
     refuse_uncalled(group, made)
-    if top == "attack":
+    if top == "attack" and made.trigger is not None:
         refuse_wrong_signatures("attack.trigger", made.trigger)
         refuse_uncalled("attack.trigger", made.trigger)
         completed(made.trigger, MAY_EXTEND["attack.trigger"])

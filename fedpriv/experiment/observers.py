@@ -72,7 +72,9 @@ class Metrics(Quiet):
         self._loop = loop
         self._diagnostics = loop.settings.runtime.diagnostics
         self._attack = loop.context.attack
-        attacked = () if self._attack is None else ATTACK_METRICS
+        attacked: tuple[str, ...] = () if self._attack is None else ATTACK_METRICS
+        if self._attack is not None and self._attack.test is None:  # no backdoor
+            attacked = tuple(name for name in attacked if name != "backdoor_accuracy")
         columns: tuple[str, ...] = (*METRICS, *attacked, *loop.parts.algorithm.metrics)
         if not self._diagnostics:  # the time of a round tells how many clients took part
             columns = tuple(column for column in columns if column != "seconds")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedpriv.algorithms.run_context import Attack
+from fedpriv.algorithms.run_context import MaliciousParticipants
 from fedpriv.algorithms.trainer import Trainer
 from fedpriv.common.attributes import PACKAGE, attribute_digests, changed_attributes, is_own
 from fedpriv.common.errors import ConfigError
@@ -34,7 +34,11 @@ class OwnState:
     """
 
     def __init__(
-        self, parts: Parts, trainer: Trainer, model: FlatModel, attackers: Attack | None = None
+        self,
+        parts: Parts,
+        trainer: Trainer,
+        model: FlatModel,
+        attackers: MaliciousParticipants | None = None,
     ):
         computation, attack = trainer.computation, parts.attack
         rule = trainer.context.rule

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedpriv.aggregation import Aggregation
 from fedpriv.algorithms.base import Algorithm
-from fedpriv.attacks.backdoor import Backdoor
+from fedpriv.attacks.base import Attack
 from fedpriv.common.errors import ArgumentError
 from fedpriv.data.base import Dataset, Partition
 from fedpriv.data.records import ReleasedStatistics
@@ -54,7 +54,7 @@ class Parts:
     noise_schedule: NoiseSchedule
     accountant: Accountant
     algorithm: Algorithm
-    attack: Backdoor | None = None
+    attack: Attack | None = None
     aggregation: Aggregation | None = None
     trackers: Mapping[str, Tracker] = field(default_factory=dict)
 
@@ -70,11 +70,12 @@ class Parts:
 
     @property
     def unprotected(self) -> Mapping[str, object]:
-        """Keys of the data set, with their values, that release something of every client without noise.
+        """What is known of every client without noise before the first round, by name, with its cause.
 
-        They do so before the first round.
+        The data set names keys of its own. Attackers may see uploads that the trust model hides.
         """
-        return self.dataset.unprotected
+        hidden = () if self.attack is None else self.attack.hidden(self.algorithm)
+        return {**self.dataset.unprotected, **dict.fromkeys(hidden, "attack.knows")}
 
     @property
     def without_noise(self) -> bool:
@@ -124,7 +125,8 @@ class Parts:
         It is made once, as it keeps a state.
         """
         mechanism = self.algorithm.mechanism(self.clipper, self.noise_schedule)
-        if self.aggregation is not None and isinstance(mechanism, Mechanism):
+        after = self.attack is not None and self.attack.sends_after_release(self.algorithm)
+        if (self.aggregation is not None or after) and isinstance(mechanism, Mechanism):
             mechanism.uploads_apart = True
         if (statistics := self.released_statistics) is not None:
             mechanism.before = GaussianQuery(FEATURE_STATISTICS, statistics.noise_multiplier)

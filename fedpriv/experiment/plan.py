@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
+from fedpriv.attacks.names import SAMPLED
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted, digits_up, round_up
 from fedpriv.data.names import MISLABELLED
@@ -215,9 +216,15 @@ def _adversary_rows(parts: Parts) -> Iterator[Row]:
     settings, attack = parts.settings, parts.attack
     if attack is not None:
         text = attack.describe()
+        clients, algorithm = parts.partition.clients, parts.algorithm
+        cohort = algorithm.expected_cohort(clients)
+        if clients and cohort is not None and cohort < clients and attack.participation == SAMPLED:
+            taking_part = len(attack.attackers_among(clients)) * cohort / clients
+            text += f"; about {taking_part:.2g} of them in a round"
         if settings.rounds is not None and attack.first_round > settings.rounds:
             text += f"; never, as the run has {counted(settings.rounds, 'round')}"
         yield "attack", text
+        yield "attackers know", attack.describe_knowledge(parts.algorithm)
     if settings.canaries:
         kind = "mislabelled " if settings.canary == MISLABELLED else ""
         canaries = counted(settings.canaries, kind + parts.algorithm.unit)

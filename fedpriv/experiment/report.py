@@ -94,13 +94,18 @@ def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, 
     settings, private = loop.settings, loop.budget is not None
     attack_facts: dict[str, Any] = {}
     if (attack := loop.context.attack) is not None:
-        attack_facts = {
-            "backdoor_accuracy": results.backdoor_accuracy,
-            "highest_backdoor_accuracy": results.highest_backdoor_accuracy,
+        if attack.test is not None:
+            attack_facts = {
+                "backdoor_accuracy": results.backdoor_accuracy,
+                "highest_backdoor_accuracy": results.highest_backdoor_accuracy,
+                "backdoor_test_records": len(attack.test),
+            }
+        attack_facts |= {
             "attacked_rounds": results.attacked_rounds,
-            "backdoor_test_records": len(attack.test),
             "attackers": attack.attackers.tolist(),
         }
+        if attack.settings.hidden(loop.parts.algorithm):
+            attack_facts["omniscient"] = True
     return {
         "schema_version": 1,
         "algorithm": loop.parts.algorithm.name,

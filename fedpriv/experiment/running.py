@@ -154,6 +154,7 @@ class Run:
             and delta * context.data.client_count >= 1,
             "paired": loop.settings.paired is not None,
             "attackers": context.attack is not None,
+            "omniscient": bool(loop.parts.attack and loop.parts.attack.hidden(algorithm)),
             "aggregation": loop.parts.aggregation is not None,
             "canaries": loop.settings.canaries > 0,
             "mislabelled": loop.settings.canary == MISLABELLED,

@@ -40,7 +40,7 @@ _HOOKS = {
     "noise_schedule": ("noise_multiplier", "observe", "loss_query"),
     "aggregation": ("start", "describe", "linear"),
     "rule": ("combine",),
-    "attack": ("attacks_in", "attackers_among", "start"),
+    "attack": ("attacks_in", "attackers_among", "start", "forged"),
     "attackers": ("observe", "constrain", "forge"),
     "attack.trigger": ("plant", "misfit", "describe"),
     "server step": ("apply", "weights"),

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import Allowed, declared, field, one_of, or_null, whole
-from fedpriv.common.groups import option_of
 from fedpriv.common.words import counted
 from fedpriv.data.records import ReleasedStatistics
 from fedpriv.features import public_statistics
@@ -134,9 +133,10 @@ class Features(ABC):
                 f"groups, statistics or none with algorithm={algorithm.name}",
                 "the clients of dp_fl_server and dp_fl release statistics of features",
             )
-        misfit = (lambda dataset: None) if attack is None else attack.trigger.misfit
+        trigger = None if attack is None else attack.trigger
+        misfit = (lambda dataset: None) if trigger is None else trigger.misfit
         if misfit(parts.dataset) and not misfit(parts.dataset.without_features()):
-            hint = f"attack={option_of('attack', attack.trigger)} changes pixels"
+            hint = f"attack={attack.option} changes pixels"
             yield ConfigError("features", self.name, "none with this attack", hint)
 
     def released_statistics(self, channels: int) -> ReleasedStatistics | None:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from fedpriv.common.words import counted
 
+SEES_HIDDEN = "attackers see what the trust model hides"
+"""Mark on plans, results, reports and figures of runs with ``attack.omniscient=true``."""
 GENERAL_CAVEATS = (
     "Test records are not protected, and best_test_accuracy is chosen by looking at them.",
     "The choice of hyper-parameters is not counted: choosing them by looking at several private runs on the "
@@ -123,6 +125,11 @@ CAVEATS = {
         "Some clients are attackers (summary.json names them). They are not charged, and every epsilon is "
         "that of honest clients. Epsilon does not count what attackers know of honest clients' records and "
         "send themselves (with attack=label_flip they send copies of some)."
+    ),
+    "omniscient": (
+        "The simulated attackers see what the trust model hides (attack.omniscient): uploads of honest "
+        "clients without noise. What the attackers send depends on these uploads and reaches the model, so "
+        "no finite epsilon is sound."
     ),
     "validation": (
         "The validation records that the noise schedule reads are treated as public: they were held "

@@ -7,6 +7,7 @@ from typing import Any
 
 from fedpriv.common.console import console
 from fedpriv.common.words import counted, round_up
+from fedpriv.store.caveats import SEES_HIDDEN
 from fedpriv.store.statement import epsilon_rows, headline
 from fedpriv.store.table import pairs
 
@@ -56,17 +57,19 @@ def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, s
             ("test accuracy", f"{100 * summary['test_accuracy']:.2f} %"),
             ("test loss", f"{summary['test_loss']:.4f}"),
         ]
-    if summary.get("backdoor_accuracy") is not None:
-        records = counted(summary["backdoor_test_records"], "record")
+    if "attackers" in summary:
         attackers = counted(len(summary["attackers"]), "attacker")
-        attacked_rounds = counted(summary["attacked_rounds"], "round")
-        description = (
-            f"{100 * summary['backdoor_accuracy']:.2f} % (attack success rate) on {records}; "
-        )
-        description += f"{attackers}, attacks in {attacked_rounds}"
+        description = f"{attackers}, attacks in {counted(summary['attacked_rounds'], 'round')}"
         if summary["attackers"] and not summary["attacked_rounds"]:
             description += ": that of a model nobody attacked"
-        rows.append(("backdoor accuracy", description))
+        if summary.get("omniscient"):
+            description += f"; {SEES_HIDDEN}"
+        if summary.get("backdoor_accuracy") is None:
+            rows.append(("attack", description))
+        else:
+            records = counted(summary["backdoor_test_records"], "record")
+            rate = f"{100 * summary['backdoor_accuracy']:.2f} % (attack success rate) on {records}"
+            rows.append(("backdoor accuracy", f"{rate}; {description}"))
     if summary["epsilon"] is not None:
         decays = f", {counted(summary['noise_decays'], 'decay')}" if adapts else ""
         rows += [

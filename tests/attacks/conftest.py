@@ -42,6 +42,7 @@ class Nobody:
 
     data: FederatedData
     attackers = np.zeros(0, dtype=int)
+    whole_round = False
 
     def observe(self, round_index: int, weights: Tensor) -> None:
         pass

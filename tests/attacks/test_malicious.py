@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fedpriv.algorithms import DpFl, FedAvg, NaseriCdp, NaseriLdp
-from fedpriv.attacks.malicious import mixed
+from fedpriv.attacks.attackers import mixed
 from fedpriv.privacy.clippers import ConstantClipper, NoClipper
 
 EVERYONE = 12

@@ -189,7 +189,7 @@ def _triggered(overrides: Sequence[str]) -> tuple[torch.Tensor, np.ndarray]:
 
     context = make_context(build_parts(configuration.compose(list(overrides))), torch.device("cpu"))
     test, attack = context.data.test, context.attack
-    if attack is None:
+    if attack is None or attack.test is None:
         return test.inputs, test.targets.numpy()
     target = int(attack.test.targets[0])
     truth = test.targets[test.targets != target].numpy()

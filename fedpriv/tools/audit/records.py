@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedpriv.attacks.malicious import MaliciousClients
+from fedpriv.attacks.attackers import Attackers
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.data.names import HELD_OUT
@@ -88,7 +88,7 @@ def choose(
     inside = np.concatenate([none, *(clients[k] for k in participants)])
     outside = others_of(data, nonmembers) if pool is None else pool
     if nonmembers == HELD_OUT and subject.context.attack is not None:
-        attack = cast("MaliciousClients", subject.context.attack)
+        attack = cast("Attackers", subject.context.attack)
         outside = np.intersect1d(outside, attack.untouched)
     each = min(most, len(inside), len(outside))
     if each < FEWEST:
