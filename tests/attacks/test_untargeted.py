@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedpriv import attacks
+from fedpriv import aggregation, attacks
 from fedpriv.aggregation import Aggregation
 from fedpriv.aggregation.checked import CheckedRule
 from fedpriv.algorithms.run_context import RoundWeights
@@ -21,6 +21,12 @@ from fedpriv.engine import FlatModel
 
 BYZFL = json.loads((Path(__file__).parent / "byzfl_attacks.json").read_text())
 """Written by scripts/byzfl_attacks.py with ByzFL 0.0.11."""
+
+RULES = [
+    kind
+    for kind in map(vars(aggregation).get, aggregation.__all__)
+    if issubclass(kind, aggregation.RobustAggregation) and kind is not aggregation.RobustAggregation
+]
 
 
 class MedianRule:
@@ -177,6 +183,21 @@ def test_trials_leave_the_rule_as_it_was():
     attacks.AlieOptimal().forged(view)
     assert view.rule.state_dict() == before
     assert not view.rule.used
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_trials_change_no_later_result_of_any_rule(kind):
+    model = FlatModel(torch.nn.Linear(3, 3))
+    uploads = honest_uploads(clients=10).float()
+    clients, shares = np.arange(10), torch.full((10,), 0.1, dtype=torch.float64)
+    tried, other = (CheckedRule(kind(tolerated=2), model) for _ in range(2))
+    for t in range(2):
+        for one in (tried, other):
+            one.begin(t)
+        for factor in (0.0, 50.0):
+            tried.preview(clients, factor * uploads, shares)
+        results = [one.combine(clients, uploads + t, shares) for one in (tried, other)]
+        assert torch.equal(*results)
 
 
 def test_a_single_upload_has_no_spread():
