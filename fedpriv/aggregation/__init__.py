@@ -10,6 +10,7 @@ malicious clients, :mod:`~fedpriv.aggregation.robust`; they compute with :mod:`~
 """
 
 from fedpriv.aggregation.base import Aggregation, Rule
+from fedpriv.aggregation.bucketed_median import BucketedMedian
 from fedpriv.aggregation.coordinate import CoordinateMedian, RobustLearningRate, TrimmedMean
 from fedpriv.aggregation.distances import Krum, MinimumDiameterAveraging, MultiKrum
 from fedpriv.aggregation.iterative import CenteredClipping, GeometricMedian
@@ -23,6 +24,7 @@ from fedpriv.aggregation.spectral import (
 
 __all__ = [
     "Aggregation",
+    "BucketedMedian",
     "CenteredClipping",
     "CoordinateMedian",
     "CovarianceFilter",

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from fedpriv.common import checks
 from fedpriv.common.conflicts import Combination
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.groups import option_of
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 class Rule(Protocol):
     """The rule of one run.
 
-    ``state_dict`` and ``load_state_dict`` may be left out by a rule that keeps nothing between rounds.
+    ``state_dict`` and ``load_state_dict`` may be left out by a rule that keeps nothing between rounds. A rule
+    that extends this class inherits them.
 
     Example:
         >>> class CoordinateMedian:
@@ -36,16 +38,19 @@ class Rule(Protocol):
 
         Args:
             t: The round, 0-based.
-            clients: Numbers of the clients of the round [c], ascending; never empty.
+            clients: Numbers of the clients of the round [c], ascending; never empty. Where the rule
+                combines buckets, their numbers.
             uploads: The uploads that the server sees [c, d]; they must not be changed.
             weights: Share p_k of each client in the mean [c]; the shares add up to 1.
         """
 
     def state_dict(self) -> dict[str, object]:
         """Return what the next round needs, for the checkpoint: tensors and plain values."""
+        return {}
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Restore the state that ``state_dict`` returned."""
+        return
 
 
 class Aggregation(ABC):
@@ -55,6 +60,8 @@ class Aggregation(ABC):
         linear: Whether the rule returns the weighted sum of the uploads, as a rule does that only looks on.
             Parts that need the weight of an upload work with such a rule alone
             (``attack.boost=replacement``).
+        buckets: Number B of buckets of clients whose noised means the rule combines, for trust models under
+            which no upload is released by itself; None: the rule combines the upload of each client.
 
     Example:
         >>> class Median(Aggregation):
@@ -68,32 +75,54 @@ class Aggregation(ABC):
     """
 
     linear: bool = False
+    buckets: int | None = None
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse an algorithm whose noised uploads the server does not see one by one, and unfit cohorts.
+        """Refuse an algorithm that does not release what the rule combines, and unfit cohorts.
 
         Args:
             parts: The parts of the configured run.
 
         Yields:
-            A ConfigError for a private algorithm with central or distributed trust.
+            A ConfigError for each part that does not go with the rule: without buckets, a private algorithm
+            with central or distributed trust; with buckets, one that does not release a sum for each.
 
         Raises:
             ArgumentError: The rule does not go with the cohorts of the run.
         """
-        algorithm = parts.algorithm
-        if algorithm.private and not algorithm.trust.sees_each_upload:
+        algorithm, option = parts.algorithm, option_of("aggregation", self)
+        by_upload = not algorithm.private or algorithm.trust.sees_each_upload
+        if self.buckets is None:
+            if not by_upload:
+                yield ConfigError(
+                    "aggregation",
+                    option,
+                    f"mean or bucketed_median with algorithm={algorithm.name} ({algorithm.trust.name} trust)",
+                    "only noised sums of uploads are released there; the result of a rule on uploads without "
+                    "noise has no bounded sensitivity, and neither have norms of a cohort's uploads and "
+                    "distances between them",
+                )
+            elif clients := parts.partition.clients:
+                self.check_cohort(min(algorithm.clients_per_round or clients, clients))
+            return
+        checks.whole("aggregation.buckets", self.buckets, at_least=1)
+        if by_upload:
             yield ConfigError(
                 "aggregation",
-                option_of("aggregation", self),
-                f"mean with algorithm={algorithm.name} ({algorithm.trust.name} trust)",
-                "only the noised sum of the uploads is released there; the result of a rule on uploads "
-                "without noise has no bounded sensitivity",
+                option,
+                f"another with algorithm={algorithm.name}",
+                "there the server sees each upload; aggregation=median combines uploads",
             )
-
-        clients = parts.partition.clients
-        if clients:
-            self.check_cohort(min(algorithm.clients_per_round or clients, clients))
+        elif not algorithm.sums_by_bucket:
+            yield ConfigError(
+                "aggregation",
+                option,
+                f"mean with algorithm={algorithm.name}",
+                "it does not release a fresh noised sum of uploads over a public denominator",
+            )
+        if parts.clipper.transforms:
+            allowed = f"one that does not scale coordinates with aggregation={option}"
+            yield ConfigError("clipper", type(parts.clipper).__name__, allowed)
 
     def check_cohort(self, clients: int) -> None:
         """Refuse settings with which no round could be combined as they say; the default refuses nothing.

@@ -48,6 +48,11 @@ class CheckedRule:
         """True if the rule returns the weighted sum."""
         return self.settings.linear
 
+    @property
+    def buckets(self) -> int | None:
+        """The number of buckets whose means the rule combines; None: it combines uploads."""
+        return self.settings.buckets
+
     def begin(self, round_index: int) -> None:
         """Note the round that begins."""
         self._round, self.used = round_index, False

@@ -143,6 +143,11 @@ class Algorithm(Saved, ABC):
         """True where the noise is of real numbers in floating point, False where it is of whole numbers."""
         return True
 
+    @fact
+    def sums_by_bucket(self) -> bool:
+        """True if a sum for each bucket of clients may be released in the place of one sum for all."""
+        return False
+
     @property
     def row_per_client(self) -> bool:
         """True where each client's answer is noised by itself; else the cohort has one answer."""

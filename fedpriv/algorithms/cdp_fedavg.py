@@ -86,6 +86,11 @@ class CdpFedAvg(ServerStepAlgorithm):
             )
         self.claim = self.own_claim(dp_fedavg())
 
+    @property
+    def sums_by_bucket(self) -> bool:
+        """True: the sum of each bucket has a public denominator, qK/B."""
+        return True
+
     def sampling_of(self, records: int) -> Sampling:
         """Return the sampling of the clients: one sum over the cohort is released."""
         return PoissonSampling(self.client_rate)

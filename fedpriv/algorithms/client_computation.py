@@ -23,6 +23,7 @@ from torch import Tensor
 
 from fedpriv.algorithms.run_context import RoundWeights, RunContext
 from fedpriv.common.base_classes import fact
+from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.clippers.parts import whole_norms
 from fedpriv.privacy.clippers.step_clip import ChunkAnswer, ChunkClip, StepClip
 from fedpriv.privacy.mechanisms import Bounded, Visible
@@ -95,6 +96,25 @@ def _joined(vectors: list[Tensor]) -> Tensor:
     return vectors[0] if len(vectors) == 1 else torch.cat(vectors)
 
 
+def draw_buckets(streams: SecretStreams, local_step: LocalStep, buckets: int) -> np.ndarray:
+    """Draw the bucket of each client of a local step.
+
+    Each client has a stream of its own, so its bucket does not depend on who else takes part. A neighbouring
+    data set therefore moves one client's vector in one bucket, and no other client.
+
+    Args:
+        streams: Secret streams of the run.
+        local_step: The local step, with its clients [c].
+        buckets: B.
+
+    Returns:
+        Bucket numbers [c], each uniform on 0 … B-1.
+    """
+    t, step = local_step.round_index, local_step.step
+    drawn = [streams.sampling("bucket", t, step, int(k)).random() for k in local_step.cohort]
+    return np.floor(np.array(drawn, dtype=np.float64) * buckets).astype(np.int64)
+
+
 class ClientComputation(ABC):
     """The computation of a cohort in one local step, and the holders of the clip norms that bound it.
 
@@ -113,8 +133,9 @@ class ClientComputation(ABC):
         holds_norms: Whether each client holds a clip norm and an optimiser; else the server does.
         divides: Whether :meth:`mean` divides the released values by the denominators, and so the standard
             deviation of their noise too. False where they are means already.
-        combines: Whether :meth:`mean` returns a row for each client [c, d], released by itself, which a rule
-            combines before the server's optimiser.
+        combines: Whether :meth:`mean` returns rows that a rule combines before the server's optimiser: one
+            for each client, released by itself [c, d], or one for each bucket [B, d].
+        buckets: Number B of buckets, whose sums are released together; None: there are none.
         has_weight_decay: Whether the trainer adds the gradient of λ/2 ‖θ‖² after the noise: it reads no
             record. False where clients add it in their own training.
         proximal: μ of FedProx's μ/2 ‖w - θ‖², whose gradient is added after the noise too.
@@ -125,6 +146,7 @@ class ClientComputation(ABC):
     holds_norms: bool = False
     divides: bool = True
     combines: bool = False
+    buckets: int | None = None
     has_weight_decay: bool = True
     proximal: float = 0.0
 
@@ -176,7 +198,8 @@ class ClientComputation(ABC):
                 answers.append(replace(chunk, sums=chunk.sums[:0]))
                 yield chunk
 
-        answer = clip.merge(computed(), cohort, *self.divisors(cohort), apart=self.combines)
+        apart = self.combines and self.buckets is None
+        answer = clip.merge(computed(), cohort, *self.divisors(cohort), apart=apart)
 
         # Statistics of the units, for the analyst and for the clipper's own question.
         if answers[0].sent_norms is not None:
@@ -291,12 +314,40 @@ class ClientComputation(ABC):
         """Return the mean of each holder and the public denominators.
 
         Args:
-            released: The noised value of each holder [h, d], or of each client where ``combines`` [c, d].
+            released: The noised value of each holder [h, d]; where ``combines``, of each client [c, d] or of
+                all buckets together [1, B d].
             cohort: The clients that take part [c].
 
         Returns:
-            (means [h, d], denominators [h]).
+            (means, one row for each holder, client or bucket [., d]; denominators [h]).
         """
+
+    @property
+    def numbers_released(self) -> int:
+        """How many numbers one released row has: d, or B d for the sums of B buckets."""
+        return self.context.model.size * (self.buckets or 1)
+
+    def buckets_of(self, local_step: LocalStep) -> Tensor | None:
+        """Return the bucket of each client [c], in 0 … B-1; None where there are no buckets."""
+        if self.buckets is None:
+            return None
+        drawn = draw_buckets(self.context.streams, local_step, self.buckets)
+        return torch.from_numpy(drawn).to(self.context.model.device)
+
+    def stacked(self, vectors: Tensor, places: Tensor | None) -> Tensor:
+        """Return each client's vector in its bucket, with zeros in the others [c, B d].
+
+        Args:
+            vectors: The clients' vectors [c, d].
+            places: Bucket of each client [c]; None: vectors are returned as they are.
+        """
+        if places is None:
+            return vectors
+        assert self.buckets is not None
+        rows = torch.arange(len(vectors), device=vectors.device)
+        of_buckets = vectors.new_zeros(len(vectors), self.buckets, vectors.shape[1])
+        of_buckets[rows, places] = vectors
+        return of_buckets.view(len(vectors), -1)
 
     @abstractmethod
     def initial_norm(self) -> float:

@@ -123,6 +123,7 @@ class ServerStepAlgorithm(ServerOptimizerKeys, Algorithm):
             noise_on_the_mean=self.noise_on_the_mean,
             upload_weight=upload_weight,
             combines=context.rule is not None or context.mechanism.uploads_apart,
+            buckets=None if context.rule is None else context.rule.buckets,
         )
         return Trainer(context, computation, optimizer, server)
 

@@ -108,6 +108,7 @@ class DpFlServer(Augmented, ServerOptimizerKeys, SumOfUploads):
             self.sampling_of(0),
             rows=self.discrete is not None,
             combines=context.rule is not None,
+            buckets=None if context.rule is None else context.rule.buckets,
             augmentation=self.augmentation,
         )
         server = AddChange(context.model, context.data.records_per_client)
@@ -195,6 +196,8 @@ class DdpFedAvg(SumOfUploads, ServerStepAlgorithm):
                 noise_on_the_mean=False,
                 upload_weight=None,
                 rows=True,
+                combines=trainer.computation.combines,
+                buckets=trainer.computation.buckets,
             )
         return trainer
 

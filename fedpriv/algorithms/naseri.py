@@ -78,6 +78,11 @@ class NaseriCdp(CdpFedAvg):
         """True with ``as_printed``: a client that takes part alone moves the mean by up to S."""
         return self.noise == PRINTED
 
+    @property
+    def sums_by_bucket(self) -> bool:
+        """False with ``as_printed``: the noise of a bucket's mean would follow from its secret size."""
+        return self.noise != PRINTED
+
     def gradient_multiplier(
         self, noise_multiplier: float, sampling: Sampling, clipper: Asking
     ) -> float:

@@ -27,7 +27,10 @@ class RecordSums(ClientComputation):
         sampling: Sampling of every client's lot.
         rows: Whether each client's sum is an answer of its own, for a mechanism that adds them up; else
             their sum is one answer.
-        combines: Whether each client's sum is released by itself, for an aggregation rule.
+        combines: Whether an aggregation rule combines what is released: each client's sum by itself, or with
+            ``buckets`` the sums of buckets.
+        buckets: Number B of buckets of clients, whose sums are released as one vector of B d numbers; None:
+            there are no buckets.
         augmentation: The changed copies of each record; None: records are used as they are.
     """
 
@@ -38,10 +41,12 @@ class RecordSums(ClientComputation):
         *,
         rows: bool,
         combines: bool = False,
+        buckets: int | None = None,
         augmentation: Augmentation | None = None,
     ):
-        self.context, self._sampling, self._rows = context, sampling, rows or combines
-        self.combines = combines
+        self.context, self._sampling = context, sampling
+        self._rows = rows or (combines and buckets is None)
+        self.combines, self.buckets = combines, buckets
         self._augmentation = augmentation
         context.prove_engine(None if augmentation is None else augmentation.multiplicity)
         self.device = context.model.device
@@ -83,9 +88,13 @@ class RecordSums(ClientComputation):
         losses = result.losses
         if model.weight_decay:
             losses = losses + model.penalty(model.flat)
+        sums = result.sums if self._rows else result.sums.double()
+        sums = self.stacked(sums, self.buckets_of(local_step))
+        if not self._rows:
+            sums = sums.sum(0, keepdim=True)
         return ChunkAnswer(
             local_step.cohort,
-            result.sums if self._rows else result.sums.double().sum(0, keepdim=True),
+            sums,
             partial=not self._rows,
             scaled=clip.scaled,
             norms=torch.where(rows_like(result.finite, result.norms), result.norms, 0.0),
@@ -99,5 +108,10 @@ class RecordSums(ClientComputation):
         sizes = self.context.data.records_per_client[cohort]
         expected = [self._sampling.expected_size(int(n)) for n in sizes]
         total, flat = sum(expected), self.context.model.flat
-        divisor = flat.new_tensor(expected)[:, None] if self.combines else total
-        return released.to(flat.dtype) / divisor, flat.new_tensor([total])
+        means, divisor = released.to(flat.dtype), flat.new_tensor([total])
+        if (
+            self.buckets is not None
+        ):  # of whose clients each has the same chance to be in any bucket
+            return means.view(self.buckets, -1) / (total / self.buckets), divisor
+        of_rows = flat.new_tensor(expected)[:, None] if self.combines else total
+        return means / of_rows, divisor

@@ -66,7 +66,8 @@ class ServerStep(Saved, ABC):
 
         Args:
             cohort: Clients that took part [c], ascending.
-            uploads: A visible value with a row for each client [c, d].
+            uploads: A visible value with a row for each client [c, d], or for each bucket [B, d] where the
+                rule combines the means of buckets.
 
         Returns:
             The mean upload [d].
@@ -77,6 +78,9 @@ class ServerStep(Saved, ABC):
         values = seen(uploads, WHOSE)
         if self.rule is None:
             return self._weighted_sum(cohort, values)
+        if self.rule.buckets is not None:
+            equal = values.new_full((len(values),), 1.0 / len(values))
+            return self.rule.combine(np.arange(len(values)), values, equal)
         return self.rule.combine(cohort, values, self._shares(cohort).to(values))
 
     def _weighted_sum(self, cohort: np.ndarray, uploads: Tensor) -> Tensor:

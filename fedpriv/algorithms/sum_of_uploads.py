@@ -73,6 +73,7 @@ class SumOfUploads(Algorithm):
     """
 
     private = True
+    sums_by_bucket = True
     row_per_client = False
     trusts: tuple[str, ...] = ()
 

@@ -213,7 +213,7 @@ class Trainer:
         opened.streams.bind("step", (clip.limits, *(clip.transform or ())), so_far)
 
         # 1. The clients compute, in chunks; the noise is drawn meanwhile.
-        opened.begin_step(model.size)
+        opened.begin_step(computation.numbers_released)
         computed = computation.compute_cohort(local_step, so_far, clip)
 
         # 2. Release: noise is added and the release recorded in one call.
@@ -223,7 +223,7 @@ class Trainer:
         released = opened.release(answers)
 
         # 3. Mean: divide by the public denominator. From here on everything is post-processing. Where a
-        #    rule combines uploads before the server's optimiser, the mean is the rule's [1, d].
+        #    rule combines uploads, or means of buckets, the mean is the rule's [1, d].
         mean, denominators = computation.mean(released[GRADIENT].values, cohort)
         gradients = released[GRADIENT].like(clip.restored(mean))
         if computation.combines:

@@ -24,7 +24,7 @@ from fedpriv.algorithms.run_context import (
 from fedpriv.algorithms.uploads import Uploads
 from fedpriv.common.base_classes import fact
 from fedpriv.engine.parts import scaled_sum, upload_norms
-from fedpriv.privacy.clippers.parts import rows_like, whole_norms
+from fedpriv.privacy.clippers.parts import LayerGroups, rows_like, whole_norms
 from fedpriv.privacy.clippers.step_clip import ChunkAnswer
 from fedpriv.privacy.mechanisms.visible import Visible
 
@@ -49,8 +49,11 @@ class UploadComputation(ClientComputation):
             server's optimiser is not linear.
         rows: Whether each scaled upload is an answer of its own, for a mechanism that adds them up. All
             uploads of a chunk are then held.
-        combines: Whether each upload is released by itself, for an aggregation rule, or for attackers that
-            send after they saw the uploads of the others.
+        combines: Whether an aggregation rule combines what is released: each upload by itself, or with
+            ``buckets`` the sums of buckets. Also true where each upload is released by itself because
+            attackers send after they saw the uploads of the others.
+        buckets: Number B of buckets of clients, whose sums are released as one vector of B d numbers; None:
+            there are no buckets.
     """
 
     divides = False  # the released value is a mean already
@@ -65,10 +68,12 @@ class UploadComputation(ClientComputation):
         upload_weight: float | None,
         rows: bool = False,
         combines: bool = False,
+        buckets: int | None = None,
     ):
         self.context, self._uploads, self._denominator_of = context, uploads, denominator
         self._noise_on_the_mean, self._upload_weight = noise_on_the_mean, upload_weight
-        self._rows, self.combines = rows or combines, combines
+        self._rows = rows or (combines and buckets is None)
+        self.combines, self.buckets = combines, buckets
         self.device = context.model.device
         self.has_weight_decay = uploads.sign == 1  # else the clients' own steps have it
         self._server = torch.zeros(1, dtype=torch.int64, device=self.device)
@@ -99,7 +104,10 @@ class UploadComputation(ClientComputation):
         flat = self.context.model.flat
         # Noise on the mean hides the realised size of the cohort, so that size is not published here.
         denominator = 1.0 if self._noise_on_the_mean else self.denominator(cohort)
-        return released.to(flat.dtype), flat.new_tensor([denominator])
+        means = released.to(flat.dtype)
+        if self.buckets is not None:
+            means = means.view(self.buckets, -1)
+        return means, flat.new_tensor([denominator])
 
     def divisors(self, cohort: np.ndarray) -> tuple[float | None, float]:
         """Return (the denominator before the noise, the stated denominator); see the base class.
@@ -107,9 +115,10 @@ class UploadComputation(ClientComputation):
         The sum is divided before the noise is added, because noise lies on a public grid: dividing a noised
         sum afterwards would scale the grid, and its step would tell the size of a secret cohort.
         """
-        if self.combines:
+        if self.combines and self.buckets is None:
             return None, 1.0
-        denominator = self.denominator(cohort)
+        # The expected size of a bucket is public. Its realised size is not: see draw_buckets.
+        denominator = self.denominator(cohort) / (self.buckets or 1)
         stated = 1.0 if self._noise_on_the_mean else denominator
         return (None if self._rows else denominator), stated
 
@@ -171,10 +180,12 @@ class UploadComputation(ClientComputation):
     def compute(self, state: StepState) -> ChunkAnswer:
         """Compute Σ_k factor_k u_k over a chunk, a few hundred clients at a time."""
         context, clients, clip = self.context, state.local_step.cohort, self.chunk_clip(state)
-        total = torch.zeros_like(state.weights, dtype=torch.float64)
+        places = self.buckets_of(state.local_step)
+        sums_of_a_chunk = 1 if self._rows else self.buckets or 1
+        total = state.weights.new_zeros(sums_of_a_chunk, len(state.weights), dtype=torch.float64)
         # Lists of the batches' vectors. They begin with empty ones, which give an empty chunk its types.
-        norms = [upload_norms(state.weights.new_zeros(0, len(total)), clip.parts)]
-        finites, losses = [norms[0].new_zeros(0, dtype=torch.bool)], [total[:0]]
+        norms = [upload_norms(state.weights.new_zeros(0, len(state.weights)), clip.parts)]
+        finites, losses = [norms[0].new_zeros(0, dtype=torch.bool)], [total.view(-1)[:0]]
         records, rows, sent_norms = [torch.zeros(0, dtype=torch.int64)], [], []
         left_out = 0
         for first in range(0, len(clients), AT_ONCE):
@@ -200,23 +211,21 @@ class UploadComputation(ClientComputation):
             # 3. Clip and sum: one row for each client, or one sum, in double precision from short pieces.
             counted = rows_like(finite, norm)
             factors = clip.factors(norm, holders).masked_fill(~counted, 0.0)
-            together = 1 if self._rows else _PIECE
-            pieces = zip(uploads.split(together), factors.split(together), strict=True)
-            for piece, piece_factors in pieces:
-                piece_sum = scaled_sum(piece, piece_factors, clip.parts)
-                if self._rows:
-                    rows.append(piece_sum)
-                else:
-                    total += piece_sum
+            if self._rows:
+                one_by_one = zip(uploads.split(1), factors.split(1), strict=True)
+                rows += [scaled_sum(upload, factor, clip.parts) for upload, factor in one_by_one]
+            else:
+                of_batch = None if places is None else places[first : first + AT_ONCE]
+                _add_to_sums(total, uploads, factors, of_batch, clip.parts)
 
             norms.append(norm.masked_fill(~counted, 0.0))
             finites.append(finite)
             losses.append(batch.loss_sum.reshape(-1).double())
             records.append(torch.as_tensor(batch.records).reshape(-1).cpu())
             left_out += int(batch.not_finite)
-        sums = total[None]
+        sums = total.view(1, -1)
         if self._rows:
-            sums = torch.stack(rows) if rows else total.new_zeros(0, len(total))
+            sums = self.stacked(torch.stack(rows) if rows else sums[:0], places)
         return ChunkAnswer(
             clients,
             sums,
@@ -230,3 +239,24 @@ class UploadComputation(ClientComputation):
             left_out=left_out,
             sent_norms=torch.cat(sent_norms) if sent_norms else None,
         )
+
+
+def _add_to_sums(
+    sums: Tensor, uploads: Tensor, factors: Tensor, places: Tensor | None, parts: LayerGroups | None
+) -> None:
+    """Add each client's scaled upload to the sum of its bucket, in double precision from short pieces.
+
+    Args:
+        sums: The sum of each bucket [B, d]; one for all clients where ``places`` is None. Changed in place.
+        uploads: Uploads [c, d].
+        factors: Factor of each upload [c], or of its parts [c, G].
+        places: Bucket of each client [c]; None: there are no buckets.
+        parts: Parts of an upload that are clipped apart; None: it is clipped as a whole.
+    """
+    groups: list[slice | Tensor] = [slice(None)]
+    if places is not None:
+        groups = [places == bucket for bucket in range(len(sums))]
+    for into, group in zip(sums, groups, strict=True):
+        pieces = zip(uploads[group].split(_PIECE), factors[group].split(_PIECE), strict=True)
+        for piece, piece_factors in pieces:
+            into += scaled_sum(piece, piece_factors, parts)

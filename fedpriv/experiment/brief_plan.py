@@ -36,6 +36,7 @@ _SHORT = {
     "canaries": "canaries are planted",
     "mislabelled": "copied records cost twice epsilon",
     "aggregation": "a rule combines released uploads",
+    "buckets": "a rule combines noised sums of buckets",
     "attackers": "attackers are not charged",
 }
 """Short forms of the caveats of a statement, by their keys."""

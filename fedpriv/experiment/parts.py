@@ -126,7 +126,8 @@ class Parts:
         """
         mechanism = self.algorithm.mechanism(self.clipper, self.noise_schedule)
         after = self.attack is not None and self.attack.sends_after_release(self.algorithm)
-        if (self.aggregation is not None or after) and isinstance(mechanism, Mechanism):
+        by_upload = self.aggregation is not None and self.aggregation.buckets is None
+        if (by_upload or after) and isinstance(mechanism, Mechanism):
             mechanism.uploads_apart = True
         if (statistics := self.released_statistics) is not None:
             mechanism.before = GaussianQuery(FEATURE_STATISTICS, statistics.noise_multiplier)
@@ -145,7 +146,8 @@ class Parts:
         sigma = min(1.0, self.clipper.largest_noise_multiplier / 2.0)
         if self.noise_schedule.known:
             sigma = self.noise_schedule.noise_multiplier(0)
-        self.algorithm.learn_size(lambda: model_size(self.model, self.dataset))
+        rows = 1 if self.aggregation is None else self.aggregation.buckets or 1
+        self.algorithm.learn_size(lambda: rows * model_size(self.model, self.dataset))
         try:
             return self.mechanism.group(sampling, sigma, 0)
         except ArgumentError as error:

@@ -204,7 +204,9 @@ def _setup_rows(parts: Parts) -> Iterator[Row]:
     if settings.isolate_records:
         yield "records", "the gradient of each record is computed by its own copy of the model"
     if parts.aggregation is not None:
-        yield "aggregation", f"{parts.aggregation.describe()}, of each client's upload"
+        rule = parts.aggregation
+        of = "of each client's upload" if rule.buckets is None else "of the noised means of buckets"
+        yield "aggregation", f"{rule.describe()}, {of}"
     yield from _adversary_rows(parts)
     if algorithm.search is not None:
         yield "search", algorithm.search.describe()

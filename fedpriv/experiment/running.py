@@ -142,7 +142,7 @@ class Run:
         budget, context, algorithm = loop.budget, loop.context, loop.parts.algorithm
         if budget is None:
             return []
-        delta = loop.settings.delta
+        delta, rule = loop.settings.delta, loop.parts.aggregation
         # δ must be below 1/n for n units: with δ >= 1/n, publishing one unit in full would be allowed.
         applies = {
             **dict.fromkeys(algorithm.caveats(), True),
@@ -155,7 +155,8 @@ class Run:
             "paired": loop.settings.paired is not None,
             "attackers": context.attack is not None,
             "omniscient": bool(loop.parts.attack and loop.parts.attack.hidden(algorithm)),
-            "aggregation": loop.parts.aggregation is not None,
+            "aggregation": rule is not None and rule.buckets is None,
+            "buckets": rule is not None and rule.buckets is not None,
             "canaries": loop.settings.canaries > 0,
             "mislabelled": loop.settings.canary == MISLABELLED,
             "large": VACUOUS_EPSILON < float(np.max(budget.epsilon_sound())) < math.inf,

@@ -121,6 +121,12 @@ CAVEATS = {
         "released, and entered into the ledger, before the rule saw it. So the rule is post-processing: "
         "every epsilon is what it would be with aggregation=mean."
     ),
+    "buckets": (
+        "The server combines the noised means of buckets of clients (aggregation). Each client draws its "
+        "bucket by itself, whoever else takes part, so a client moves the sum of one bucket. The sums of "
+        "all buckets are one release with the sensitivity of one sum, and each has the noise of one sum. "
+        "The rule is post-processing: every epsilon is what it would be with aggregation=mean."
+    ),
     "attackers": (
         "Some clients are attackers (summary.json names them). They are not charged, and every epsilon is "
         "that of honest clients. Epsilon does not count what attackers know of honest clients' records and "

@@ -39,4 +39,10 @@ RUNS = {
         "algorithm.min_separation=3", "epsilon=null",
     ),
     "clients, attackers": (*CLIENTS, *ATTACK),
+    "clients, buckets": (*CLIENTS, "aggregation=bucketed_median"),
+    "records, buckets": ("algorithm=dp_fl_server", *RECORDS[1:], "aggregation=bucketed_median"),
+    "clients, buckets of whole numbers": (
+        "algorithm=ddp_fedavg", "partition.clients=8", "algorithm.shares=skellam",
+        "noise_schedule=constant", "epsilon=null", "rounds=2", "aggregation=bucketed_median",
+    ),
 }  # fmt: skip

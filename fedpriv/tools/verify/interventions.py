@@ -33,6 +33,8 @@ class Variation:
         upload: Client and the function that makes its upload; None: uploads stay.
         silent: Client that takes part and contributes zeros to every answer; None: no client.
         nobody: No client takes part in any round.
+        moved: Client, and how many buckets after its own it is, where sums of buckets are released; None: no
+            client.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Variation:
     upload: tuple[int, Craft] | None = None
     nobody: bool = False
     silent: int | None = None
+    moved: tuple[int, int] | None = None
 
 
 AS_IT_IS = Variation("as it is")
@@ -102,6 +105,19 @@ def replace_upload(loop: Loop, client: int, craft: Craft) -> None:
 
     for uploader in uploaders(loop):
         uploader.of = partial(sends, uploader.of)
+
+
+def move(loop: Loop, client: int, buckets: int) -> None:
+    """Put a client ``buckets`` buckets after its own, where sums of buckets are released."""
+    computation: Any = loop.trainer.computation
+    drawn = computation.buckets_of
+
+    def moved(local_step: Any) -> Tensor:
+        places = drawn(local_step)
+        is_client = torch.from_numpy(local_step.cohort == client).to(places.device)
+        return torch.where(is_client, (places + buckets) % computation.buckets, places)
+
+    computation.buckets_of = moved
 
 
 def silence(loop: Loop, client: int) -> None:

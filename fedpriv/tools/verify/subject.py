@@ -42,6 +42,7 @@ from fedpriv.tools.verify.interventions import (
     Variation,
     follow,
     leave_out,
+    move,
     replace_upload,
     silence,
     unequal_clients,
@@ -351,6 +352,8 @@ class Subject:
         # Only now is there a computation whose uploads can be replaced.
         if variation.upload is not None:
             replace_upload(loop, *variation.upload)
+        if variation.moved is not None:
+            move(loop, *variation.moved)
         if variation.silent is not None:
             silence(loop, variation.silent)
         return loop

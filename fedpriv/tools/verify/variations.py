@@ -20,6 +20,7 @@ from fedpriv.tools.verify.subject import Subject
 ABSENT = "absent"
 _HUGE = 1e4  # factor of inputs
 _UPLOAD = 1e6  # factor of uploads
+_BUCKETS = 4  # most other buckets that are tried
 _LAYERS = 24  # most layers that are huge one by one
 
 
@@ -40,6 +41,20 @@ def adversarial(subject: Subject, neighbours: str) -> list[Variation]:
             Variation(f"upload {name}", upload=(client, craft))
             for name, craft in _uploads(subject).items()
         ]
+    rule = subject.parts.aggregation
+    buckets = None if rule is None else rule.buckets
+    # A client's bucket is no part of a record, so neighbours that differ in a record agree on it.
+    if not subject.per_record and buckets is not None:
+        others = range(1, min(buckets, _BUCKETS + 1))
+        moves = {
+            "in another bucket" + f", {i} on" * (i > 1): (subject.unit_client, i) for i in others
+        }
+        variations += [Variation(name, moved=move) for name, move in moves.items()]
+        if "huge" in (changes := _changes(subject)):
+            huge = _of_data(subject, "huge", changes["huge"])
+            variations += [
+                replace(huge, name=f"huge, {name}", moved=m) for name, m in moves.items()
+            ]
     if neighbours != REPLACE_ONE and (absence := absent(subject, neighbours)) is not None:
         variations.append(absence)
     return variations
