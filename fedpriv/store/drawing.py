@@ -209,6 +209,10 @@ def draw_map(axis: Axes, panel: HeatMap) -> None:
     image = axis.imshow(values, cmap="cividis", aspect="auto")
     axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
     axis.set_xticks(range(len(panel.columns)), panel.columns)
+    if panel.slanted:
+        axis.tick_params(axis="x", rotation=40)
+        for label in axis.get_xticklabels():
+            label.set(ha="right", rotation_mode="anchor")
     axis.set_yticks(range(len(panel.rows)), panel.rows)
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)

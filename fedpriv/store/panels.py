@@ -151,11 +151,19 @@ class HeatMap:
     best: str = "low"
 
     @property
+    def slanted(self) -> bool:
+        """True where the labels of the columns are words, wider than a cell."""
+        return max(map(len, self.columns), default=0) > 5
+
+    @property
     def size(self) -> tuple[float, float]:
         """Width and height in inches, so that each number fits into its cell."""
         label_width = 1.1 + INCHES_PER_LETTER * max(map(len, self.rows))
         width = label_width + CELL[0] * len(self.columns)
-        return max(PANEL_WIDTH, width), max(PANEL_HEIGHT, 0.9 + CELL[1] * len(self.rows))
+        below = 0.9
+        if self.slanted:
+            below += 0.6 * INCHES_PER_LETTER * max(map(len, self.columns))
+        return max(PANEL_WIDTH, width), max(PANEL_HEIGHT, below + CELL[1] * len(self.rows))
 
 
 @dataclass(frozen=True)

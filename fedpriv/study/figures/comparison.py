@@ -282,7 +282,7 @@ def ends_table(figure: Figure, runs: Sequence[FigureRun]) -> pd.DataFrame:
         {
             "group": run.job.group.name,
             "curve": run.job.curve.name,
-            "point": run.job.point,
+            "point": run.job.at if figure.points.choices else run.job.point,
             "seed": run.job.seed,
             "folder": run.job.folder.path.name,
             **{q: run.summary.get(q) for q in quantities},
@@ -325,7 +325,9 @@ def _ends(figure: Figure, ends: Ends) -> Table:
         "", ("", "curve", *point, *(_HEADINGS.get(c, _QUANTITIES[c].label) for c in shown))
     )
     for group, curve, at in _places(figure):
-        cells = [] if figure.points is None else ["–" if at is None else f"{at:g}"]
+        cells = []
+        if figure.points is not None:
+            cells = ["–" if at is None else figure.points.words(at)]
         for name in shown:
             values = ends.of(group.name, curve.name, name, at)
             decimals = _QUANTITIES[name].decimals
@@ -341,7 +343,7 @@ def _paired(runs: Sequence[FigureRun]) -> Iterator[str]:
     rows = [
         {
             "group": run.job.group.title,
-            "point": run.job.point,
+            "point": run.job.at or "–",
             "curve": run.job.curve.label,
             "seed": run.job.seed,
             PAIRED: run.summary[PAIRED],
@@ -359,9 +361,7 @@ def _paired(runs: Sequence[FigureRun]) -> Iterator[str]:
         yield TOGETHER
         yield ""
     table = Table("", ("", "point", "curve", "quantity", "pairs", "difference", "interval"))
-    for (group, point), paired in pd.DataFrame(rows).groupby(
-        ["group", "point"], dropna=False, sort=False
-    ):
+    for (group, point), paired in pd.DataFrame(rows).groupby(["group", "point"], sort=False):
         shown = [name for name in columns if paired[name].notna().any()]
         for row in paired_differences(paired, ["curve"], shown).itertuples():
             label, scale = STATED_COLUMNS[row.column].label, STATED_COLUMNS[row.column].scale
@@ -371,8 +371,7 @@ def _paired(runs: Sequence[FigureRun]) -> Iterator[str]:
                 return f"{scale * value:+.3g}"
 
             interval = interval_words(row, shown_value)
-            at = "–" if pd.isna(point) else f"{point:g}"
-            table.add(group, at, row.curve, label, row.pairs, mean, interval)
+            table.add(group, point, row.curve, label, row.pairs, mean, interval)
     yield table.markdown()
 
 
@@ -413,7 +412,7 @@ def _title(figure: Figure, group: str) -> str:
 def _at(figure: Figure, point: float | None) -> str:
     if point is None or figure.points is None:
         return ""
-    return f", {figure.points.label} = {point:g}"
+    return f", {figure.points.label} = {figure.points.words(point)}"
 
 
 def _label(figure: Figure, curve: str) -> str:

@@ -3,8 +3,8 @@
     groups    rows of panels: a title, overrides and seeds (such as a data set)
     curves    name → overrides, label, colour; a curve of one name has the same runs in every figure
     show      the curves of each group that the figure shows
-    points    a setting and its values: every curve is run at each value, and the end of a run is a
-              point, drawn over the setting (axes with ``x: point``)
+    points    a setting and its values, or named choices with overrides: every curve is run at each of
+              them, and the end of a run is a point (axes with ``x: point``; choices are drawn as a map)
     axes      columns of panels: two quantities drawn against each other, as lines or as a map
     stated    numbers that the paper states
     orderings curves from best to worst, where the paper states an order
@@ -30,14 +30,24 @@ class Points:
     """A setting over which the ends of runs are drawn.
 
     Attributes:
-        key: The config key that is set to each value.
-        values: Increasing values of the setting at the scale in force.
+        key: The config key that is set to each value; empty where the points are named choices.
+        values: Increasing values of the setting at the scale in force; of choices their positions.
         label: Label of the x axis.
+        choices: All named choices, each a label and its overrides.
     """
 
     key: str
     values: tuple[float, ...]
     label: str
+    choices: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def words(self, value: float) -> str:
+        """Return a point for tables, ticks and messages: its number, or the label of the choice."""
+        return self.choices[int(value)][0] if self.choices else f"{value:g}"
+
+    def overrides(self, value: float) -> tuple[str, ...]:
+        """Return the overrides that make the point of a run."""
+        return self.choices[int(value)][1] if self.choices else (f"{self.key}={value}",)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ class Job:
         folder: Folder of the run, which need not exist yet.
         config: Configuration without the seed, shared by the jobs that differ only in their seeds.
         point: Point of the figure at which the run is made, or None.
+        at: The point in words; empty without a point.
     """
 
     group: CurveGroup
@@ -50,11 +51,12 @@ class Job:
     folder: RunFolder
     config: DictConfig = field(repr=False, compare=False)
     point: float | None = None
+    at: str = ""
 
     @property
     def label(self) -> str:
         """Name of the job in messages: group, curve, point and seed."""
-        point = "" if self.point is None else f"/at {self.point:g}"
+        point = f"/at {self.at}" if self.at else ""
         return f"{self.group.name}/{self.curve.name}{point}/seed {self.seed}"
 
     @property
@@ -115,10 +117,14 @@ class JobMaker:
         quick = curve.quick if figure.scale == "quick" else ()
         given = (*group.overrides, *curve.overrides, *quick, *figure.altered, *self._common)
         overrides = given = at(given, point)
+        words = ""
         if point is not None and figure.points is not None:
-            key = figure.points.key
-            given = tuple(o for o in given if _key(o) != key)
-            overrides = (*given, f"{key}={point}")
+            words = figure.points.words(point)
+            if figure.points.choices:
+                overrides = given = (*given, *figure.points.overrides(point))
+            else:
+                given = tuple(o for o in given if _key(o) != figure.points.key)
+                overrides = (*given, *figure.points.overrides(point))
         if overrides not in self._seedless:
             config = self._configured(given, figure, point)
             if config.get("publish"):
@@ -133,7 +139,15 @@ class JobMaker:
         identity = shared.identity(seed)
         folder = self._folder(configuration.run_name(shared.config, identity), identity)
         return Job(
-            group, curve, seed, (*overrides, f"seed={seed}"), identity, folder, shared.config, point
+            group,
+            curve,
+            seed,
+            (*overrides, f"seed={seed}"),
+            identity,
+            folder,
+            shared.config,
+            point,
+            words,
         )
 
     def _configured(
@@ -143,7 +157,7 @@ class JobMaker:
         if overrides not in self._composed:
             self._composed[overrides] = self._compose(overrides)
         config = self._composed[overrides]
-        if point is None or figure.points is None:
+        if point is None or figure.points is None or figure.points.choices:
             return config
         key, config = figure.points.key, config.copy()
         if OmegaConf.is_config(OmegaConf.select(config, key)):
@@ -251,10 +265,10 @@ def _refuse_twins(jobs: Sequence[Job]) -> None:
             continue
         if other.curve is job.curve:
             raise ConfigError(
-                f"figure.points: {other.point:g} and {job.point:g} are the same runs of "
+                f"figure.points: {other.at} and {job.at} are the same runs of "
                 f"{job.curve.name} in group {job.group.name}"
             )
-        point = "" if job.point is None else f" at {job.point:g}"
+        point = f" at {job.at}" if job.at else ""
         raise ConfigError(
             f"figure.curves: {other.curve.name} and {job.curve.name} are the same runs in group "
             f"{job.group.name}{point}"

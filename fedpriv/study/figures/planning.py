@@ -90,7 +90,7 @@ def job_table(figure: Figure, jobs: Sequence[Job], forecast: JobForecast | None 
         jobs: Its jobs.
         forecast: Rounds, ε and time of the jobs, for columns of their own.
     """
-    point = () if figure.points is None else (figure.points.key,)
+    point = () if figure.points is None else (figure.points.key or figure.points.label,)
     forecasts = () if forecast is None else forecast_columns()
     title, shared = "Runs", set[str]()
     if forecast is not None and len(jobs) > 1:
@@ -103,7 +103,7 @@ def job_table(figure: Figure, jobs: Sequence[Job], forecast: JobForecast | None 
     table = Table(title, columns)
     rows: dict[tuple[str, ...], list[Job]] = {}
     for job in jobs:
-        at = () if figure.points is None else ("–" if job.point is None else f"{job.point:g}",)
+        at = () if figure.points is None else (job.at or "–",)
         rows.setdefault((job.group.name, job.curve.name, *at), []).append(job)
     for key, same_curve in rows.items():
         left_out = ("runtime.", "seed=")

@@ -99,7 +99,8 @@ def _figure(values: dict[str, Any], name: str) -> Figure:
     by_name = {group.name: {c.name: c for c in group.curves} for group in shown}
     points = _points(values.get("points"), scale)
     if points is not None:
-        _refuse_other_points(shown, values["points"]["values"], points)
+        allowed = values["points"].get("values") or range(len(points.choices))
+        _refuse_other_points(shown, allowed, points)
     elif values.get("marks"):
         allowed = "absent: only axes with x: point have marks, in a figure with points"
         raise ArgumentError("marks", values["marks"], allowed)
@@ -162,7 +163,9 @@ def _points(value: Any, scale: str) -> Points | None:
     if value is None:
         return None
     value = _mapping("points", value)
-    refuse_unknown("points", value, ("key", "values", "label", "quick"))
+    refuse_unknown("points", value, ("key", "values", "label", "quick", "choices"))
+    if value.get("choices") is not None:
+        return _choices(value, scale)
     key = checks.text("points.key", value.get("key"))
     if key == "seed" or key.startswith(("runtime.", "figure.")):
         raise ArgumentError(
@@ -174,6 +177,31 @@ def _points(value: Any, scale: str) -> Points | None:
         key=key,
         values=quick if scale == "quick" else values,
         label=_optional_text("points.label", value.get("label")) or key,
+    )
+
+
+def _choices(value: Mapping[str, Any], scale: str) -> Points:
+    """Return points that are named choices: name → label and overrides, and the names of the quick scale."""
+    for key in ("key", "values"):
+        if value.get(key) is not None:
+            raise ArgumentError(f"points.{key}", value[key], "absent beside points.choices")
+    entries = _mapping("points.choices", value["choices"])
+    choices = []
+    for name, entry in entries.items():
+        key = f"points.choices.{name}"
+        entry = _mapping(key, entry)
+        refuse_unknown(key, entry, ("label", "overrides"))
+        label = _optional_text(f"{key}.label", entry.get("label")) or str(name)
+        choices.append((label, _texts(f"{key}.overrides", entry.get("overrides") or [])))
+    names = list(entries)
+    shown = names
+    if scale == "quick" and value.get("quick") is not None:
+        shown = list(_names("points.quick", value["quick"], entries, "choice"))
+    return Points(
+        key="",
+        values=tuple(float(index) for index, name in enumerate(names) if name in shown),
+        label=checks.text("points.label", value.get("label")),
+        choices=tuple(choices),
     )
 
 
@@ -257,6 +285,13 @@ def _curve(name: str, value: Any) -> Curve:
     )
 
 
+def _kinds(points: Points | None) -> tuple[str, ...]:
+    """Return the kinds of axes that a figure may have, the default first."""
+    if points is None:
+        return ("lines",)
+    return ("map",) if points.choices else ("lines", "map")
+
+
 def _axes(name: str, value: Any, groups: Mapping[str, Any], points: Points | None) -> Axes:
     """Return axes. The columns that may be drawn depend on ``lines``, and on whether there are points."""
     key = f"axes.{name}"
@@ -277,7 +312,7 @@ def _axes(name: str, value: Any, groups: Mapping[str, Any], points: Points | Non
         name=name,
         x=checks.one_of(f"{key}.x", value.get("x"), (POINT,) if over_points else columns),
         y=checks.one_of(f"{key}.y", value.get("y"), columns),
-        kind=choice("kind", "lines", *(("map",) if over_points else ())),
+        kind=choice("kind", *_kinds(points)),
         lines=lines,
         band=choice("band", "t", "range", "sd"),
         best=choice("best", "low", "high"),
@@ -359,6 +394,9 @@ def _point(key: str, value: Mapping[str, Any], points: Points | None) -> float |
         if value.get("point") is not None:
             raise ArgumentError(key, value["point"], "absent: the curve is run at no points")
         return None
+    if points.choices:
+        labels = [label for label, _ in points.choices]
+        return float(labels.index(checks.one_of(key, value.get("point"), labels)))
     return checks.number(key, value.get("point"))
 
 

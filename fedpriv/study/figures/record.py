@@ -32,8 +32,7 @@ def write_record(folder: Path, jobs: Sequence[Job], why: Mapping[str, str]) -> N
     """
     rows: list[tuple[object, ...]] = [_COLUMNS]
     for job in jobs:
-        point = "" if job.point is None else f"{job.point:g}"
-        names = (job.group.name, job.curve.name, point, job.seed)
+        names = (job.group.name, job.curve.name, job.at, job.seed)
         rows.append((*names, job.state, why.get(job.label, ""), job.folder.path))
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / _FILE, csv_text(rows))

@@ -227,7 +227,7 @@ def _map(
         y_label=axes.y_label or "",
         label=_y_label(replace(axes, y_label=None), COLUMNS),
         rows=tuple(curve.label for curve in curves),
-        columns=tuple(f"{value:g}" for value in figure.points.values),
+        columns=tuple(map(figure.points.words, figure.points.values)),
         values=cells.to_numpy(dtype=float),
         decimals=min(COLUMNS[axes.y].decimals, 2),
         best=axes.best,
