@@ -15,8 +15,14 @@ from rules import PRIVATE, RUN
             ("algorithm=cdp_fedavg",),
             "aggregation must be mean or bucketed_median with algorithm=cdp_fedavg (central trust)",
         ),
-        (("algorithm=naseri_cdp",), "aggregation must be mean or bucketed_median with algorithm=naseri_cdp"),
-        (("algorithm=dp_ftrl",), "aggregation must be mean or bucketed_median with algorithm=dp_ftrl (central trust)"),
+        (
+            ("algorithm=naseri_cdp",),
+            "aggregation must be mean or bucketed_median with algorithm=naseri_cdp",
+        ),
+        (
+            ("algorithm=dp_ftrl",),
+            "aggregation must be mean or bucketed_median with algorithm=dp_ftrl (central trust)",
+        ),
         (
             ("algorithm=ddp_fedavg",),
             "aggregation must be mean or bucketed_median with algorithm=ddp_fedavg (distributed trust)",
