@@ -23,9 +23,9 @@ from torch import Tensor
 
 from fedpriv.algorithms.run_context import RoundWeights, RunContext
 from fedpriv.common.base_classes import fact
-from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.clippers.parts import whole_norms
 from fedpriv.privacy.clippers.step_clip import ChunkAnswer, ChunkClip, StepClip
+from fedpriv.privacy.core.sampling import sample_buckets
 from fedpriv.privacy.mechanisms import Bounded, Visible
 
 if TYPE_CHECKING:
@@ -94,25 +94,6 @@ class CohortAnswer:
 def _joined(vectors: list[Tensor]) -> Tensor:
     """Return the vectors of all chunks as one vector, without a copy where there is one chunk."""
     return vectors[0] if len(vectors) == 1 else torch.cat(vectors)
-
-
-def draw_buckets(streams: SecretStreams, local_step: LocalStep, buckets: int) -> np.ndarray:
-    """Draw the bucket of each client of a local step.
-
-    Each client has a stream of its own, so its bucket does not depend on who else takes part. A neighbouring
-    data set therefore moves one client's vector in one bucket, and no other client.
-
-    Args:
-        streams: Secret streams of the run.
-        local_step: The local step, with its clients [c].
-        buckets: B.
-
-    Returns:
-        Bucket numbers [c], each uniform on 0 … B-1.
-    """
-    t, step = local_step.round_index, local_step.step
-    drawn = [streams.sampling("bucket", t, step, int(k)).random() for k in local_step.cohort]
-    return np.floor(np.array(drawn, dtype=np.float64) * buckets).astype(np.int64)
 
 
 class ClientComputation(ABC):
@@ -331,7 +312,8 @@ class ClientComputation(ABC):
         """Return the bucket of each client [c], in 0 … B-1; None where there are no buckets."""
         if self.buckets is None:
             return None
-        drawn = draw_buckets(self.context.streams, local_step, self.buckets)
+        t, step, clients = local_step.round_index, local_step.step, local_step.cohort
+        drawn = sample_buckets(self.context.streams, self.buckets, t, step, clients)
         return torch.from_numpy(drawn).to(self.context.model.device)
 
     def stacked(self, vectors: Tensor, places: Tensor | None) -> Tensor:

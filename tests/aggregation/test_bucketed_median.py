@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from fedpriv.aggregation import BucketedMedian
-from fedpriv.algorithms.client_computation import LocalStep, draw_buckets
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.secret_streams import SecretStreams
+from fedpriv.privacy.core.sampling import sample_buckets
 
 
 def combine(rows: torch.Tensor) -> torch.Tensor:
@@ -60,18 +60,16 @@ def test_its_noise_is_root_half_pi_b_times_that_of_the_mean(buckets):
 def test_a_client_s_bucket_does_not_depend_on_who_else_takes_part():
     streams = SecretStreams.simulated(seed=0, noise_seed=1)
     everyone = np.arange(60)
-    of_all = draw_buckets(streams, LocalStep(3, 0, everyone), 5)
+    of_all = sample_buckets(streams, 5, 3, 0, everyone)
     some = np.array([2, 3, 17, 59])
-    assert draw_buckets(streams, LocalStep(3, 0, some), 5).tolist() == of_all[some].tolist()
-    assert draw_buckets(streams, LocalStep(4, 0, everyone), 5).tolist() != of_all.tolist()
-    assert len(draw_buckets(streams, LocalStep(3, 0, everyone[:0]), 5)) == 0
+    assert sample_buckets(streams, 5, 3, 0, some).tolist() == of_all[some].tolist()
+    assert sample_buckets(streams, 5, 4, 0, everyone).tolist() != of_all.tolist()
+    assert len(sample_buckets(streams, 5, 3, 0, everyone[:0])) == 0
 
 
 def test_buckets_are_drawn_uniformly_and_independently():
     streams = SecretStreams.simulated(seed=4, noise_seed=1)
-    draws = np.stack(
-        [draw_buckets(streams, LocalStep(t, 0, np.arange(200)), 4) for t in range(100)]
-    )
+    draws = np.stack([sample_buckets(streams, 4, t, 0, np.arange(200)) for t in range(100)])
     counts = np.bincount(draws.ravel(), minlength=4)
     assert (np.abs(counts - 5000) < 5 * math.sqrt(20_000 * 3 / 16)).all()
     alike = (draws[1:] == draws[:-1]).mean()  # of one client in rounds that follow each other

@@ -323,6 +323,28 @@ def sample_cohort(
     return sampling.sample_among(streams.sampling("cohort", round_index), eligible)
 
 
+def sample_buckets(
+    streams: SecretStreams, buckets: int, round_index: int, step: int, clients: np.ndarray
+) -> np.ndarray:
+    """Sample the bucket of each client in a local step.
+
+    Each client has a stream of its own, so its bucket does not depend on who else takes part. A neighbouring
+    data set therefore moves one client's vector in one bucket, and no other client.
+
+    Args:
+        streams: Secret streams of the run.
+        buckets: Number of buckets B.
+        round_index: The round.
+        step: The local step of the round.
+        clients: Numbers of the clients [c].
+
+    Returns:
+        Bucket numbers [c], each uniform on 0 … B-1.
+    """
+    drawn = [streams.sampling("bucket", round_index, step, int(k)).random() for k in clients]
+    return np.floor(np.array(drawn, dtype=np.float64) * buckets).astype(np.int64)
+
+
 def shuffle(
     streams: SecretStreams, records: np.ndarray, round_index: int, epoch: int, client: int
 ) -> np.ndarray:

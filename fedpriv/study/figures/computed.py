@@ -28,8 +28,9 @@ from fedpriv.common.files import write_csv, write_text
 from fedpriv.experiment.instantiate import within_group
 from fedpriv.store.display import console
 from fedpriv.store.plots import Panel, draw_panels
+from fedpriv.study.figures.entries import refuse_unknown
 from fedpriv.study.figures.provenance import drawn_by
-from fedpriv.study.figures.reading import KEYS, plain_section, refuse_unknown
+from fedpriv.study.figures.reading import KEYS, plain_section
 from fedpriv.study.figures.write import written_words
 from fedpriv.tools.report.write import write_figure_report
 

@@ -5,16 +5,15 @@ Every check names the key below ``figure`` that it is about.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
-from itertools import pairwise
 from typing import Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, ConfigError, did_you_mean, show
+from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.store.colours import COLOURS
 from fedpriv.store.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS, STATED_COLUMNS
 from fedpriv.study.figures.definition import (
@@ -28,6 +27,15 @@ from fedpriv.study.figures.definition import (
     Ordering,
     Points,
     StatedValue,
+)
+from fedpriv.study.figures.entries import (
+    increasing,
+    listed,
+    mapping,
+    names,
+    optional_text,
+    refuse_unknown,
+    texts,
 )
 
 
@@ -86,14 +94,14 @@ def _figure(values: dict[str, Any], name: str) -> Figure:
     seeds = values.get("seeds")
     if seeds is None and scale == "quick":
         seeds = [0]
-    show = _mapping("show", values.get("show"))
-    curves = _mapping("curves", values.get("curves"))
-    groups = _mapping("groups", values.get("groups"))
+    show = mapping("show", values.get("show"))
+    curves = mapping("curves", values.get("curves"))
+    groups = mapping("groups", values.get("groups"))
     deviations = values.get("deviations") or {}
     if not isinstance(deviations, dict):
         raise ArgumentError("deviations", deviations, "a group of keys with a text each")
     shown = tuple(
-        _group(group, groups, _names(f"show.{group}", chosen, curves, "curve"), curves, seeds)
+        _group(group, groups, names(f"show.{group}", chosen, curves, "curve"), curves, seeds)
         for group, chosen in show.items()
     )
     by_name = {group.name: {c.name: c for c in group.curves} for group in shown}
@@ -106,14 +114,14 @@ def _figure(values: dict[str, Any], name: str) -> Figure:
         raise ArgumentError("marks", values["marks"], allowed)
     axes = tuple(
         _axes(key, value, by_name, points)
-        for key, value in _mapping("axes", values.get("axes")).items()
+        for key, value in mapping("axes", values.get("axes")).items()
     )
 
     def each(key: str, read: Callable[..., _Part], *context: object) -> tuple[_Part, ...]:
         """Read each entry of the list ``key``."""
         entries = enumerate(checks.sequence(key, values.get(key) or []))
         return tuple(
-            read(f"{key}.{i}", _mapping(f"{key}.{i}", entry), *context) for i, entry in entries
+            read(f"{key}.{i}", mapping(f"{key}.{i}", entry), *context) for i, entry in entries
         )
 
     figure = Figure(
@@ -126,9 +134,9 @@ def _figure(values: dict[str, Any], name: str) -> Figure:
         orderings=each("orderings", _ordering, by_name, points),
         deviations={k: str(v) for k, v in deviations.items() if v},
         scale=scale,
-        quick=_texts("quick", values.get("quick") or []),
+        quick=texts("quick", values.get("quick") or []),
         notes=str(values.get("notes") or ""),
-        reuse=_texts("reuse", values.get("reuse") or []),
+        reuse=texts("reuse", values.get("reuse") or []),
         draw_only=checks.boolean("draw_only", values.get("draw_only", False)),
         points=points,
         marks=each("marks", _mark, shown, axes),
@@ -162,7 +170,7 @@ def _points(value: Any, scale: str) -> Points | None:
     """Return the points at the scale in force, or None for a figure without points."""
     if value is None:
         return None
-    value = _mapping("points", value)
+    value = mapping("points", value)
     refuse_unknown("points", value, ("key", "values", "label", "quick", "choices"))
     if value.get("choices") is not None:
         return _choices(value, scale)
@@ -171,12 +179,12 @@ def _points(value: Any, scale: str) -> Points | None:
         raise ArgumentError(
             "points.key", key, "a key that makes another run (seeds are figure.seeds)"
         )
-    values = _increasing("points.values", value.get("values"))
-    quick = values if value.get("quick") is None else _increasing("points.quick", value["quick"])
+    values = increasing("points.values", value.get("values"))
+    quick = values if value.get("quick") is None else increasing("points.quick", value["quick"])
     return Points(
         key=key,
         values=quick if scale == "quick" else values,
-        label=_optional_text("points.label", value.get("label")) or key,
+        label=optional_text("points.label", value.get("label")) or key,
     )
 
 
@@ -185,21 +193,20 @@ def _choices(value: Mapping[str, Any], scale: str) -> Points:
     for key in ("key", "values"):
         if value.get(key) is not None:
             raise ArgumentError(f"points.{key}", value[key], "absent beside points.choices")
-    entries = _mapping("points.choices", value["choices"])
+    entries = mapping("points.choices", value["choices"])
     choices = []
     for name, entry in entries.items():
         key = f"points.choices.{name}"
-        entry = _mapping(key, entry)
+        entry = mapping(key, entry)
         refuse_unknown(key, entry, ("label", "overrides"))
-        label = _optional_text(f"{key}.label", entry.get("label")) or str(name)
-        choices.append((label, _texts(f"{key}.overrides", entry.get("overrides") or [])))
-    names = list(entries)
-    shown = names
+        label = optional_text(f"{key}.label", entry.get("label")) or str(name)
+        choices.append((label, texts(f"{key}.overrides", entry.get("overrides") or [])))
+    shown: Collection[str] = entries
     if scale == "quick" and value.get("quick") is not None:
-        shown = list(_names("points.quick", value["quick"], entries, "choice"))
+        shown = names("points.quick", value["quick"], entries, "choice")
     return Points(
         key="",
-        values=tuple(float(index) for index, name in enumerate(names) if name in shown),
+        values=tuple(float(index) for index, name in enumerate(entries) if name in shown),
         label=checks.text("points.label", value.get("label")),
         choices=tuple(choices),
     )
@@ -226,17 +233,6 @@ def _refuse_other_points(
             raise ArgumentError("points.quick", list(points.values), allowed)
 
 
-def _increasing(
-    key: str, value: Any, allowed: str = "a list of increasing numbers"
-) -> tuple[float, ...]:
-    numbers = checks.sequence(key, value, allowed)
-    for number in numbers:
-        checks.number(key, number)
-    if not numbers or any(a >= b for a, b in pairwise(numbers)):
-        raise ArgumentError(key, value, allowed)
-    return tuple(numbers)
-
-
 def _group(
     name: str, groups: dict, chosen: tuple[str, ...], curves: dict, seeds: list[int] | None
 ) -> CurveGroup:
@@ -244,7 +240,7 @@ def _group(
     key = f"groups.{name}"
     if name not in groups:
         raise ArgumentError(f"show.{name}", name, f"one of the groups {listed(groups)}")
-    value = _mapping(key, groups[name])
+    value = mapping(key, groups[name])
     refuse_unknown(key, value, ("title", "overrides", "seeds", "quick"))
     given = value.get("seeds") if seeds is None else seeds
     seeds_key = f"{key}.seeds" if seeds is None else "seeds"
@@ -256,7 +252,7 @@ def _group(
     return CurveGroup(
         name=name,
         title=checks.text(f"{key}.title", value.get("title")),
-        overrides=_texts(f"{key}.overrides", value.get("overrides") or []),
+        overrides=texts(f"{key}.overrides", value.get("overrides") or []),
         seeds=tuple(numbers),
         curves=tuple(_curve(c, curves[c]) for c in chosen),
     )
@@ -264,18 +260,18 @@ def _group(
 
 def _curve(name: str, value: Any) -> Curve:
     key = f"curves.{name}"
-    value = _mapping(key, value)
+    value = mapping(key, value)
     _known_fields(key, value, Curve)
     points, seeds = value.get("points", True), value.get("seeds")
     if not isinstance(points, bool):
         allowed = "true or false, or a list of increasing numbers"
-        points = _increasing(f"{key}.points", points, allowed)
+        points = increasing(f"{key}.points", points, allowed)
     return Curve(
         name=name,
         label=checks.text(f"{key}.label", value.get("label")),
         colour=checks.one_of(f"{key}.colour", value.get("colour"), COLOURS),
-        overrides=_texts(f"{key}.overrides", value.get("overrides") or []),
-        quick=_texts(f"{key}.quick", value.get("quick") or []),
+        overrides=texts(f"{key}.overrides", value.get("overrides") or []),
+        quick=texts(f"{key}.quick", value.get("quick") or []),
         minutes={
             group: checks.number(f"{key}.minutes.{group}", number, above=0)
             for group, number in _optional_mapping(f"{key}.minutes", value.get("minutes")).items()
@@ -295,7 +291,7 @@ def _kinds(points: Points | None) -> tuple[str, ...]:
 def _axes(name: str, value: Any, groups: Mapping[str, Any], points: Points | None) -> Axes:
     """Return axes. The columns that may be drawn depend on ``lines``, and on whether there are points."""
     key = f"axes.{name}"
-    value = _mapping(key, value)
+    value = mapping(key, value)
     _known_fields(key, value, Axes)
 
     def choice(option: str, default: str, *others: str) -> str:
@@ -316,8 +312,8 @@ def _axes(name: str, value: Any, groups: Mapping[str, Any], points: Points | Non
         lines=lines,
         band=choice("band", "t", "range", "sd"),
         best=choice("best", "low", "high"),
-        x_label=_optional_text(f"{key}.x_label", value.get("x_label")),
-        y_label=_optional_text(f"{key}.y_label", value.get("y_label")),
+        x_label=optional_text(f"{key}.x_label", value.get("x_label")),
+        y_label=optional_text(f"{key}.y_label", value.get("y_label")),
         x_limits=_limits(f"{key}.x_limits", value["x_limits"]) if "x_limits" in value else None,
         y_limits={
             checks.one_of(f"{key}.y_limits", group, groups): _limits(
@@ -360,7 +356,7 @@ def _ordering(
     return Ordering(
         group=group,
         column=checks.one_of(f"{key}.column", value.get("column"), STATED_COLUMNS),
-        curves=_names(f"{key}.curves", value.get("curves"), curves[group], "curve shown"),
+        curves=names(f"{key}.curves", value.get("curves"), curves[group], "curve shown"),
         point=_point(f"{key}.point", value, points),
     )
 
@@ -400,38 +396,8 @@ def _point(key: str, value: Mapping[str, Any], points: Points | None) -> float |
     return checks.number(key, value.get("point"))
 
 
-def _names(key: str, value: Any, known: Mapping[str, Any], noun: str) -> tuple[str, ...]:
-    """Return a list of different known names; ``noun`` says in messages what the names are of."""
-    names = checks.sequence(key, value, f"a list of {noun}s")
-    for name in names:
-        if isinstance(name, list | dict):
-            raise ArgumentError(key, value, f"a list of {noun}s")
-        if name not in known:
-            hint = did_you_mean(name, known, "; ")
-            raise ConfigError(
-                f"figure.{key}: no {noun} {show(name)}{hint} (known: {listed(known)})"
-            )
-    if not names or len(set(names)) != len(names):
-        raise ArgumentError(key, value, f"one {noun} or several different ones")
-    return tuple(names)
-
-
-def _texts(key: str, value: Any) -> tuple[str, ...]:
-    return tuple(checks.text(key, v) for v in checks.sequence(key, value, "a list of overrides"))
-
-
-def _optional_text(key: str, value: Any) -> str | None:
-    return None if value is None else checks.text(key, value)
-
-
 def _optional_mapping(key: str, value: Any) -> dict[str, Any]:
-    return {} if value is None else _mapping(key, value)
-
-
-def _mapping(key: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict) or not value:
-        raise ArgumentError(key, value, "a group of keys")
-    return value
+    return {} if value is None else mapping(key, value)
 
 
 def _known_fields(
@@ -447,17 +413,3 @@ def _known_fields(
         required = f.default is MISSING and f.default_factory is MISSING
         if required and f.name in allowed and value.get(f.name) is None:
             raise ArgumentError(f"{key}.{f.name}", None, "given")
-
-
-def refuse_unknown(key: str, value: Mapping[str, Any], allowed: Any) -> None:
-    """Raise ConfigError for a key below ``figure.<key>`` that is not allowed."""
-    for name in value:
-        if name not in allowed:
-            hint = did_you_mean(str(name), allowed, "; ")
-            dotted = ".".join(part for part in ("figure", key, str(name)) if part)
-            raise ConfigError(f"unknown key {show(dotted)}{hint} (known: {', '.join(allowed)})")
-
-
-def listed(names: Iterable[object]) -> str:
-    """Join names for a sentence, each shortened to a line."""
-    return ", ".join(map(show, names))

@@ -46,13 +46,11 @@ def test_a_client_in_another_bucket_is_tried(verified):
 def test_buckets_that_are_cut_from_the_realised_cohort(caught, monkeypatch):
     """Planted: the cohort is permuted and cut into equal parts, so an absent client moves the others."""
 
-    def cut(streams, local_step, buckets):
-        order = streams.sampling("bucket", local_step.round_index).permutation(
-            len(local_step.cohort)
-        )
+    def cut(streams, buckets, round_index, step, clients):
+        order = streams.sampling("bucket", round_index).permutation(len(clients))
         return (order * buckets // max(1, len(order))).astype(np.int64)
 
-    monkeypatch.setattr(client_computation, "draw_buckets", cut)
+    monkeypatch.setattr(client_computation, "sample_buckets", cut)
     assert sensitivity(caught, *CENTRAL)
 
 
