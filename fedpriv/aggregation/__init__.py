@@ -21,6 +21,7 @@ from fedpriv.aggregation.spectral import (
     DivideAndConquer,
     SmallestEigenvalueAveraging,
 )
+from fedpriv.aggregation.trust_root import FlTrust
 
 __all__ = [
     "Aggregation",
@@ -29,6 +30,7 @@ __all__ = [
     "CoordinateMedian",
     "CovarianceFilter",
     "DivideAndConquer",
+    "FlTrust",
     "Flame",
     "FoolsGold",
     "GeometricMedian",

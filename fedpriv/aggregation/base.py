@@ -18,11 +18,25 @@ if TYPE_CHECKING:
     from fedpriv.engine import FlatModel
 
 
+class Root(Protocol):
+    """The server's own update on public records, for a rule that trusts it."""
+
+    def __call__(self, records: int, steps: int, learning_rate: float) -> Tensor:
+        """Return what a client with public records would upload at the current global weights [d].
+
+        Args:
+            records: Number of records of the public validation split; all, if there are fewer.
+            steps: Steps of gradient descent on these records.
+            learning_rate: Learning rate of the steps.
+        """
+
+
 class Rule(Protocol):
     """The rule of one run.
 
-    ``state_dict`` and ``load_state_dict`` may be left out by a rule that keeps nothing between rounds. A rule
-    that extends this class inherits them.
+    ``state_dict`` and ``load_state_dict`` may be left out by a rule that keeps nothing between rounds, and
+    ``trust`` by a rule whose settings do not say ``reads_validation``. A rule that extends this class
+    inherits them.
 
     Example:
         >>> class CoordinateMedian:
@@ -44,6 +58,9 @@ class Rule(Protocol):
             weights: Share p_k of each client in the mean [c]; the shares add up to 1.
         """
 
+    def trust(self, root: Root) -> None:
+        """Take the server's update on public records; called before the first round."""
+
     def state_dict(self) -> dict[str, object]:
         """Return what the next round needs, for the checkpoint: tensors and plain values."""
         return {}
@@ -62,6 +79,8 @@ class Aggregation(ABC):
             (``attack.boost=replacement``).
         buckets: Number B of buckets of clients whose noised means the rule combines, for trust models under
             which no upload is released by itself; None: the rule combines the upload of each client.
+        reads_validation: Whether the rule trains on the public validation split. The split is then held out
+            of the training records before clients get theirs.
 
     Example:
         >>> class Median(Aggregation):
@@ -76,6 +95,7 @@ class Aggregation(ABC):
 
     linear: bool = False
     buckets: int | None = None
+    reads_validation: bool = False
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
         """Refuse an algorithm that does not release what the rule combines, and unfit cohorts.

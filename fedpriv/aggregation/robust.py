@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.aggregation.base import Aggregation
+from fedpriv.aggregation.base import Aggregation, Root
 from fedpriv.aggregation.before import STEPS, bucket_count
 from fedpriv.aggregation.vectors import Vectors
 from fedpriv.common import checks
@@ -61,6 +61,7 @@ class RoundOfRule:
         clients: Number of the client of each vector [m]; after bucketing, the numbers of the buckets.
         shares: Share p_k of each vector in the mean [m], which add up to 1; equal after other steps.
         memory: What the rule keeps between rounds, by name. Values are replaced, never changed.
+        root: Trains on public records, for a rule that reads them.
     """
 
     index: int
@@ -68,6 +69,7 @@ class RoundOfRule:
     clients: np.ndarray
     shares: np.ndarray
     memory: dict[str, Tensor]
+    root: Root | None = None
 
 
 @declared
@@ -172,6 +174,11 @@ class RobustRule:
     def __init__(self, settings: RobustAggregation):
         self._settings = settings
         self._memory: dict[str, Tensor] = {}
+        self._root: Root | None = None
+
+    def trust(self, root: Root) -> None:
+        """Take the server's update on public records, which a rule may ask for in a round."""
+        self._root = root
 
     def combine(self, t: int, clients: np.ndarray, uploads: Tensor, weights: Tensor) -> Tensor:
         """Return the rule's result [d]; see :class:`~fedpriv.aggregation.base.Rule`."""
@@ -191,7 +198,9 @@ class RobustRule:
         f = min(wanted, settings.most_tolerated(len(vectors)))
         total = shares.sum()
         shares = shares / total if total > 0 else np.full(len(shares), 1.0 / len(shares))
-        return settings.aggregate(vectors, RoundOfRule(t, f, clients, shares, self._memory))
+        return settings.aggregate(
+            vectors, RoundOfRule(t, f, clients, shares, self._memory, self._root)
+        )
 
     def state_dict(self) -> dict[str, object]:
         """Return what the rule keeps between rounds."""

@@ -78,22 +78,18 @@ class FoolsGold(RobustAggregation):
             logit = self.confidence * (np.log(alpha) - np.log1p(-alpha) + 0.5)
         return vectors.combination(np.clip(logit, 0.0, 1.0) / count)
 
-    def _histories(self, vectors: Vectors, of_round: RoundOfRule) -> Tensor:
-        """Add the vectors to what is kept of their clients, and return the sums [m, d]."""
-        import torch
-
-        known = of_round.memory.get("clients", torch.zeros(0, dtype=torch.int64))
-        uploads = vectors.rows()
-        sums = of_round.memory.get("sums", uploads[:0])
-        clients = torch.from_numpy(of_round.clients)
-        everyone = torch.cat([known, clients]).unique()
-        kept = uploads.new_zeros(len(everyone), uploads.shape[1])
-        kept[torch.searchsorted(everyone, known)] = sums
-        places = torch.searchsorted(everyone, clients)
-        largest = torch.finfo(kept.dtype).max
-        kept[places] = (kept[places] + uploads).clamp(-largest, largest)
-        of_round.memory.update(clients=everyone, sums=kept)
-        return kept[places]
+    def _histories(self, vectors: Vectors, of_round: RoundOfRule) -> list[Tensor]:
+        """Add the vectors to what is kept of their clients, and return the sums, one for each vector [d]."""
+        histories = []
+        for client, of_one in zip(of_round.clients, np.eye(len(vectors)), strict=True):
+            name, upload = f"sum of client {client}", vectors.combination(of_one)
+            before = of_round.memory.get(name)
+            if before is not None:
+                largest = np.finfo(np.float32).max  # a huge upload must not make the sum infinite
+                upload = upload.add_(before).clamp_(-largest, largest)
+            of_round.memory[name] = upload
+            histories.append(upload)
+        return histories
 
 
 @declared

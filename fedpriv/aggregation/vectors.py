@@ -9,7 +9,7 @@ So the memory of a round stays near that of the uploads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -31,14 +31,14 @@ class Vectors:
     distances between the others. Equal uploads have equal distances, to the bit.
 
     Args:
-        uploads: The uploads [c, d].
+        uploads: The uploads [c, d], or a list of them; at least one.
 
     Attributes:
         kept: Rows of the uploads that are finite, with a finite squared norm [n].
         matrix: M [m, n].
     """
 
-    def __init__(self, uploads: Tensor):
+    def __init__(self, uploads: Tensor | Sequence[Tensor]):
         self._uploads = uploads
         self.kept = np.arange(len(uploads))
         squares = np.zeros(len(uploads))
@@ -66,7 +66,7 @@ class Vectors:
     @property
     def size(self) -> int:
         """Number of coordinates d."""
-        return self._uploads.shape[1]
+        return len(self._uploads[0])
 
     # ---- inner products
 
@@ -82,7 +82,7 @@ class Vectors:
         import torch
 
         total = torch.zeros(
-            (len(self.kept) + 1,) * 2, dtype=torch.float64, device=self._uploads.device
+            (len(self.kept) + 1,) * 2, dtype=torch.float64, device=self._uploads[0].device
         )
         for _, chunk in self._chunks_of_uploads():
             rows = torch.empty(
@@ -156,11 +156,11 @@ class Vectors:
         source = self._source
         reference = source._reference
         total = np.zeros((len(self.kept),) * 2)
-        width = max(1, _AT_ONCE // max(1, len(self.kept)))
-        rows = torch.from_numpy(self.kept)
+        width = max(1, _AT_ONCE // len(self.kept))
+        rows = self.kept.tolist()
         for first in range(0, len(coordinates), width):
             columns = torch.from_numpy(coordinates[first : first + width])
-            chunk = self._uploads[rows[:, None], columns].double()
+            chunk = torch.stack([self._uploads[row][columns] for row in rows]).double()
             chunk -= chunk[reference].clone()
             total += (chunk @ chunk.T).cpu().numpy()
         products: np.ndarray = self.matrix @ total @ self.matrix.T
@@ -189,13 +189,11 @@ class Vectors:
         import torch
 
         coefficients = weights @ self.matrix
-        total = torch.zeros(
-            self._uploads.shape[1], dtype=torch.float64, device=self._uploads.device
-        )
+        total = torch.zeros(self.size, dtype=torch.float64, device=self._uploads[0].device)
         for row, coefficient in zip(self.kept, coefficients, strict=True):
             if coefficient:
                 total.add_(self._uploads[int(row)], alpha=float(coefficient))
-        return total.to(self._uploads.dtype)
+        return total.to(self._uploads[0].dtype)
 
     def by_coordinate(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         """Return ``function`` of the vectors, applied to chunks of coordinates [d].
@@ -203,18 +201,10 @@ class Vectors:
         Args:
             function: (some coordinates of all vectors [m, k]) → one number for each coordinate [k].
         """
-        result = self._uploads.new_empty(self._uploads.shape[1])
+        result = self._uploads[0].new_empty(self.size)
         for first, chunk in self.chunks():
             result[first : first + chunk.shape[1]] = function(chunk)
         return result
-
-    def rows(self) -> Tensor:
-        """Return all vectors [m, d]."""
-        import torch
-
-        if np.array_equal(self.matrix, np.eye(len(self._uploads))):
-            return self._uploads
-        return torch.stack([self.combination(row) for row in np.eye(len(self))])
 
     def chunks(self) -> Iterator[tuple[int, Tensor]]:
         """Yield (first coordinate, the vectors' values of some coordinates [m, k]), in order."""
@@ -227,12 +217,16 @@ class Vectors:
             yield first, chunk
 
     def _chunks_of_uploads(self) -> Iterator[tuple[int, Tensor]]:
-        count, size = self._uploads.shape
-        width = max(1, _AT_ONCE // max(1, count))
-        everyone = len(self.kept) == count
-        for first in range(0, size, width):
-            chunk = self._uploads[:, first : first + width]
-            yield first, chunk if everyone else chunk[self.kept.tolist()]
+        import torch
+
+        uploads, count = self._uploads, len(self._uploads)
+        width = max(1, _AT_ONCE // count)
+        for first in range(0, self.size, width):
+            some = slice(first, first + width)
+            if isinstance(uploads, torch.Tensor) and len(self.kept) == count:
+                yield first, uploads[:, some]
+            else:
+                yield first, torch.stack([uploads[row][some] for row in self.kept.tolist()])
 
 
 def sorted_columns(chunk: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from fedpriv.algorithms.client_computation import ClientComputation, CohortAnswer, LocalStep
 from fedpriv.algorithms.optimizers import Optimizer
+from fedpriv.algorithms.public_root import PublicRoot
 from fedpriv.algorithms.run_context import RunContext
 from fedpriv.algorithms.server_steps import ServerStep
 from fedpriv.common.base_classes import fact
@@ -111,6 +112,8 @@ class Trainer:
         self._observe_noise = getattr(optimizer, "observe_noise", None)
         if context.rule is not None:
             server.rule = context.rule
+            if context.rule.settings.reads_validation:
+                context.rule.rule.trust(PublicRoot(context, computation))
         try:
             context.clipper.see_layers(layers_of(context.model))
         except ArgumentError as error:

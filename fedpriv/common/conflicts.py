@@ -65,6 +65,10 @@ class Combination(Protocol):
         """The trackers by name."""
 
     @property
+    def reads_validation(self) -> bool:
+        """True if the noise schedule or the aggregation rule reads the public validation split."""
+
+    @property
     def without_noise(self) -> bool:
         """True if nothing is private, because of the algorithm or because its noise is 0."""
 

@@ -138,9 +138,10 @@ class Dataset(ABC):
         Args:
             parts: All parts of the run.
         """
-        if parts.noise_schedule.reads_validation and not self.validation_records:
+        if parts.reads_validation and not self.validation_records:
+            reader = "noise_schedule" if parts.noise_schedule.reads_validation else "aggregation"
             yield ConfigError(
-                "dataset needs validation_records: the size of the public split that this noise_schedule "
+                f"dataset needs validation_records: the size of the public split that this {reader} "
                 f"reads ({type(self).__name__} has none)"
             )
         settings = parts.settings

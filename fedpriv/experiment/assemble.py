@@ -230,7 +230,7 @@ def make_context(
     data = federate(
         parts.dataset,
         parts.partition,
-        validation=parts.noise_schedule.reads_validation,
+        validation=parts.reads_validation,
         seed=parts.split_seed,
         device=str(device),
     )

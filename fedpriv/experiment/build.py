@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.config import as_tree, flatten
 from fedpriv.common.errors import ConfigError, FedprivError, all_of
-from fedpriv.common.groups import GROUPS, options_of_target
+from fedpriv.common.groups import GROUPS, option_of, options_of_target
 from fedpriv.common.option_keys import defaults_of_root, keys_of_option
 from fedpriv.data.base import Dataset
 from fedpriv.experiment.contracts import all_conflicts, refuse_bad_answers
@@ -162,7 +162,17 @@ def _make_parts(config: DictConfig) -> Parts:
 
 
 def without_rule(config: DictConfig) -> DictConfig:
-    """Return the configuration with aggregation=mean: an audit sees uploads before a rule combines them."""
+    """Return the configuration with aggregation=mean: an audit sees uploads before a rule combines them.
+
+    Raises:
+        ConfigError: The rule reads validation records; with the mean, clients would hold these.
+    """
+    if config.get("aggregation") is not None:
+        rule = instantiate(config, "aggregation")
+        if rule.reads_validation:
+            name = option_of("aggregation", rule)
+            hint = "an audit runs with the mean, where clients hold the records that this rule trains on"
+            raise ConfigError("aggregation", name, "another for an audit", hint)
     chosen = config.copy()
     OmegaConf.update(chosen, "aggregation", None, force_add=True)
     return chosen

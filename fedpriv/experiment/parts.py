@@ -99,12 +99,18 @@ class Parts:
         return self.settings.seed if self.partition.seed is None else self.partition.seed
 
     @property
+    def reads_validation(self) -> bool:
+        """True if the noise schedule or the aggregation rule reads the public validation split."""
+        rule = self.aggregation
+        return self.noise_schedule.reads_validation or (rule is not None and rule.reads_validation)
+
+    @property
     def even_share(self) -> int:
         """Records per client if they were dealt out evenly, or as many as the partition fixes."""
         if self.partition.records:
             return self.partition.records
         records = self.dataset.train_records
-        if self.noise_schedule.reads_validation:
+        if self.reads_validation:
             records -= self.dataset.validation_records
         return max(1, records // (self.partition.clients or 1))
 

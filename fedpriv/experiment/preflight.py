@@ -103,7 +103,7 @@ def _data_key(parts: Parts, config: DictConfig, has_own_code: bool) -> str:
     values: Mapping[str, Any] = configuration.identity(config)
     if not (has_own_code or parts.attack is not None or parts.settings.canaries):
         values = {k: v for k, v in values.items() if k.partition(".")[0] in _DATA_GROUPS}
-    reads = parts.noise_schedule.reads_validation
+    reads = parts.reads_validation
     return configuration.fingerprint(
         {**values, "validation": reads, "engine": parts.settings.runtime.engine}
     )
@@ -118,7 +118,7 @@ def _sizes(parts: Parts, needs_model: bool, download: bool) -> ClientSizes | Non
     if needs_model:
         return _client_sizes(parts)
     seed = parts.split_seed
-    reads = parts.noise_schedule.reads_validation
+    reads = parts.reads_validation
     # A partition by labels, say, needs the data themselves.
     if not parts.partition.by_count:
         data = federate(images, parts.partition, validation=reads, seed=seed)

@@ -148,6 +148,7 @@ class Run:
             **dict.fromkeys(algorithm.caveats(), True),
             "search": algorithm.search is not None,
             "validation": loop.schedule.reads_validation,
+            "root": loop.parts.aggregation is not None and loop.parts.aggregation.reads_validation,
             "delta": algorithm.unit == "record"
             and delta * context.data.records_per_client.min() >= 1,
             "delta_of_clients": algorithm.unit == "client"

@@ -89,7 +89,7 @@ def _sizes_known(parts: Parts) -> bool:
     if published_budget or not (parts.partition.by_count and parts.partition.clients):
         return False
     records = parts.dataset.train_records
-    if parts.noise_schedule.reads_validation:
+    if parts.reads_validation:
         records -= parts.dataset.validation_records
     try:
         clients = parts.partition.assign(np.zeros(records, dtype=np.int64), None)

@@ -137,6 +137,10 @@ CAVEATS = {
         "clients without noise. What the attackers send depends on these uploads and reaches the model, so "
         "no finite epsilon is sound."
     ),
+    "root": (
+        "The validation records that the aggregation rule trains on are treated as public: they were held "
+        "out of the training records and are not protected."
+    ),
     "validation": (
         "The validation records that the noise schedule reads are treated as public: they were held "
         "out of the training records and are not protected."
