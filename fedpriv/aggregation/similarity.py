@@ -85,7 +85,9 @@ class FoolsGold(RobustAggregation):
             name, upload = f"sum of client {client}", vectors.combination(of_one)
             before = of_round.memory.get(name)
             if before is not None:
-                largest = np.finfo(np.float32).max  # a huge upload must not make the sum infinite
+                largest = float(
+                    np.finfo(np.float32).max
+                )  # a huge upload must not make the sum infinite
                 upload = upload.add_(before).clamp_(-largest, largest)
             of_round.memory[name] = upload
             histories.append(upload)
