@@ -60,6 +60,7 @@ class Rule(Protocol):
 
     def trust(self, root: Root) -> None:
         """Take the server's update on public records; called before the first round."""
+        return None
 
     def state_dict(self) -> dict[str, object]:
         """Return what the next round needs, for the checkpoint: tensors and plain values."""
