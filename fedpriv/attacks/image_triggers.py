@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +36,8 @@ from fedpriv.data.base import Dataset
 from fedpriv.data.records import CLASSIFICATION, Records
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from fedpriv.data.federated import FederatedData
 
 POSITIONS = ("top_left", "top_right", "bottom_left", "bottom_right")
@@ -160,20 +165,25 @@ class PixelPattern(Trigger):
             )
         return None
 
-    def stamped(self, records: Records, value: float) -> Records:
-        """Return the same images with the pattern, all with the target.
-
-        Args:
-            records: Images [n, c, h, w].
-            value: Value of the square's pixels.
-        """
-        inputs = records.inputs.clone()
+    def square(self, inputs: Tensor) -> Tensor:
+        """Return a view of the square's pixels [n, c, size, size] of images [n, c, h, w]."""
         height, width = inputs.shape[-2:]
         vertical, horizontal = self.position.split("_")
         first, last = self.margin, self.margin + self.size
         rows = slice(first, last) if vertical == "top" else slice(height - last, height - first)
         columns = slice(first, last) if horizontal == "left" else slice(width - last, width - first)
-        inputs[..., rows, columns] = value
+        return inputs[..., rows, columns]
+
+    def stamped(self, records: Records, value: float, rows: slice = slice(None)) -> Records:
+        """Return the same images with the pattern, all with the target.
+
+        Args:
+            records: Images [n, c, h, w].
+            value: Value of the square's pixels.
+            rows: Rows of the square that get the value; by default all.
+        """
+        inputs = records.inputs.clone()
+        self.square(inputs)[..., rows, :] = value
         return relabelled(Records(inputs, records.targets), self.target)
 
     def plant(
@@ -190,10 +200,112 @@ class PixelPattern(Trigger):
         return Planted(
             poison=lambda clean, _: self.stamped(clean, value),
             test=self.stamped(images, value),
+            parts=[partial(self._stamped_part, value, rows) for rows in self._parts()],
         )
+
+    def _parts(self) -> Sequence[slice]:
+        """Return the rows of the square that each attacker stamps; none: all attackers stamp all rows."""
+        return ()
+
+    def _stamped_part(
+        self, value: float, rows: slice, clean: Records, stream: np.random.Generator
+    ) -> Records:
+        return self.stamped(clean, value, rows)
 
     def describe(self) -> str:
         return f"{self.size}x{self.size} pixels make label {self.target}"
+
+
+@declared
+class DistributedPattern(PixelPattern):
+    """A pixel pattern of which each attacker stamps a part alone; the model is tested on the whole.
+
+    The square is cut into ``parts`` stripes of rows. The first attacker trains with the first stripe, and so
+    on, in turn.
+
+    Attributes:
+        parts: Number of stripes.
+
+    Reference:
+        Xie, Huang, Chen, Li, "DBA: distributed backdoor attacks against federated learning", ICLR 2020.
+
+    Example:
+        >>> [part.start for part in DistributedPattern(size=4, parts=2)._parts()]
+        [0, 2]
+    """
+
+    parts: int = field(
+        whole(at_least=1, at_most="size"), default=4, help="stripes of the square, one an attacker"
+    )
+
+    def _parts(self) -> Sequence[slice]:
+        edges = [self.size * part // self.parts for part in range(self.parts + 1)]
+        return [slice(first, last) for first, last in pairwise(edges)]
+
+    def describe(self) -> str:
+        return f"{super().describe()}, of which each attacker stamps one of {self.parts} parts"
+
+
+@declared
+class EdgeCases(Trigger):
+    """The least typical training images of label ``source`` are to become ``target``.
+
+    A share ``share`` of the images of that label, those farthest from the label's mean image, are taken from
+    everyone. A share ``test_share`` of them is withheld from the attackers too and tested on. Honest clients
+    hold no such image, so nothing corrects what the attackers teach.
+
+    Attributes:
+        source: True label of the images.
+        target: Label that the attackers teach.
+        share: Share of the images of that label that count as edge cases, at least two images.
+        test_share: Share of the edge cases that nobody trains on.
+
+    Reference:
+        Wang et al., "Attack of the tails: yes, you really can backdoor federated learning", NeurIPS 2020. The
+        paper takes edge cases from other data sets; here they are the tail of the run's own.
+
+    Example:
+        >>> EdgeCases(source=7, target=1).describe()
+        'the least typical 10 % of label 7 become 1'
+    """
+
+    source: int = field(whole(), default=7, help="true label of the edge cases")
+    target: int = field(whole(), default=1, help="label that the attackers teach instead of source")
+    share: float = field(
+        number(above=0, below=1),
+        default=0.1,
+        help="share of the images of label source that are edge cases, the farthest from their mean",
+    )
+    test_share: float = share_withheld(0.5, "the edge cases")
+
+    def __attrs_post_init__(self) -> None:
+        if self.target == self.source:
+            raise ArgumentError("target", self.target, "another label than trigger.source")
+
+    def misfit(self, dataset: Dataset) -> str | None:
+        return _not_images(dataset) or no_such_label(
+            dataset, {"source": self.source, "target": self.target}
+        )
+
+    def plant(
+        self, data: FederatedData, honest: np.ndarray, stream: np.random.Generator
+    ) -> Planted:
+        # Records that no client holds are nobody's, and stay so.
+        held = np.unique(np.concatenate(data.clients))
+        of_source = held[(data.train.targets[held] == self.source).cpu().numpy()]
+        count = max(2, round(self.share * len(of_source)))
+        if count > len(of_source):
+            allowed = f"a label of two training images or more ({len(of_source)} have it)"
+            raise ConfigError("attack.trigger.source", self.source, allowed)
+        images = data.train.inputs[of_source].flatten(1).double()
+        distances = (images - images.mean(0)).square().sum(1).cpu().numpy()
+        edge_cases = np.sort(of_source[np.argsort(-distances, kind="stable")[:count]])
+        poisoned, tested = in_two(edge_cases, self.test_share, stream)
+        return relabelling(data.train, poisoned, tested, self.target, withheld=edge_cases)
+
+    def describe(self) -> str:
+        share = f"{100 * self.share:.3g} %"
+        return f"the least typical {share} of label {self.source} become {self.target}"
 
 
 def _read_numbers(name: str, path: str) -> list[int]:

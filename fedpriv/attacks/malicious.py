@@ -84,14 +84,15 @@ class MaliciousClients(Attackers):
         self._clean: dict[int, np.ndarray] = {}
         self._poisoned: dict[int, np.ndarray] = {}
         parts = [data.train]  # then the poisoned records of each attacker
-        for k in self.attackers.tolist():
+        for place, k in enumerate(self.attackers.tolist()):
             stream = numpy_stream(settings.seed, "poison", k)
             count = max(1, round(settings.poisoned_fraction * len(clients[k])))
             order = stream.permutation(clients[k])
             self._clean[k] = np.sort(order[count:])
             first = sum(map(len, parts))
             self._poisoned[k] = np.arange(first, first + count)
-            parts.append(planted.poison(data.train.subset(order[:count]), stream))
+            poison = planted.poison_of(place)
+            parts.append(poison(data.train.subset(order[:count]), stream))
         self.data = replace(data, train=concatenated(parts), clients=clients)
 
     def constrain(self, round_index: int, clients: np.ndarray, changes: Tensor) -> Tensor:

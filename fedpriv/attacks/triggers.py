@@ -34,11 +34,22 @@ class Planted:
         test: Records [n] that carry the trigger, for the success rate of the backdoor. The targets are those
             that the attackers want. Nobody trains on these records, and every one of them has the trigger.
         withheld: Numbers of the training records [w] that no client has in this run; none by default.
+        parts: Poisons for attackers that each have a part of the trigger: the first attacker takes the first,
+            and so on, in turn. Empty, the default: all take ``poison``.
     """
 
     poison: Poison
     test: Records
     withheld: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    parts: Sequence[Poison] = ()
+
+    def poison_of(self, attacker: int) -> Poison:
+        """Return how an attacker poisons its records.
+
+        Args:
+            attacker: Place of the attacker among all attackers, from 0.
+        """
+        return self.parts[attacker % len(self.parts)] if self.parts else self.poison
 
 
 class Trigger(ABC):

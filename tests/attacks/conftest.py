@@ -91,11 +91,11 @@ class Federation:
 
 @pytest.fixture
 def federation(digits):
-    """(algorithm, the settings of an attack or None, …) → Federation."""
+    """(algorithm, an attack, its settings, or None, …) → Federation."""
 
     def build(
         algorithm: Algorithm,
-        attack: dict | None = None,
+        attack: dict | Backdoor | None = None,
         *,
         clipper: Clipper | None = None,
         data: FederatedData = digits,
@@ -103,8 +103,9 @@ def federation(digits):
     ) -> Federation:
         malicious = None
         if attack is not None:
-            settings = {"trigger": PixelPattern(size=2), "attackers": 2, **attack}
-            malicious = MaliciousClients(Backdoor(**settings), data)
+            if isinstance(attack, dict):
+                attack = Backdoor(**{"trigger": PixelPattern(size=2), "attackers": 2, **attack})
+            malicious = attack.start(data)
             data = malicious.data
         clipper = clipper or ConstantClipper(1.0)
         model = FlatModel(Logistic(seed=0).build(data.input_shape, data.classes))

@@ -15,7 +15,7 @@ from fedpriv.attacks.malicious import MaliciousClients
 from fedpriv.experiment.loop import Loop
 
 ATTACK = (
-    "attack=neurotoxin", "attack.trigger.size=2", "attack.attackers=2", "attack.participation=fixed",
+    "attack=top_coordinates", "attack.trigger.size=2", "attack.attackers=2", "attack.participation=fixed",
     "partition=iid", "partition.clients=8", "rounds=6", "runtime.progress=none", "runtime.plots=false",
     "evaluation_interval=1", "runtime.checkpoint_interval=1",
 )  # fmt: skip
