@@ -74,7 +74,8 @@ class View:
     def combined(self, upload: Tensor) -> Tensor:
         """Return what the server would make of the round if all attackers sent one upload [d].
 
-        Where the attackers see no uploads of honest clients, copies of their own stand for these.
+        Where the attackers see no uploads of honest clients, copies of their own stand for these. Who is in
+        which bucket is secret; attackers of a rule that combines buckets draw buckets of their own.
 
         Args:
             upload: The upload [d].
@@ -83,7 +84,19 @@ class View:
         rows[torch.from_numpy(self._is_attacker)] = upload
         if self.rule is None:
             return shares.to(rows) @ rows
-        return self.rule.preview(self.aggregation.cohort, rows, shares)
+        if (buckets := self.rule.buckets) is None:
+            return self.rule.preview(self.aggregation.cohort, rows, shares)
+        members = torch.from_numpy(self._bucket_of % buckets)
+        sums = rows.new_zeros(buckets, rows.shape[1]).index_add_(0, members.to(rows.device), rows)
+        means = sums.div_(len(rows) / buckets)
+        equal = torch.full((buckets,), 1.0 / buckets, dtype=shares.dtype)
+        return self.rule.preview(np.arange(buckets), means, equal)
+
+    @cached_property
+    def _bucket_of(self) -> np.ndarray:
+        """A random order of the cohort [c]: modulo B it makes buckets of about equal size."""
+        t, count = self.aggregation.round_index, len(self.aggregation.cohort)
+        return numpy_stream(self.seed, "attack_buckets", t).permutation(count)
 
     @cached_property
     def _is_attacker(self) -> np.ndarray:

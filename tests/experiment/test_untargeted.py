@@ -28,6 +28,7 @@ ALGORITHMS = {
     "dp_fl": ("algorithm=dp_fl", "epsilon=null"),
     "ldp_fedsgd": LDP,
     "cdp_fedavg": CDP,
+    "buckets": (*CDP, "aggregation=bucketed_median"),
 }
 ATTACKS = ("alie", "alie_optimal", "gaussian", "ipm", "ipm_optimal", "label_reversal", "mimic", "min_max",
            "min_sum", "sign_flip")  # fmt: skip
@@ -67,7 +68,7 @@ def noted(monkeypatch):
     return Noted(monkeypatch)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(12)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_every_attack_runs_and_measures_what_it_sends(train, attack, algorithm):
