@@ -41,6 +41,7 @@ _LATER = frozenset(
         ),
         "model": ("activation", "tempering", "weight_standardization"),
         "features": ("statistics_noise_multiplier", "statistics_clip_norm"),
+        "attack": ("knows", "omniscient"),
     }.items()
     for key in keys
 )
