@@ -222,7 +222,7 @@ def _adversary_rows(parts: Parts) -> Iterator[Row]:
         cohort = algorithm.expected_cohort(clients)
         if clients and cohort is not None and cohort < clients and attack.participation == SAMPLED:
             taking_part = len(attack.attackers_among(clients)) * cohort / clients
-            text += f"; about {taking_part:.2g} of them in a round"
+            text += f"; about {taking_part:.2g} of them in a round" if taking_part else ""
         if settings.rounds is not None and attack.first_round > settings.rounds:
             text += f"; never, as the run has {counted(settings.rounds, 'round')}"
         yield "attack", text

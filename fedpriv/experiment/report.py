@@ -94,16 +94,15 @@ def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, 
     settings, private = loop.settings, loop.budget is not None
     attack_facts: dict[str, Any] = {}
     if (attack := loop.context.attack) is not None:
-        if attack.test is not None:
-            attack_facts = {
-                "backdoor_accuracy": results.backdoor_accuracy,
-                "highest_backdoor_accuracy": results.highest_backdoor_accuracy,
-                "backdoor_test_records": len(attack.test),
-            }
-        attack_facts |= {
+        attack_facts = {
+            "backdoor_accuracy": results.backdoor_accuracy,
+            "highest_backdoor_accuracy": results.highest_backdoor_accuracy,
             "attacked_rounds": results.attacked_rounds,
+            "backdoor_test_records": None if attack.test is None else len(attack.test),
             "attackers": attack.attackers.tolist(),
         }
+        if attack.test is None:  # no backdoor
+            attack_facts = {k: v for k, v in attack_facts.items() if "backdoor" not in k}
         if attack.settings.hidden(loop.parts.algorithm):
             attack_facts["omniscient"] = True
     return {

@@ -15,6 +15,7 @@ from fedpriv.common.files import write_csv, write_text
 from fedpriv.common.groups import GROUPS, option_of_target
 from fedpriv.common.notices import notice
 from fedpriv.common.words import round_up, span
+from fedpriv.store.caveats import SEES_HIDDEN
 from fedpriv.store.display import console
 from fedpriv.store.figure_rows import LABELS, add_baselines, with_labels
 from fedpriv.store.joint_privacy import choice_warning, joint_privacy
@@ -36,7 +37,8 @@ from fedpriv.store.table import Column, Table
 _AS_ASKED = "asked "
 ASKED_EPSILON = f"{_AS_ASKED}epsilon"
 VALUES = ("rounds", "stop_reason", "epsilon", "epsilon_sound", "test_accuracy")
-BACKDOOR = "backdoor_accuracy"  # of runs with an attack
+BACKDOOR = "backdoor_accuracy"  # of runs with a backdoor
+OMNISCIENT = "omniscient"  # of runs whose attackers see what the trust model hides
 PUBLISHED = "epsilon_published"  # of algorithms with a published theorem
 _SETTING = "setting"  # fingerprint of the configuration without seeds
 _SEEDS = ("seed", "noise_seed")
@@ -90,7 +92,11 @@ def table_of_runs(paths: Iterable[Path]) -> pd.DataFrame:
                 **({PAIRED: run.summary[PAIRED]} if PAIRED in run.summary else {}),
                 "seed": run.summary["seed"],
                 **{value: run.summary[value] for value in VALUES},
-                **{key: run.summary[key] for key in (PUBLISHED, BACKDOOR) if key in run.summary},
+                **{
+                    key: run.summary[key]
+                    for key in (PUBLISHED, BACKDOOR, OMNISCIENT)
+                    if key in run.summary
+                },
             }
         )
     # With dtype object a missing cell does not turn the whole numbers of its column into floats.
@@ -275,7 +281,7 @@ def sweep_table(
             Rows without a finite sound ε do not compete with those that have one.
         labels: Columns that tell the rows of a figure apart; None: the settings do.
     """
-    results_of_runs = ("run", "seed", _SETTING, *VALUES, PUBLISHED, BACKDOOR)
+    results_of_runs = ("run", "seed", _SETTING, *VALUES, PUBLISHED, BACKDOOR, OMNISCIENT)
     settings = labels or [c for c in runs.columns if c not in results_of_runs]
     # As numbers 2 and 2.0 are the same setting.
     plain = {c: runs[c].map(lambda v: v if _number(v) is None else _number(v)) for c in settings}
@@ -335,6 +341,8 @@ def _show(runs: pd.DataFrame, table: Table, varied: list[str], folder: Path | No
     """Print the table, and the differences of paired runs, which are also written to ``folder``."""
     out = console()
     out.print(table)
+    if OMNISCIENT in runs and len(hidden := runs.loc[runs[OMNISCIENT].eq(True), "run"]):
+        out.print(f"in these runs {SEES_HIDDEN}: {', '.join(map(str, hidden))}")
     if PAIRED not in runs:
         return
     shares = [c for c in ("test_accuracy", BACKDOOR) if c in runs]

@@ -20,7 +20,7 @@ from fedpriv.store.columns import COLUMNS
 from fedpriv.store.display import console
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.overlay import find_runs, override_settings, scale
-from fedpriv.study.figures.plot_files import axis_label, write_plot
+from fedpriv.study.figures.plot_files import axis_label, hidden_words, write_plot
 from fedpriv.study.figures.series import spread
 from fedpriv.tools.report.labels import settings_labels
 from fedpriv.tools.run_choice import as_number
@@ -58,7 +58,8 @@ def run(options: SimpleNamespace) -> int:
     counts = f"{counted(len(finished), 'run')}, {counted(len(lines), 'curve')}"
     each = f" Each point is a value of {along}." if of_result else ""
     caption = f"Ends of runs: {axis_label(y)} against {x_label}.{each}"
-    write_plot(options, lines, x_label, counts, caption, points=True)
+    warnings = hidden_words(finished)
+    write_plot(options, lines, x_label, counts, caption, points=True, warnings=warnings)
     return 0
 
 

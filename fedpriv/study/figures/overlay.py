@@ -16,7 +16,7 @@ from fedpriv.store.columns import COLUMNS
 from fedpriv.store.display import console
 from fedpriv.store.numbers import Columns
 from fedpriv.store.stored_run import StoredRun
-from fedpriv.study.figures.plot_files import axis_label, write_plot
+from fedpriv.study.figures.plot_files import axis_label, hidden_words, write_plot
 from fedpriv.study.figures.series import band
 from fedpriv.tools.report.labels import settings_labels
 
@@ -53,6 +53,7 @@ def run(options: SimpleNamespace) -> int:
     lines = _lines(runs, options.each, options.band)
     unfinished = [run.stored.path.name for run in runs if not run.stored.finished]
     warnings = [f"{_NOT_FINISHED.capitalize()}{in_short(unfinished)}."] if unfinished else []
+    warnings += hidden_words(run.stored for run in runs)
     write_plot(
         options, lines, axis_label(options.x), f"{counted(len(runs), 'run')}, {counted(len(lines), 'line')}",
         f"{axis_label(options.y).capitalize()} against {axis_label(options.x)}.", warnings=warnings,

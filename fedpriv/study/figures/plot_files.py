@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 
 import pandas as pd
 
 from fedpriv.common.errors import ConfigError, did_you_mean
 from fedpriv.common.files import write_csv, write_text
-from fedpriv.common.words import printable
+from fedpriv.common.words import in_short, printable
+from fedpriv.store.caveats import SEES_HIDDEN
 from fedpriv.store.columns import COLUMNS
 from fedpriv.store.display import console
 from fedpriv.store.plots import CYCLE, MARKERS, WIDTHS, Line, Look, Panel, draw_panels
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.series import BANDS
 
 MOST_LINES = 100  # of a picture: nobody can tell more apart, and the legend would exceed a page
@@ -73,6 +75,22 @@ def write_plot(
     console().print(f"{counted_runs}: {', '.join(map(str, written))}")
     for sentence in first_lines(lines):
         console().print(f"{sentence} {first.with_suffix('.csv')} has all.")
+
+
+def hidden_words(runs: Iterable[StoredRun]) -> list[str]:
+    """Return a sentence for a picture of runs whose attackers see what the trust model hides, else nothing.
+
+    Args:
+        runs: The runs in the picture. One without a summary counts if its configuration allows it.
+    """
+    hidden = [
+        run.path.name
+        for run in runs
+        if (run.summary if run.finished else run.values).get(
+            "omniscient" if run.finished else "attack.omniscient"
+        )
+    ]
+    return [f"In these runs {SEES_HIDDEN}: {in_short(hidden)}."] if hidden else []
 
 
 def first_lines(lines: Mapping[str, object]) -> list[str]:

@@ -52,6 +52,11 @@ class FigureRun:
         return sound is not None and math.isinf(sound)
 
     @property
+    def omniscient(self) -> bool:
+        """True where attackers see what the trust model hides."""
+        return bool(self.summary.get("omniscient"))
+
+    @property
     def diverged(self) -> str:
         """Sentence about the divergence of the run; empty for a run that did not diverge."""
         if self.summary.get("stop_reason") != "diverged":

@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedpriv.common.files import write_csv, write_text
+from fedpriv.store.caveats import SEES_HIDDEN
 from fedpriv.store.colours import COLOURS
 from fedpriv.store.columns import CLIENT_COLUMNS, COLUMNS, Quantity
 from fedpriv.store.plots import CYCLE, MARKERS, HeatMap, Line, Panel, draw_panels
@@ -54,7 +55,8 @@ def write_figure(
     table = figure_table(figure, runs)
     write_csv(folder / "figure.csv", table, float_format="%.6g")
     caption = caption_of(figure, runs, missing)
-    draw_table(figure, table, unsound_curves(runs), folder, len(missing))
+    omniscient = any(run.omniscient for run in runs)
+    draw_table(figure, table, unsound_curves(runs), folder, len(missing), omniscient)
     write_csv(folder / "ends.csv", ends_table(figure, runs))
     write_text(folder / "comparison.md", compare(figure, runs, missing, caption, command))
 
@@ -65,6 +67,7 @@ def draw_table(
     unsound: Collection[tuple[str, str]],
     folder: Path,
     missing: int = 0,
+    omniscient: bool = False,
 ) -> None:
     """Draw figure.png and figure.pdf from the points of figure.csv.
 
@@ -74,10 +77,13 @@ def draw_table(
         unsound: (group, curve) of the curves with a run whose sound ε is infinite, which are dotted.
         folder: Folder of the figure.
         missing: Number of runs that are not finished.
+        omniscient: Whether attackers of any run see what the trust model hides.
     """
     stamp = [f"QUICK{figure.altered_words}"] if figure.scale == "quick" else []
     if missing:
         stamp.append(f"INCOMPLETE, missing runs: {missing}")
+    if omniscient:
+        stamp.append(SEES_HIDDEN)
     panels = _panels(figure, table, unsound)
     dotted = any(
         line.dotted
@@ -286,6 +292,8 @@ def caption_of(figure: Figure, runs: Sequence[FigureRun], missing: Collection[st
         sentences.append(f"Missing runs: {len(missing)}.")
     if diverged := sum(bool(run.diverged) for run in runs):
         sentences.append(f"Diverged runs, drawn to where they did: {diverged}.")
+    if labels := list(dict.fromkeys(run.job.curve.label for run in runs if run.omniscient)):
+        sentences.append(f"In these curves {SEES_HIDDEN}: {'; '.join(labels)}.")
     versions = sorted({run.stream_version for run in runs})
     if len(versions) > 1:
         sentences.append(f"Random streams of versions {' and '.join(map(str, versions))}.")

@@ -116,6 +116,7 @@ def add_run(page: Page, run: ReportedRun) -> None:
         sections.notes(run.notes),
         sections.key_numbers(run),
         sections.three_epsilons(run),
+        sections.omniscience(run),
         sections.exact_values(run),
     )
     # What can be claimed comes before the curves: a reader may stop there.

@@ -13,6 +13,7 @@ import numpy as np
 
 from fedpriv.common.words import counted, round_up
 from fedpriv.data.names import MISLABELLED
+from fedpriv.store.caveats import SEES_HIDDEN
 from fedpriv.store.pairs import spread_words
 from fedpriv.store.searches import STATEMENT, is_search
 from fedpriv.store.stored_run import StoredAudit
@@ -143,6 +144,13 @@ def exact_values(run: ReportedRun) -> Markup:
         return Markup("")
     warning = "This page shows exact values of private data, which the mechanism does not release."
     return tag("p", warning, class_="note")
+
+
+def omniscience(run: ReportedRun) -> Markup:
+    """Return a warning about attackers that see what the trust model hides; empty where there are none."""
+    if not run.summary.get("omniscient"):
+        return Markup("")
+    return tag("p", f"Simulated {SEES_HIDDEN}: no finite ε is sound.", class_="note")
 
 
 def statement(run: ReportedRun) -> Markup:
