@@ -99,6 +99,14 @@ class Attack(Saved, ABC):
 
     Raises:
         ArgumentError: Neither or both of ``attackers`` and ``attacker_fraction`` are given.
+
+    Example:
+        >>> from fedpriv.algorithms import CdpFedAvg, DpFl
+        >>> from fedpriv.attacks import Alie
+        >>> Alie().knowledge(DpFl(name="dp_fl", sample_rate=0.1))
+        ('global_models', 'noised_uploads', 'rule')
+        >>> Alie().knowledge(CdpFedAvg(name="cdp_fedavg", client_rate=0.1))
+        ('global_models', 'rule')
     """
 
     needs: ClassVar[tuple[str, ...]] = ()

@@ -38,6 +38,12 @@ class View:
             [h, d]; where they see none, ``own``.
         rule: The aggregation rule; None: the weighted mean.
         seed: Seed of the attack.
+
+    Example:
+        >>> cohort, honest = RoundWeights(0, np.arange(3), None), torch.tensor([[1.0, 4.0], [3.0, 4.0]])
+        >>> view = View(cohort, np.array([2]), own=honest[:1], honest=honest, rule=None, seed=0)
+        >>> view.mean.tolist(), view.combined(torch.zeros(2)).tolist()
+        ([2.0, 4.0], [1.3333333730697632, 2.6666667461395264])
     """
 
     aggregation: RoundWeights
