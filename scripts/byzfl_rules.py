@@ -3,8 +3,8 @@
     python -m venv ENV --system-site-packages && ENV/bin/pip install --no-deps byzfl==0.0.11
     ENV/bin/python scripts/byzfl_rules.py
 
-ByzFL pins old versions of NumPy and torch, hence the environment of its own. Left out is what is not right in
-that version: Krum's scores have one neighbour more than the paper's, and CAF and SMEA take one step of a power
+ByzFL pins old versions of NumPy and torch, hence the environment of its own. What is wrong in that version
+is left out: Krum's scores have one neighbour more than the paper's, and CAF and SMEA take one step of a power
 iteration from a random vector. ARC writes into its input, so it gets a copy.
 """
 

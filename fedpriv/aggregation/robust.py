@@ -44,7 +44,7 @@ def _tolerated(name: str, value: Any) -> float:
 
 def _before(name: str, value: Any) -> tuple[str, ...]:
     steps = (value,) if isinstance(value, str) else value
-    if not isinstance(steps, (list, tuple)) or any(step not in STEPS for step in steps):
+    if not isinstance(steps, (list, tuple)) or any(step not in tuple(STEPS) for step in steps):
         raise ArgumentError(name, value, f"a list of {', '.join(STEPS)}")
     if len(set(steps)) < len(steps):
         raise ArgumentError(name, value, f"a list of {', '.join(STEPS)}, each at most once")

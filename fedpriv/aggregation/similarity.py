@@ -81,16 +81,14 @@ class FoolsGold(RobustAggregation):
     def _histories(self, vectors: Vectors, of_round: RoundOfRule) -> list[Tensor]:
         """Add the vectors to what is kept of their clients, and return the sums, one for each vector [d]."""
         histories = []
-        for client, of_one in zip(of_round.clients, np.eye(len(vectors)), strict=True):
-            name, upload = f"sum of client {client}", vectors.combination(of_one)
+        largest = float(np.finfo(np.float32).max)  # huge uploads must not make a sum infinite
+        for place, client in enumerate(of_round.clients):
+            name, total = f"sum of client {client}", vectors.vector(place).clone()
             before = of_round.memory.get(name)
             if before is not None:
-                largest = float(
-                    np.finfo(np.float32).max
-                )  # a huge upload must not make the sum infinite
-                upload = upload.add_(before).clamp_(-largest, largest)
-            of_round.memory[name] = upload
-            histories.append(upload)
+                total.add_(before).clamp_(-largest, largest)
+            of_round.memory[name] = total
+            histories.append(total)
         return histories
 
 

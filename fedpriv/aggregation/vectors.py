@@ -46,7 +46,7 @@ class Vectors:
             squares += chunk.double().square().sum(dim=1).cpu().numpy()
         self.kept = np.flatnonzero(np.isfinite(squares))
         self._upload_squares = squares[self.kept]
-        self._source = self
+        self._mixed_from: Vectors | None = None
         self.matrix = np.eye(len(self.kept))
 
     def mixed(self, matrix: np.ndarray) -> Vectors:
@@ -56,9 +56,14 @@ class Vectors:
             matrix: The coefficients [k, m].
         """
         mixed = object.__new__(Vectors)
-        mixed._uploads, mixed.kept, mixed._source = self._uploads, self.kept, self._source
+        mixed._uploads, mixed.kept, mixed._mixed_from = self._uploads, self.kept, self._source
         mixed.matrix = matrix @ self.matrix
         return mixed
+
+    @property
+    def _source(self) -> Vectors:
+        """The vectors that are the uploads themselves."""
+        return self if self._mixed_from is None else self._mixed_from
 
     def __len__(self) -> int:
         return len(self.matrix)
@@ -194,6 +199,14 @@ class Vectors:
             if coefficient:
                 total.add_(self._uploads[int(row)], alpha=float(coefficient))
         return total.to(self._uploads[0].dtype)
+
+    def vector(self, place: int) -> Tensor:
+        """Return one of the vectors [d]; not a copy, if it is an upload."""
+        coefficients = self.matrix[place]
+        (uploads,) = coefficients.nonzero()
+        if len(uploads) == 1 and coefficients[uploads[0]] == 1.0:
+            return self._uploads[int(self.kept[uploads[0]])]
+        return self.combination(np.eye(len(self))[place])
 
     def by_coordinate(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         """Return ``function`` of the vectors, applied to chunks of coordinates [d].
