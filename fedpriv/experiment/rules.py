@@ -31,7 +31,7 @@ def start_rule(parts: Parts, context: RunContext) -> CheckedRule | None:
     rule = CheckedRule(settings, model)
     refuse_wrong_signatures("rule", rule.rule)
     refuse_uncalled("rule", rule.rule)
-    if is_own(settings):
+    if is_own(settings) and not settings.reads_validation:
         expected = algorithm.expected_cohort(clients) or clients
         refuse_unrepeatable(settings, model, max(1, round(expected)))
     return rule

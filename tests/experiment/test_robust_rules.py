@@ -1,0 +1,206 @@
+"""Robust rules in whole runs, resumed and shared; and the root of FLTrust, which is public."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from rule_runs import RULES
+from rules import PRIVATE
+from spread_runs import results, thread_workers
+
+import fedpriv
+from fedpriv.aggregation.checked import CheckedRule
+from fedpriv.algorithms.public_root import PublicRoot
+from fedpriv.algorithms.uploads import Gradients, LocalChanges
+from fedpriv.common.config import compose
+from fedpriv.data.digits import Digits
+from fedpriv.experiment.assemble import make_context
+from fedpriv.experiment.build import build_parts
+from fedpriv.privacy.core.names import REPLACE_ONE
+from fedpriv.tools.verify.subject import Subject
+from fedpriv.tools.verify.variations import adversarial
+
+SMALL = ("partition.clients=8", "rounds=4", "epsilon=null", "runtime.threads=1")
+LOCAL = (*PRIVATE["ldp_fedsgd"], *SMALL)
+CASES = {
+    **{rule: (f"aggregation={rule}",) for rule in RULES},
+    "all steps": ("aggregation=trimmed_mean", "aggregation.before=[bucketing,nnm,arc]",
+                  "aggregation.tolerated=1"),
+}  # fmt: skip
+FIRST = ("foolsgold", "fltrust", "all steps")
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("case", sorted(CASES, key=lambda case: case not in FIRST))
+def test_a_run_interrupted_and_resumed_is_the_whole_run(case, train, tmp_path, assert_same_run):
+    """Centered clipping and FoolsGold remember; buckets, coordinates and noise follow from the round."""
+    whole = train(*LOCAL, *CASES[case], name="whole")
+    model = torch.load(whole.folder / "model.pt")
+    assert all(value.isfinite().all() for value in model.values())
+    stop, folder = tmp_path / "stop", tmp_path / "begun"
+    words = [*LOCAL, *CASES[case], f"runtime.run_dir={folder}", f"runtime.stop_file={stop}"]
+    words += ["runtime.progress=none", "runtime.plots=false"]
+    begun = fedpriv.run(
+        fedpriv.compose(words), on_round=lambda row: row["round"] == 2 and stop.touch()
+    )
+    assert begun.stop_reason == "interrupted"
+    stop.unlink()
+    fedpriv.run(fedpriv.compose([*words, f"resume={folder}"]))
+    assert_same_run(folder, whole.folder)
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("case", ["foolsgold", "all steps", "fltrust", "dnc", "flame"])
+def test_several_processes_give_the_same_bits(case, train):
+    found = []
+    for workers in (1, 3):
+        with thread_workers():
+            run = train(f"runtime.workers={workers}", *PRIVATE["dp_fl"], *SMALL, "chunk=3", *CASES[case],
+                        name=f"of{workers}")  # fmt: skip
+        found.append(results(run.folder))
+    assert found[0] == found[1]
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize(
+    ("algorithm", "attack"),
+    [("fedavg", "sign_flip"), ("fedsgd", "gaussian"), ("dp_fl", "sign_flip")],
+)
+def test_a_rule_stays_nearer_to_the_run_without_an_attack_than_the_mean(algorithm, attack, train):
+    """Of 10 clients 3 attack: multi-Krum with f = 3 stays nearer to the run without an attack."""
+    quiet = ("noise_schedule=none",) if algorithm == "dp_fl" else ()
+    common = (f"algorithm={algorithm}", *quiet, "algorithm.optimizer=sgd", "partition=iid", "paired=robust",
+              "partition.clients=10", "rounds=6", "epsilon=null")  # fmt: skip
+    attacked = (*common, f"attack={attack}", "attack.attackers=3")
+
+    def weights(*overrides: str, name: str) -> torch.Tensor:
+        model = torch.load(train(*overrides, name=name).folder / "model.pt")
+        return torch.cat([value.flatten() for value in model.values()])
+
+    honest = weights(*common, name="honest")
+    mean = weights(*attacked, name="mean")
+    rule = ("aggregation=multi_krum", "aggregation.tolerated=3")
+    robust = weights(*attacked, *rule, name="robust")
+    assert (robust - honest).norm() < (mean - honest).norm()
+
+
+# ---- the root of FLTrust
+
+
+def test_the_root_belongs_to_no_client_and_the_statement_names_it(train):
+    run = train(*PRIVATE["dp_fl"], *SMALL, "aggregation=fltrust")
+    statement = " ".join((run.folder / "privacy.txt").read_text().split())
+    assert (
+        "validation records that the aggregation rule trains on are treated as public" in statement
+    )
+    parts = build_parts(compose([*PRIVATE["dp_fl"], *SMALL, "aggregation=fltrust"]))
+    data = make_context(parts, torch.device("cpu")).data
+    assert len(data.validation) == Digits().validation_records
+    held = np.concatenate(data.clients)
+    assert len(held) + len(data.validation) == Digits().train_records
+    assert len(data.train) == len(held)
+
+
+def test_epsilon_is_that_of_the_mean_on_as_many_records(train):
+    facts = []
+    for rule in ("fltrust", "krum"):
+        folder = train(*LOCAL, f"aggregation={rule}", name=rule).folder
+        facts.append(json.loads((folder / "privacy.json").read_text())["epsilon_sound"])
+    assert facts[0] == facts[1]
+
+
+def test_a_data_set_without_a_public_split_is_refused():
+    """All of fedpriv's have one; a data set of the user's own may have none."""
+    parts = build_parts(compose([*LOCAL, "aggregation=fltrust"]))
+    assert list(parts.dataset.conflicts(parts)) == []
+    parts.dataset.validation_records = 0
+    (error,) = parts.dataset.conflicts(parts)
+    assert "the size of the public split that this aggregation reads" in str(error)
+
+
+def test_an_audit_which_trains_with_the_mean_is_refused(command, train):
+    folder = train(*PRIVATE["dp_fl"], *SMALL, "aggregation=fltrust").folder
+    said = command("audit", "membership", folder)
+    assert said.status == 2
+    assert "aggregation must be another for an audit, got fltrust" in said.sentence
+
+
+def test_no_key_names_other_records(command):
+    for key in ("root", "data", "root_split", "path"):
+        said = command("train", *LOCAL, "aggregation=fltrust", f"+aggregation.{key}=train")
+        assert said.status == 2
+        assert key in said.sentence
+
+
+@pytest.fixture
+def pinned_results(monkeypatch):
+    """(overrides) → what a rule returned on the run's data, and on other data with the same releases."""
+
+    def of(*overrides: str) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        subject = Subject(compose([*overrides, "partition.clients=4"]), rounds=3)
+        returned: list[torch.Tensor] = []
+        combine = CheckedRule.combine
+
+        def noted(rule, clients, uploads, weights):
+            returned.append(combine(rule, clients, uploads, weights))
+            return returned[-1]
+
+        monkeypatch.setattr(CheckedRule, "combine", noted)
+        reference = subject.run()
+        one = returned[-3:]
+        (other_data, *_) = adversarial(subject, REPLACE_ONE)
+        recording = subject.run(variation=other_data, pinned=reference)
+        assert recording.failure is None
+        return one, returned[-3:]
+
+    return of
+
+
+FLTRUST = (*PRIVATE["ldp_fedsgd"], "aggregation=fltrust")
+
+
+def test_what_fltrust_returns_follows_from_releases_and_public_records(pinned_results):
+    for one, other in zip(*pinned_results(*FLTRUST), strict=True):
+        assert one.any()
+        assert torch.equal(one, other)
+
+
+def test_a_private_root_is_found(pinned_results, monkeypatch):
+    """Planted: the server trains its root on records of clients."""
+
+    def private(root, records, steps, learning_rate):
+        train = root._context.data.train
+        training = LocalChanges(root._context, steps, None, learning_rate)
+        return training.of_records(train.inputs, train.targets) / -learning_rate
+
+    monkeypatch.setattr(PublicRoot, "__call__", private)
+    ones, others = pinned_results(*FLTRUST)
+    assert not all(torch.equal(one, other) for one, other in zip(ones, others, strict=True))
+
+
+@pytest.mark.parametrize("name", ["ldp_fedsgd", "wei_cdp", "wei_cdp of weights", "dp_fl"])
+def test_the_root_is_what_a_client_with_these_records_would_send(name, monkeypatch):
+    """A gradient, weights, or a change of weights: as the algorithm's clients upload."""
+    chosen = ("epsilon=null", "rounds=2", "partition.clients=4", "aggregation=fltrust")
+    roots, trusted = [], PublicRoot.__call__
+
+    def noted(root, *arguments):
+        found, context = trusted(root, *arguments), root._context
+        public, algorithm = context.data.validation, context.mechanism.algorithm
+        every = np.linspace(0, len(public) - 1, 100).astype(np.int64)
+        inputs, targets = public.inputs[every], public.targets[every]
+        if algorithm.unit == "client":
+            wanted = algorithm.uploads(context).of_records(inputs, targets)
+        else:
+            wanted = Gradients(1.0, context).of_records(inputs, targets) * -algorithm.learning_rate
+        roots.append((found, wanted))
+        return found
+
+    monkeypatch.setattr(PublicRoot, "__call__", noted)
+    Subject(compose([*PRIVATE[name], *chosen]), rounds=2).run()
+    assert len(roots) == 2
+    for found, wanted in roots:
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
