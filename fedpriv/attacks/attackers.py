@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedpriv.algorithms.run_context import RoundWeights, RunContext
 from fedpriv.algorithms.uploads import LocalChanges, Projection
-from fedpriv.attacks.names import FIXED
+from fedpriv.attacks.names import FIXED, NOISED_UPLOADS
 from fedpriv.common.errors import ArgumentError, ConfigError, ReleaseError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.saved import Saved
@@ -116,6 +116,14 @@ class Attackers(Saved):
             raise ConfigError(
                 f"attack: {type(self).__name__} sees the uploads of honest clients (sees_uploads), which at "
                 f"client level (algorithm={algorithm.name}) nobody sees before they are clipped and noised"
+            )
+        known = self.settings.knowledge(algorithm)
+        if self.sees_uploads and not self.whole_round and NOISED_UPLOADS not in known:
+            raise ConfigError(
+                "attack.knows",
+                list(known),
+                f"null or a list with {NOISED_UPLOADS}",
+                f"{type(self).__name__} sees the uploads of honest clients (sees_uploads)",
             )
         self._training = PoisonedTraining(context, self.settings)
         context.attack = self

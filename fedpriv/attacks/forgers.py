@@ -89,13 +89,13 @@ class View:
         rows, shares = self._cohort
         rows[torch.from_numpy(self._is_attacker)] = upload
         if self.rule is None:
-            return shares.to(rows) @ rows
+            return shares @ rows
         if (buckets := self.rule.buckets) is None:
             return self.rule.preview(self.aggregation.cohort, rows, shares)
         members = torch.from_numpy(self._bucket_of % buckets)
         sums = rows.new_zeros(buckets, rows.shape[1]).index_add_(0, members.to(rows.device), rows)
         means = sums.div_(len(rows) / buckets)
-        equal = torch.full((buckets,), 1.0 / buckets, dtype=shares.dtype)
+        equal = rows.new_full((buckets,), 1.0 / buckets)
         return self.rule.preview(np.arange(buckets), means, equal)
 
     @cached_property
@@ -117,7 +117,7 @@ class View:
         rows = self.honest.new_zeros(count, self.honest.shape[1])
         filled = torch.arange(self.honest_count) % len(self.honest)
         rows[torch.from_numpy(~self._is_attacker)] = self.honest[filled]
-        return rows, torch.from_numpy(shares)
+        return rows, torch.from_numpy(shares).to(rows)
 
 
 class ForgerySettings(AttackSettings, Protocol):

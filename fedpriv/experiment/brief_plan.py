@@ -15,7 +15,7 @@ from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan, Row
 from fedpriv.models.base import model_name
 from fedpriv.privacy.core.names import RELATION_WORDS
-from fedpriv.store.caveats import CAVEATS
+from fedpriv.store.caveats import CAVEATS, SEES_HIDDEN
 from fedpriv.store.statement import first_clause
 
 MOST_LINES = 10
@@ -38,6 +38,7 @@ _SHORT = {
     "aggregation": "a rule combines released uploads",
     "buckets": "a rule combines noised sums of buckets",
     "attackers": "attackers are not charged",
+    "omniscient": SEES_HIDDEN,
 }
 """Short forms of the caveats of a statement, by their keys."""
 

@@ -218,6 +218,15 @@ def test_uploads_that_nobody_sees_before_they_are_clipped_cannot_be_seen(plug_in
     assert "naseri_cdp" in said.sentence
 
 
+def test_uploads_that_the_configuration_does_not_show_cannot_be_seen(plug_in):
+    said = plug_in(
+        "attack", "Mine", FORGES.format(sees="sees_uploads = True"), "attack.trigger.writers=2",
+        "partition.clients=8", "+attack.knows=[global_models]", base="fedavg",
+    )  # fmt: skip
+    assert said.status == 2
+    assert "attack.knows must be null or a list with noised_uploads" in said.sentence
+
+
 def test_attackers_of_another_kind_are_one_sentence(plug_in):
     code = """
     from fedpriv.attacks import Backdoor

@@ -242,6 +242,43 @@ def test_the_plan_says_how_many_attackers_are_sampled_and_the_end_whether_any_wa
     assert never.summary["attacked_rounds"] == 0
 
 
+@pytest.mark.parametrize("name", ["dp_fl", "cdp_fedavg"])
+def test_without_attackers_nothing_is_forged(train, noted, name):
+    result = train(*ALGORITHMS[name], *TEN, "attack=min_max", "attack.attackers=0")
+    assert noted.views == []
+    assert (result.summary["attackers"], result.summary["attacked_rounds"]) == ([], 0)
+
+
+@pytest.mark.parametrize("attack", ["alie_optimal", "min_sum"])
+def test_a_round_of_attackers_alone_is_forged_from_their_own(train, noted, attack):
+    one = ("algorithm.participation=sampled", "algorithm.clients_per_round=1")
+    overrides = ("algorithm=fedavg", *TEN, "partition.clients=3", *one)
+    train(*overrides, f"attack={attack}", "attack.attackers=2", "rounds=6")
+    alone = [others for _, _, others in noted.views if not len(others)]
+    assert len(alone) > 0
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("algorithm=dp_scaffold", "epsilon=null"),
+        ("algorithm=naseri_ldp", "noise_schedule.noise_multiplier=1", "epsilon=null"),
+        ("algorithm=adap_dpfl",),
+        ("algorithm=dp_ftrl", "noise_schedule=constant", "algorithm.min_separation=3", "epsilon=null"),
+        ("algorithm=norm_bounding", "algorithm.client_rate=0.9"),
+        ("algorithm=naseri_cdp", "noise_schedule.noise_multiplier=1", "epsilon=null"),
+        ("algorithm=wei_cdp", "algorithm.sensitivity=update", "algorithm.records=100",
+         "noise_schedule=constant", "epsilon=null"),
+        ("algorithm=ddp_fedavg", "algorithm.trust=central", "noise_schedule=constant", "epsilon=null"),
+    ],
+    ids=lambda overrides: overrides[0].partition("=")[2],
+)  # fmt: skip
+def test_every_other_algorithm_with_uploads_takes_attackers(train, overrides):
+    result = train(*overrides, *TEN, "attack=alie", *THREE)
+    assert result.summary["attacked_rounds"] == result.summary["rounds"] >= 1
+
+
 @pytest.mark.parametrize("name", ["fedavg", "ldp_fedsgd"])
 def test_a_round_of_huge_uploads_ends_in_a_defined_way(train, name):
     result = train(*ALGORITHMS[name], *TEN, "attack=gaussian", "attack.std=1e38", *THREE)
