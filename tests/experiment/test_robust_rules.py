@@ -123,7 +123,7 @@ def test_a_data_set_without_a_public_split_is_refused():
 
 def test_an_audit_which_trains_with_the_mean_is_refused(command, train):
     folder = train(*PRIVATE["dp_fl"], *SMALL, "aggregation=fltrust").folder
-    said = command("audit", "membership", folder)
+    said = command("audit", "membership", str(folder))
     assert said.status == 2
     assert "aggregation must be another for an audit, got fltrust" in said.sentence
 
