@@ -232,6 +232,8 @@ class RunContext:
         probed_lots: Sizes of the lots with which a model of the user's own was probed.
         chunk: Number of clients that compute together; None: the whole cohort.
         crew: The processes that share the chunks; None: this process computes all of them.
+        original: The data before attackers and canaries changed them, for a warm start that is still to come;
+            None: no warm start reads them.
 
     Example:
         >>> from fedpriv.algorithms import DpFl
@@ -255,6 +257,7 @@ class RunContext:
     probed_lots: tuple[int, ...] = ()
     chunk: int | None = None
     crew: ChunkSharing | None = None
+    original: FederatedData | None = None
 
     @property
     def others(self) -> Participants | None:

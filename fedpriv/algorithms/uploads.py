@@ -186,9 +186,25 @@ class LocalChanges:
         """Return the projection of the weights after every batch; None: no projection."""
         return None
 
-    def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:
+    def of_records(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        order: Callable[[int], np.ndarray] | None = None,
+    ) -> Tensor:
+        """Compute the upload [d] of a client that has just these records.
+
+        Args:
+            inputs: Inputs of the records [n, …].
+            targets: Targets of the records [n, …].
+            order: Epoch → order of the records [n] in this epoch; None: always as they stand.
+        """
         size = len(targets)
-        return self._train(inputs, targets, [size], lambda _, epoch: np.arange(size)).uploads[0]
+
+        def visited(_: int, epoch: int) -> np.ndarray:
+            return np.arange(size) if order is None else order(epoch)
+
+        return self._train(inputs, targets, [size], visited).uploads[0]
 
     def _train(
         self,

@@ -285,6 +285,9 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
     if name.startswith("hydra."):
         return ConfigError(f"unknown key {show(name)}{did_you_mean(name, _HYDRA_KEYS, '; ')}")
     keys = _known_keys(overrides)
+    # Whoever types learning_rate means that of the algorithm, not that of the warm start.
+    if not name.startswith("warm_start"):
+        keys = [key for key in keys if not key.startswith("warm_start.")]
     if entries := [k.removeprefix(f"{name}.") for k in keys if k.startswith(f"{name}.")]:
         return unknown_entry(name, entries, overrides)
     inside = [

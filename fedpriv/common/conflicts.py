@@ -66,7 +66,7 @@ class Combination(Protocol):
 
     @property
     def reads_validation(self) -> bool:
-        """True if the noise schedule or the aggregation rule reads the public validation split."""
+        """True if noise schedule, aggregation rule or warm start reads the public validation split."""
 
     @property
     def without_noise(self) -> bool:

@@ -139,9 +139,13 @@ class Dataset(ABC):
             parts: All parts of the run.
         """
         if parts.reads_validation and not self.validation_records:
-            reader = "noise_schedule" if parts.noise_schedule.reads_validation else "aggregation"
+            rule, reader = parts.aggregation, "warm_start.records=public"
+            if parts.noise_schedule.reads_validation:
+                reader = "this noise_schedule"
+            elif rule is not None and rule.reads_validation:
+                reader = "this aggregation"
             yield ConfigError(
-                f"dataset needs validation_records: the size of the public split that this {reader} "
+                f"dataset needs validation_records: the size of the public split that {reader} "
                 f"reads ({type(self).__name__} has none)"
             )
         settings = parts.settings

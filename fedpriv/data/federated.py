@@ -59,6 +59,12 @@ class FederatedData:
         """Number of records n_k of each client, int64 [K]."""
         return np.array([len(indices) for indices in self.clients], dtype=np.int64)
 
+    @property
+    def of_clients(self) -> Records:
+        """Records of all clients together, in the order of the training records."""
+        held = np.sort(np.concatenate(self.clients))
+        return self.train if len(held) == len(self.train) else self.train.subset(held)
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all records and of their assignment to clients, in hexadecimal digits."""

@@ -40,6 +40,7 @@ from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
 from fedpriv.experiment.settings import EPSILON_AUDIT
 from fedpriv.experiment.signatures import refuse_wrong_signatures
+from fedpriv.experiment.warm_start import begin_warm
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.target import Adaptation, Target
 from fedpriv.store.folder import RunFolder, environment, new_folder
@@ -101,6 +102,10 @@ def assemble(
         processes_here(settings.runtime.workers),
     )
     budget = make_budget(parts, context.data, attackers_of(context)) if parts.private else None
+    # Before the warm start: its rounding differs between machines, and what it is made of counts by itself.
+    digest = run_digest(config, settings.rounds, context)
+    if state is None:
+        begin_warm(settings.warm_start, context, quiet=settings.runtime.progress == "none")
 
     # 2. The folder. It is made as late as this, so that a run that is refused leaves nothing behind.
     is_new = folder is None
@@ -116,8 +121,7 @@ def assemble(
     else:
         folder.remove_leftovers()
 
-    # 3. The secret streams, which depend on all that the run is made of.
-    digest = run_digest(config, settings.rounds, context)
+    # 3. The secret streams, which depend on all that the run is made of (``digest``).
     context.streams, name = streams_of_run(settings, digest, folder)
     # Code of the user's own may follow from anything, so later draws also depend on all that the run has
     # announced and released. Two such runs that part in one round never draw the same noise after it.
@@ -236,6 +240,7 @@ def make_context(
     )
     if settings.shadow is not None:
         data = of_shadow(data, settings.shadow)
+    original = None if settings.warm_start is None else data
     attackers = None
     if parts.attack is not None:
         attackers = _start_attackers(parts, parts.attack, data)
@@ -259,6 +264,7 @@ def make_context(
         streams=SecretStreams.simulated(settings.seed, settings.noise_seed),
         mechanism=parts.mechanism,
         private=parts.private,
+        original=original,
     )
     if is_own(algorithm):
         refuse_without_sampling(algorithm, map(int, np.unique(data.records_per_client)))
@@ -430,7 +436,7 @@ def make_budget(parts: Parts, data: FederatedData | ClientSizes, attackers: np.n
     budget = Budget(
         clients=data.client_count,
         target=Target(settings.epsilon, settings.delta, settings.budget_view, parts.accountant),
-        claim=parts.algorithm.claim,
+        claim=parts.claim,
         first=plan.first,
         adaptation=adaptation,
         trust=parts.algorithm.trust,

@@ -24,6 +24,8 @@ _FIRST = ("infinite", "delta is not", "epsilon is large", "vacuous")
 """Words of the caveats that come first, as the guarantee itself depends on them."""
 _SHORT = {
     "validation": "validation records are public",
+    "warm_start": "the records of the warm start are public",
+    "warm_start_on_clients": "the warm start reads clients' records without noise",
     "delta": "delta is not below 1/n",
     "delta_of_clients": "delta is not below 1/K",
     "large": "epsilon is large",

@@ -25,6 +25,7 @@ from fedpriv.privacy.accountants import Accountant, PldAccountant, RdpAccountant
 from fedpriv.privacy.clippers import Clipper
 from fedpriv.privacy.core.sampling import Sampling
 from fedpriv.privacy.mechanisms import FEATURE_STATISTICS, GaussianQuery, Group, Mechanism
+from fedpriv.privacy.mechanisms.claims import Claim
 from fedpriv.privacy.noise_schedules import NoiseSchedule
 
 
@@ -72,10 +73,27 @@ class Parts:
     def unprotected(self) -> Mapping[str, object]:
         """What is known of every client without noise before the first round, by name, with its cause.
 
-        The data set names keys of its own. Attackers may see uploads that the trust model hides.
+        The data set names keys of its own. Attackers may see uploads that the trust model hides. A warm
+        start may train the initial weights on the clients' records.
         """
         hidden = () if self.attack is None else self.attack.hidden(self.algorithm)
-        return {**self.dataset.unprotected, **dict.fromkeys(hidden, "attack.knows")}
+        warm = ("warm_start",) if self._warmed_by_clients else ()
+        return {
+            **self.dataset.unprotected,
+            **dict.fromkeys(hidden, "attack.knows"),
+            **dict.fromkeys(warm, "warm_start.records"),
+        }
+
+    @property
+    def _warmed_by_clients(self) -> bool:
+        """True if the initial weights are trained on records of clients, without noise."""
+        warm_start = self.settings.warm_start
+        return warm_start is not None and warm_start.on_clients
+
+    @property
+    def claim(self) -> Claim | None:
+        """Theorem of the algorithm's paper, or None. No theorem is about a warm start on clients' records."""
+        return None if self._warmed_by_clients else self.algorithm.claim
 
     @property
     def without_noise(self) -> bool:
@@ -100,9 +118,13 @@ class Parts:
 
     @property
     def reads_validation(self) -> bool:
-        """True if the noise schedule or the aggregation rule reads the public validation split."""
-        rule = self.aggregation
-        return self.noise_schedule.reads_validation or (rule is not None and rule.reads_validation)
+        """True if noise schedule, aggregation rule or warm start reads the public validation split."""
+        rule, warm_start = self.aggregation, self.settings.warm_start
+        return (
+            self.noise_schedule.reads_validation
+            or (rule is not None and rule.reads_validation)
+            or (warm_start is not None and not warm_start.on_clients)
+        )
 
     @property
     def even_share(self) -> int:
@@ -170,7 +192,7 @@ class Parts:
             mechanism=self.mechanism,
             sampling=self.algorithm.sampling_of(records or self.even_share),
             accountant=self.accountant,
-            claim=self.algorithm.claim,
+            claim=self.claim,
             view=self.settings.budget_view,
             delta=self.settings.delta,
             rounds=self.settings.rounds,

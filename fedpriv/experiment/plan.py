@@ -201,6 +201,8 @@ def _setup_rows(parts: Parts) -> Iterator[Row]:
         yield "augmentation", algorithm.augmentation.describe()
     if settings.averaging is not None:
         yield "evaluated", settings.averaging.describe()
+    if settings.warm_start is not None:
+        yield "warm start", settings.warm_start.describe()
     if settings.isolate_records:
         yield "records", "the gradient of each record is computed by its own copy of the model"
     if parts.aggregation is not None:

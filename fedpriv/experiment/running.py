@@ -143,11 +143,14 @@ class Run:
         if budget is None:
             return []
         delta, rule = loop.settings.delta, loop.parts.aggregation
+        warm_start = loop.settings.warm_start
         # δ must be below 1/n for n units: with δ >= 1/n, publishing one unit in full would be allowed.
         applies = {
             **dict.fromkeys(algorithm.caveats(), True),
             "search": algorithm.search is not None,
             "validation": loop.schedule.reads_validation,
+            "warm_start": warm_start is not None and not warm_start.on_clients,
+            "warm_start_on_clients": warm_start is not None and warm_start.on_clients,
             "root": loop.parts.aggregation is not None and loop.parts.aggregation.reads_validation,
             "delta": algorithm.unit == "record"
             and delta * context.data.records_per_client.min() >= 1,

@@ -41,11 +41,12 @@ _LATER = frozenset(
         ),
         "model": ("activation", "tempering", "weight_standardization"),
         "features": ("statistics_noise_multiplier", "statistics_clip_norm"),
+        "warm_start": ("records", "epochs", "batch_size", "learning_rate"),
         "attack": ("knows", "omniscient"),
     }.items()
     for key in keys
 )
-"""Keys of groups that are younger than the first runs. For them null is the same as absent."""
+"""Keys of groups and sections that are younger than the first runs. For them null is the same as absent."""
 
 
 def run_digest(config: DictConfig, rounds: int | None, context: RunContext) -> str:
@@ -56,6 +57,9 @@ def run_digest(config: DictConfig, rounds: int | None, context: RunContext) -> s
     colleague's machine. So is the folder of the data, as their content counts. So are keys that only look at
     the run: however often it is evaluated, it releases the same. The engine counts, because engines differ by
     more than rounding where the terms of a gradient cancel.
+
+    The initial weights are those before a warm start. Its keys and its records are covered, so that two warm
+    starts with other records have other streams.
 
     Args:
         config: The configuration of the run.

@@ -16,6 +16,7 @@ from fedpriv.data.names import CANARIES as CANARY_KINDS
 from fedpriv.data.names import DIRECTION, MISLABELLED, NONMEMBERS, Shadow
 from fedpriv.data.records import CLASSIFICATION
 from fedpriv.experiment.averaging import Averaging, averaging_of
+from fedpriv.experiment.warm_start import WarmStart, warm_start_of
 from fedpriv.privacy.core.names import BUDGET_VIEWS, PUBLISHED, REPLACE_ONE, SOUND
 from fedpriv.workers.places import SLURM
 
@@ -99,6 +100,7 @@ class Settings:
         isolate_records: The gradient of each record is computed by its own copy of the model.
         chunk: Number of clients that compute together; None: see
             :func:`fedpriv.experiment.machine.chunk_size`.
+        warm_start: How the initial weights are trained before round 1; None if they are not.
     """
 
     epsilon: float | None
@@ -121,6 +123,7 @@ class Settings:
     paired: str | None = None
     isolate_records: bool = False
     chunk: int | None = None
+    warm_start: WarmStart | None = None
 
     @property
     def sound(self) -> bool:
@@ -136,6 +139,8 @@ class Settings:
             yield ConfigError("shadow", "a half", allowed)
         if self.canaries:
             yield from self._audit_conflicts(parts)
+        if self.warm_start is not None:
+            yield from self.warm_start.conflicts(parts)
         if self.paired is not None and (self.publish or algorithm.search is not None):
             other = "publish=true" if self.publish else f"algorithm={algorithm.name}"
             why = "runs with common noise are simulations: two that are seen have no finite epsilon"
@@ -307,6 +312,7 @@ def read_settings(config: DictConfig) -> Settings:
             ),
             paired=_optional(checks.text, "paired", config.get("paired")),
             chunk=_optional(checks.whole, "chunk", config.get("chunk"), at_least=1),
+            warm_start=warm_start_of(config.get("warm_start")),
         )
         kind, decay, start = (config.get(key) for key in _OF_AVERAGING)
         averaging = averaging_of(kind, decay, start, settings.rounds)

@@ -141,6 +141,15 @@ CAVEATS = {
         "The validation records that the aggregation rule trains on are treated as public: they were held "
         "out of the training records and are not protected."
     ),
+    "warm_start": (
+        "The validation records that the initial weights were trained on (warm_start) are treated as public: "
+        "they were held out of the training records and are not protected."
+    ),
+    "warm_start_on_clients": (
+        "The initial weights were trained on the records of all clients, without clipping and noise "
+        "(warm_start.records=clients). They reveal these records, so no finite epsilon is sound, and no "
+        "published theorem is about this run."
+    ),
     "validation": (
         "The validation records that the noise schedule reads are treated as public: they were held "
         "out of the training records and are not protected."

@@ -119,7 +119,7 @@ def _refuse_unaccountable(parts: Parts) -> None:
         )
     if parts.unprotected:
         raise ConfigError(
-            f"dataset.{next(iter(parts.unprotected))} is released without noise: no ε bounds such a search"
+            f"{next(iter(parts.unprotected))} is released without noise: no ε bounds such a search"
         )
     if algorithm.search is not None:
         raise ConfigError(

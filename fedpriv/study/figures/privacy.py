@@ -190,7 +190,7 @@ def _three(row: AuditPlan, base: Sequence[str], significance: float, seed: int) 
     sampling = parts.costs().sampling
     return ThreeEpsilons(
         row,
-        _planned(parts, PUBLISHED, rounds) if parts.algorithm.claim is not None else None,
+        _planned(parts, PUBLISHED, rounds) if parts.claim is not None else None,
         _planned(parts, SOUND, rounds),
         _audited(row, config, rounds, parts.settings.delta, significance, seed),
         "record"

@@ -27,6 +27,7 @@ from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.machine import choose_threads, resolve_device
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.settings import NO_STATISTICS
+from fedpriv.experiment.warm_start import NOT_AUDITED, begin_warm
 from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.store.canary_file import RELEASES, SIZES
 from fedpriv.tools.audit.epsilon_guesses import Scores
@@ -214,13 +215,19 @@ def context_of(
         canary: Kind of the canaries.
 
     Raises:
-        ConfigError: The run releases statistics before the first round, where no canary is looked for.
+        ConfigError: The run releases statistics before the first round, where no canary is looked for, or its
+            warm start reads the clients' records.
     """
     if parts.released_statistics is not None:
         raise ConfigError(NO_STATISTICS)
+    warm_start = parts.settings.warm_start
+    if warm_start is not None and warm_start.on_clients:
+        allowed = "public or null for an audit of epsilon"
+        raise ConfigError("warm_start.records", warm_start.records, allowed, NOT_AUDITED)
     runtime = parts.settings.runtime
     context = make_context(parts, resolve_device(runtime.device), canaries, seed, fewer, canary)
     choose_threads(runtime.threads, work_per_round(parts, context))
+    begin_warm(warm_start, context)
     return context
 
 

@@ -22,6 +22,7 @@ from fedpriv.experiment.consent import refuse_odd_paths, refuse_strangers
 from fedpriv.experiment.instantiate import first_line
 from fedpriv.experiment.machine import choose_threads, resolve_device
 from fedpriv.experiment.parts import Parts
+from fedpriv.experiment.warm_start import begin_warm
 from fedpriv.store.stored_run import StoredRun
 
 _RECORDS_AT_ONCE = 256  # about the number of records in a pass of an audit
@@ -118,6 +119,7 @@ def open_run(
     stored, rounds = _weights(run, resolved_device)
     context = make_context(parts, resolved_device)
     choose_threads(threads, context.model.size * _RECORDS_AT_ONCE)
+    begin_warm(parts.settings.warm_start, context)
     context.model.module.eval()
     initial = context.model.flat.clone()
     final = _fitted(run, context, stored)

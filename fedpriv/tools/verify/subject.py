@@ -33,6 +33,7 @@ from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.machine import choose_threads, resolve_device
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.secrets import run_digest, streams_of_run
+from fedpriv.experiment.warm_start import NOT_AUDITED
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.core.trust import Trust
 from fedpriv.privacy.mechanisms.matrix import MatrixMechanism
@@ -425,6 +426,10 @@ def _refuse(parts: Parts) -> None:
         raise ConfigError(
             "attack must be none with fedpriv verify, which brings malicious clients of its own"
         )
+    warm_start = parts.settings.warm_start
+    if warm_start is not None and warm_start.on_clients and parts.private:
+        allowed = "public or null with fedpriv verify"
+        raise ConfigError("warm_start.records", warm_start.records, allowed, NOT_AUDITED)
     one_release = parts.mechanism.charged_at_once is not None
     if one_release and not isinstance(parts.algorithm, DpFtrl):
         raise ConfigError(
