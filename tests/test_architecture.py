@@ -171,7 +171,7 @@ def test_a_circle_is_found():
 
 # ---- randomness: who may draw what
 
-BENCH = ("tools.bench_clients", "tools.bench_gradients")
+BENCH = ("tools.bench_clients", "tools.bench_gradients", "tools.bench_rules")
 
 SECRET = {
     "common.secret_streams",  # the streams themselves

@@ -28,6 +28,7 @@ _MODELS = ("cnn", "mlp", "logistic")  # as in fedpriv.tools.bench, which imports
 @flag("--json", "FILE", "also write the figures here", NewFile(mark=_JSON))
 @switch("--accounting", "instead: accounting for thousands of noise multipliers")
 @flag("--workers", "N", "instead: rounds over N processes beside those of one", Whole())
+@switch("--aggregation", "instead: a round of each aggregation rule, its time and memory")
 @table_flag
 def bench(
     repeats: int,
@@ -36,8 +37,9 @@ def bench(
     json: Path | None,
     accounting: bool,
     workers: int | None,
+    aggregation: bool,
 ) -> int:
-    """Measure the speed of the gradient engines (or --accounting, --workers) on this machine.
+    """Measure the speed of the gradient engines (or of what a flag names) on this machine.
 
     scripts/bench_peers.py, in a checkout, compares them with other libraries.
     """
@@ -50,6 +52,10 @@ def bench(
         from fedpriv.tools.bench_workers import run as speed_of_workers
 
         return speed_of_workers(workers, min(repeats, 5), tuple(model), threads, json)
+    if aggregation:
+        from fedpriv.tools.bench_rules import run as speed_of_rules
+
+        return speed_of_rules(min(repeats, 5), threads, json)
     from fedpriv.tools.bench import run as engine_speed
 
     return engine_speed(repeats, tuple(dict.fromkeys(model or _MODELS)), threads, json)

@@ -204,3 +204,52 @@ def test_the_root_is_what_a_client_with_these_records_would_send(name, monkeypat
     assert len(roots) == 2
     for found, wanted in roots:
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
+
+
+# ---- refusals before the first round
+
+
+@pytest.mark.parametrize("dry", [True, False])
+@pytest.mark.parametrize(
+    ("overrides", "wanted"),
+    [
+        (
+            ("aggregation=krum", "aggregation.tolerated=3"),
+            "aggregation.tolerated must be at most 2: krum needs n > 2f + 2, and a round has n = 8 uploads, "
+            "got 3",
+        ),
+        (
+            ("aggregation=median", "algorithm.clients_per_round=4", "aggregation.tolerated=0.5"),
+            "aggregation.tolerated must be at most 1: median needs n > 2f, and a round has n = 4 uploads, "
+            "got 0.5 (f = 2)",
+        ),
+        (
+            ("aggregation=trimmed_mean", "partition.clients=1"),
+            "at most 0: trimmed_mean needs n > 2f, and a round has n = 1 uploads",
+        ),
+        (
+            ("aggregation=foolsgold", "aggregation.before=[bucketing]"),
+            "aggregation.before must be no bucketing with foolsgold",
+        ),
+        (
+            ("aggregation=smea", "partition.clients=60"),
+            "looks at all subsets of n - f, at most 100,000",
+        ),
+    ],
+)
+def test_what_no_round_can_do_is_refused_in_one_sentence(overrides, wanted, dry, command):
+    said = command("train", *LOCAL, *overrides, f"dry_run={dry}".lower())
+    assert said.status == 2
+    assert wanted in said.sentence
+
+
+def test_clients_that_only_the_data_count_are_refused_too(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{user},{user % 3},{'ab'[user % 2]}\n" for user in range(40) for _ in range(9))
+    (tmp_path / "table.csv").write_text("user,x,y\n" + rows)
+    table = ("dataset=csv", "dataset.path=table.csv", "dataset.label=y", "dataset.user=user",
+             "dataset.ranges={x: [0, 9]}", "partition=natural")  # fmt: skip
+    said = command("train", "algorithm=fedavg", *table, "rounds=1", "aggregation=krum",
+                   "aggregation.tolerated=30")  # fmt: skip
+    assert said.status == 2
+    assert "krum needs n > 2f + 2, and a round has n = " in said.sentence
