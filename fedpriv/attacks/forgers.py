@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fedpriv.aggregation.checked import CheckedRule
     from fedpriv.data.federated import FederatedData
 
-_COLUMNS = 2**16  # coordinates of a block, in which distances are added up in double precision
+_COLUMNS = 2**16  # coordinates of a block; the sums of blocks are added up in double precision
 
 
 @dataclass(frozen=True)
@@ -253,9 +253,9 @@ def farthest(honest: Tensor, direction: Tensor, *, sums: bool) -> float:
     along, length = products[0].clone(), 0.0
     for columns in range(0, len(mean), _COLUMNS):
         block = slice(columns, columns + _COLUMNS)
-        centred, part = (honest[:, block] - mean[block]).double(), direction[block].double()
-        products += centred @ centred.T
-        along += centred @ part
+        centred, part = honest[:, block] - mean[block], direction[block]
+        products += (centred @ centred.T).double()
+        along += (centred @ part).double()
         length += float(part @ part)
     squares = products.diagonal()
     distances = (squares[:, None] + squares - 2.0 * products).clamp_min(0.0)
