@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedpriv.algorithms.run_context import RoundWeights, RunContext
 from fedpriv.algorithms.uploads import LocalChanges, Projection
-from fedpriv.attacks.names import FIXED, NOISED_UPLOADS
+from fedpriv.attacks.names import FIXED, NOISED_UPLOADS, RAW_UPLOADS
 from fedpriv.common.errors import ArgumentError, ConfigError, ReleaseError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.saved import Saved
@@ -117,12 +117,15 @@ class Attackers(Saved):
                 f"attack: {type(self).__name__} sees the uploads of honest clients (sees_uploads), which at "
                 f"client level (algorithm={algorithm.name}) nobody sees before they are clipped and noised"
             )
+        # Held here as well, since a class of the user's own may say that it sees uploads.
         known = self.settings.knowledge(algorithm)
-        if self.sees_uploads and not self.whole_round and NOISED_UPLOADS not in known:
+        afterwards = algorithm.unit == "record" or self.sends_after_release(algorithm)
+        needed = RAW_UPLOADS if self.sees_raw_uploads or not afterwards else NOISED_UPLOADS
+        if (self.sees_uploads or self.sees_raw_uploads) and needed not in known:
             raise ConfigError(
                 "attack.knows",
                 list(known),
-                f"null or a list with {NOISED_UPLOADS}",
+                f"a list with {needed}",
                 f"{type(self).__name__} sees the uploads of honest clients (sees_uploads)",
             )
         self._training = PoisonedTraining(context, self.settings)

@@ -224,7 +224,55 @@ def test_uploads_that_the_configuration_does_not_show_cannot_be_seen(plug_in):
         "partition.clients=8", "+attack.knows=[global_models]", base="fedavg",
     )  # fmt: skip
     assert said.status == 2
-    assert "attack.knows must be null or a list with noised_uploads" in said.sentence
+    assert "attack.knows must be a list with noised_uploads" in said.sentence
+
+
+WHOLE_ROUND = """
+from fedpriv.attacks import Attack
+from fedpriv.attacks.attackers import Attackers
+
+
+class Mine(Attack):
+    whole_round = True
+
+    def start(self, data):
+        return Seeing(self, data)
+
+
+class Seeing(Attackers):
+    whole_round = True
+    sees_uploads = True
+    sees_raw_uploads = {raw}
+
+    def forge(self, round_index, clients, uploads, others):
+        return -others.mean(0).expand_as(uploads)
+"""
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    ("base", "raw", "status"),
+    [
+        ("cdp_fedavg", False, 2),
+        ("ldp_fedsgd", True, 2),
+        ("ldp_fedsgd", False, 0),
+        ("fedsgd", True, 0),
+    ],
+)
+def test_own_attackers_see_no_raw_upload_of_a_private_run(command, tmp_path, base, raw, status):
+    module = f"whole_round_{base}_{raw}".lower()
+    (tmp_path / f"{module}.py").write_text(WHOLE_ROUND.format(raw=raw))
+    (tmp_path / "yamls" / "attack").mkdir(parents=True)
+    (tmp_path / "yamls" / "attack" / "mine.yaml").write_text(
+        f"# mine\n_target_: {module}.Mine\nattackers: 2\n"
+    )
+    overrides = ["partition.clients=8", "rounds=2", "epsilon=null", "runtime.plots=false"]
+    if base == "ldp_fedsgd":
+        overrides += ["noise_schedule=constant", "noise_schedule.noise_multiplier=2"]
+    said = command("train", "--config-dir", "yamls", f"algorithm={base}", "attack=mine", *overrides)
+    assert said.status == status, said.err
+    if status:
+        assert "attack.knows must be a list with raw_uploads" in said.sentence
 
 
 def test_attackers_of_another_kind_are_one_sentence(plug_in):
