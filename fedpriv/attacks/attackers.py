@@ -24,7 +24,6 @@ from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.saved import Saved
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.base import Algorithm
     from fedpriv.data.federated import FederatedData
     from fedpriv.data.records import Records
 
@@ -183,7 +182,7 @@ class Attackers(Saved):
         """
         return self.data.clients[client]
 
-    def sends_after_release(self, algorithm: Algorithm) -> bool:
+    def sends_after_release(self, algorithm: Any) -> bool:
         """Return whether attackers put uploads into the place of released ones.
 
         Args:
