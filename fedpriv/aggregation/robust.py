@@ -83,6 +83,16 @@ class RobustAggregation(Aggregation):
         before: Steps before the rule, in order.
         bucket_size: Number s of uploads in a bucket.
         seed: Seed of all randomness of the rule.
+
+    Example:
+        >>> class LeaveOutTheLongest(RobustAggregation):
+        ...     def aggregate(self, vectors, of_round):
+        ...         shortest = np.argsort(vectors.norms)[: len(vectors) - of_round.tolerated]
+        ...         weights = np.zeros(len(vectors))
+        ...         weights[shortest] = 1 / len(shortest)
+        ...         return vectors.combination(weights)
+        >>> LeaveOutTheLongest(tolerated=2).condition
+        'n > 2f'
     """
 
     needs: tuple[int, int] = (2, 0)
