@@ -185,6 +185,7 @@ def test_trials_leave_the_rule_as_it_was():
     assert not view.rule.used
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("kind", RULES)
 def test_trials_change_no_later_result_of_any_rule(kind):
     model = FlatModel(torch.nn.Linear(3, 3))

@@ -68,7 +68,7 @@ def noted(monkeypatch):
     return Noted(monkeypatch)
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_every_attack_runs_and_measures_what_it_sends(train, attack, algorithm):
@@ -82,7 +82,7 @@ def test_every_attack_runs_and_measures_what_it_sends(train, attack, algorithm):
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("name", ["dp_fl", "ldp_fedsgd", "fedsgd"])
+@pytest.mark.parametrize("name", ["ldp_fedsgd", "dp_fl", "fedsgd"])
 def test_attackers_see_what_the_server_sees_of_the_others_and_send_afterwards(train, noted, name):
     train(*ALGORITHMS[name], *TEN, "attack=ipm", *THREE)
     assert len(noted.views) == len(noted.averaged) == 3
@@ -126,6 +126,7 @@ def test_epsilon_is_that_of_a_run_without_attackers(train, name):
     assert "omniscient" not in attacked.summary
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["ldp_fedsgd", "cdp_fedavg"])
 def test_raw_uploads_of_a_private_run_take_omniscience_and_every_finite_epsilon(
     train, noted, name, command
@@ -187,6 +188,7 @@ def test_several_processes_give_the_same_bits(train, name):
     assert results(shared.folder) == alone
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["cdp_fedavg", "ldp_fedsgd"])
 def test_a_resumed_run_is_the_uninterrupted_one(train, monkeypatch, assert_same_run, name):
     overrides = (
@@ -258,7 +260,7 @@ def test_a_round_of_attackers_alone_is_forged_from_their_own(train, noted, attac
     assert len(alone) > 0
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "overrides",
     [
