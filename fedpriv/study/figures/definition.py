@@ -23,6 +23,7 @@ from pathlib import Path
 
 SCALES = ("paper", "quick")
 POINT = "point"  # the x of axes that are drawn over the figure's points
+SOUND = "epsilon_sound"  # the x of axes that are drawn over the sound ε of the runs at each point
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ class Axes:
     Attributes:
         name: Name of the axes in the YAML.
         x: A column of ``metrics.csv`` (of ``clients.csv`` when ``lines`` is ``clients``), or
-            ``point``: the values of the figure's points.
+            ``point``: the values of the figure's points; or, over points, ``epsilon_sound``: the sound ε of
+            the runs at each point.
         y: A column; with ``x: point`` the column's value at the end of a run (``round``: the rounds run).
         kind: ``lines``, or ``map`` (only with ``x: point``): a row of cells for each curve, a column
             for each point, the mean over seeds as colour and number.
@@ -117,6 +119,7 @@ class Axes:
         y_limits: Group → limits in the units shown; absent: from the data.
         x_scale: ``linear`` or ``log``.
         y_scale: ``linear`` or ``log``.
+        vacuous_above: With ``x: epsilon_sound``: every larger ε, infinity too, is drawn at the margin.
     """
 
     name: str
@@ -132,6 +135,7 @@ class Axes:
     y_limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     x_scale: str = "linear"
     y_scale: str = "linear"
+    vacuous_above: float | None = None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from fedpriv.store.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS, STATED
 from fedpriv.study.figures.definition import (
     POINT,
     SCALES,
+    SOUND,
     Axes,
     Curve,
     CurveGroup,
@@ -306,7 +307,7 @@ def _axes(name: str, value: Any, groups: Mapping[str, Any], points: Points | Non
         raise ArgumentError(f"{key}.x", POINT, "a column, unless the figure has points")
     return Axes(
         name=name,
-        x=checks.one_of(f"{key}.x", value.get("x"), (POINT,) if over_points else columns),
+        x=checks.one_of(f"{key}.x", value.get("x"), (POINT, SOUND) if over_points else columns),
         y=checks.one_of(f"{key}.y", value.get("y"), columns),
         kind=choice("kind", *_kinds(points)),
         lines=lines,
@@ -321,9 +322,20 @@ def _axes(name: str, value: Any, groups: Mapping[str, Any], points: Points | Non
             )
             for group, pair in _optional_mapping(f"{key}.y_limits", value.get("y_limits")).items()
         },
+        vacuous_above=_margin(key, value),
         x_scale=choice("x_scale", "linear", "log"),
         y_scale=choice("y_scale", "linear", "log"),
     )
+
+
+def _margin(key: str, value: Mapping[str, Any]) -> float | None:
+    """Return the ε from which the sound ε counts as vacuous, None for axes of another x."""
+    given = value.get("vacuous_above")
+    if value.get("x") != SOUND:
+        if given is not None:
+            raise ArgumentError(f"{key}.vacuous_above", given, f"absent unless x is {SOUND}")
+        return None
+    return checks.number(f"{key}.vacuous_above", 1000.0 if given is None else given, above=0)
 
 
 def _limits(key: str, value: Any) -> tuple[float, float]:

@@ -15,9 +15,10 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.store.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS
 from fedpriv.store.pairs import FEWEST, INTERVALS, LEVEL, student_half_width
 from fedpriv.store.stored_run import StoredRun
-from fedpriv.study.figures.definition import Axes, Points
+from fedpriv.study.figures.definition import SOUND, Axes, Points
 from fedpriv.study.figures.jobs import DONE, Job
 
+MARGIN = 3.0  # a vacuous ε is drawn at this multiple of the largest ε that is not
 POINTS = 200  # most points of a line: a column of print cannot show more
 FEWEST_RESAMPLED = 5
 """Smallest number of seeds for a bootstrap. With fewer its intervals are far too short."""
@@ -116,15 +117,41 @@ def over_seeds(runs: Sequence[FigureRun], axes: Axes) -> pd.DataFrame:
 def over_points(runs: Sequence[FigureRun], axes: Axes, points: Points) -> pd.DataFrame:
     """Return x, mean, low, high and n of the ends of a curve's runs at each point, in the units shown.
 
-    A curve that is run at no point in particular has the same values at each point.
+    A curve that is run at no point in particular has the same values at each point. Over the sound ε of the
+    runs, a curve has a point where its runs have a guarantee that is not vacuous, and one at the margin for
+    all others; a curve that is run at no point has its end at the margin alone.
     """
     tables = []
     for point in points.values:
-        values = np.array([run.end(axes.y) for run in runs if run.job.point in (point, None)])
-        values = values[np.isfinite(values)] * COLUMNS[axes.y].scale
+        at_point = [run for run in runs if run.job.point in (point, None)]
+        values = np.array([run.end(axes.y) for run in at_point])
+        finite = np.isfinite(values)
+        values = values[finite] * COLUMNS[axes.y].scale
+        x = point
+        if axes.x == SOUND:
+            x = shown_epsilon([run.summary.get(SOUND) for run in at_point], axes)
         if len(values):
-            tables.append(spread(np.array([point]), values[:, np.newaxis], axes.band))
-    return pd.concat(tables, ignore_index=True) if tables else band([])
+            tables.append(spread(np.array([x]), values[:, np.newaxis], axes.band))
+    if not tables:
+        return band([])
+    table = pd.concat(tables, ignore_index=True)
+    if axes.x == SOUND:
+        table = table.drop_duplicates().sort_values("x", kind="stable", ignore_index=True)
+    return table
+
+
+def shown_epsilon(sound: Sequence[float | None], axes: Axes) -> float:
+    """Return where runs with these sound ε are drawn: the largest ε, or the margin where it is vacuous.
+
+    Args:
+        sound: Sound ε of the runs; None: the run claims no privacy.
+        axes: Axes over the sound ε.
+    """
+    assert axes.vacuous_above is not None
+    largest = max(
+        (math.inf if epsilon is None else float(epsilon) for epsilon in sound), default=math.inf
+    )
+    return largest if largest <= axes.vacuous_above else MARGIN * axes.vacuous_above
 
 
 def spread(x: np.ndarray, y: np.ndarray, kind: str) -> pd.DataFrame:

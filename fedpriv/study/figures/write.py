@@ -13,10 +13,10 @@ import pandas as pd
 from fedpriv.common.files import write_csv, write_text
 from fedpriv.store.caveats import SEES_HIDDEN
 from fedpriv.store.colours import COLOURS
-from fedpriv.store.columns import CLIENT_COLUMNS, COLUMNS, Quantity
+from fedpriv.store.columns import CLIENT_COLUMNS, COLUMNS, STATED_COLUMNS, Quantity
 from fedpriv.store.plots import CYCLE, MARKERS, HeatMap, Line, Panel, draw_panels
 from fedpriv.study.figures.comparison import compare, ends_table
-from fedpriv.study.figures.definition import POINT, Axes, Curve, CurveGroup, Figure
+from fedpriv.study.figures.definition import POINT, SOUND, Axes, Curve, CurveGroup, Figure
 from fedpriv.study.figures.marks import including, mark_lines, mark_rows, marks_on
 from fedpriv.study.figures.series import (
     BANDS,
@@ -193,7 +193,7 @@ def _panel(
     )
     return Panel(
         title=group.title,
-        x_label=axes.x_label or (figure.points or columns[axes.x]).label,
+        x_label=_x_label(figure, axes, columns),
         y_label=_y_label(axes, columns),
         lines=(*lines, *mark_lines(figure, group, axes, rows)),
         x_limits=including(
@@ -211,6 +211,14 @@ def _y_label(axes: Axes, columns: Mapping[str, Quantity]) -> str:
     if axes.y_label:
         return axes.y_label
     return "rounds" if (axes.x, axes.y) == (POINT, "round") else columns[axes.y].label
+
+
+def _x_label(figure: Figure, axes: Axes, columns: Mapping[str, Quantity]) -> str:
+    if axes.x_label:
+        return axes.x_label
+    if axes.x == SOUND:
+        return f"{STATED_COLUMNS[SOUND].label}; right of {axes.vacuous_above:g}: vacuous"
+    return (figure.points or columns[axes.x]).label
 
 
 def _map(
