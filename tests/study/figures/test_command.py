@@ -80,7 +80,7 @@ def test_a_list_of_no_figure_names_the_works(command):
     said = refused(command("figure", "wie", "--list"))
     assert (
         "must be a figure, or one of adap_dpfl, ldp_clipping, mechanisms, naseri, privacy, recipes, "
-        "wei, got wie" in said
+        "robust, wei, got wie" in said
     )
 
 
