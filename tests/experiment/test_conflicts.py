@@ -163,6 +163,10 @@ def test_a_data_set_that_extends_nothing_refuses_what_data_sets_do(name):
     config.noise_schedule = fedpriv.compose(["noise_schedule=validation_decay"]).noise_schedule
     with pytest.raises(ConfigError, match=f"needs validation_records: .*{name} has none"):
         build_parts(config)
+    config = fedpriv.compose(["algorithm=dp_fl", "rounds=1", "warm_start.records=public"])
+    config.dataset = {"_target_": f"{__name__}.{name}"}
+    with pytest.raises(ConfigError, match=r"split that warm_start\.records=public reads"):
+        build_parts(config)
 
 
 def test_a_wrong_conflicts_is_refused_in_a_sentence():

@@ -57,6 +57,10 @@ MULTIPLIER = "features.statistics_noise_multiplier must be "
     ("overrides", "sentence"),
     [
         (("algorithm=dp_scaffold",), NORMALIZATION + "dp_scaffold, got released"),
+        (
+            ("algorithm=dp_fl", "warm_start.records=public"),
+            "warm_start.records must be null with features.normalization=released, got public",
+        ),
         (("algorithm=adap_dpfl",), "noise_schedule=validation_decay does not go with"),
         (("algorithm=dp_fl", "budget_view=published"), "budget_view must be sound, got published"),
         (("algorithm=fedavg",), NORMALIZATION + "fedavg, got released"),

@@ -189,7 +189,6 @@ def test_weights_that_overflow_are_refused():
         ((*ON_CLIENTS, "budget_view=published"), r"budget_view must be sound with warm_start.rec"),
         ((*ON_CLIENTS, "publish=true"), r"publish must be false with warm_start.records=clients"),
         ((*ON_CLIENTS, "audit=epsilon:20"), r"audit must be without epsilon with warm_start.rec"),
-        ((*PUBLIC, "dataset.validation_records=0"), r"validation_records"),
     ],
 )  # fmt: skip
 def test_what_it_does_not_go_with_is_refused(keys, message):
