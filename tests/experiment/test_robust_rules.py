@@ -12,8 +12,11 @@ from rules import PRIVATE
 from spread_runs import results, thread_workers
 
 import fedpriv
+from fedpriv.aggregation import MultiKrum
 from fedpriv.aggregation.checked import CheckedRule
+from fedpriv.aggregation.vectors import Vectors, share_out
 from fedpriv.algorithms.public_root import PublicRoot
+from fedpriv.algorithms.upload_computation import UploadComputation
 from fedpriv.algorithms.uploads import Gradients, LocalChanges
 from fedpriv.common.config import compose
 from fedpriv.data.digits import Digits
@@ -178,6 +181,33 @@ def test_a_private_root_is_found(pinned_results, monkeypatch):
 
     monkeypatch.setattr(PublicRoot, "__call__", private)
     ones, others = pinned_results(*FLTRUST)
+    assert not all(torch.equal(one, other) for one, other in zip(ones, others, strict=True))
+
+
+@pytest.mark.parametrize("rule", ["multi_krum", "flame", "foolsgold"])
+def test_what_a_rule_selects_follows_from_releases_alone(rule, pinned_results):
+    chosen = (*PRIVATE["ldp_fedsgd"], f"aggregation={rule}", "aggregation.tolerated=0")
+    for one, other in zip(*pinned_results(*chosen), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_selection_by_uploads_without_noise_is_found(pinned_results, monkeypatch):
+    """Planted: multi-Krum ranks clients by their uploads before the noise, and averages released ones."""
+    clipped, raw = UploadComputation.compute_cohort, []
+
+    def kept(computation, local_step, changes, clip):
+        found = clipped(computation, local_step, changes, clip)
+        raw.append(found.answer.values.clone())
+        return found
+
+    def selected(rule, vectors, of_round):
+        best = Vectors(raw[-1]).squared_distances.sum(axis=1).argsort()[:2]
+        return vectors.combination(share_out(best, len(vectors)))
+
+    monkeypatch.setattr(UploadComputation, "compute_cohort", kept)
+    monkeypatch.setattr(MultiKrum, "aggregate", selected)
+    chosen = (*PRIVATE["ldp_fedsgd"], "aggregation=multi_krum", "aggregation.tolerated=0")
+    ones, others = pinned_results(*chosen)
     assert not all(torch.equal(one, other) for one, other in zip(ones, others, strict=True))
 
 
