@@ -102,7 +102,9 @@ class Untargeted(Attack):
     def describe(self) -> str:
         """Return the attack in one line, for the plan."""
         steps = (
-            "clip and noise as others do" if self.dp_steps == FOLLOW else "without clip or noise"
+            "clip and noise as others do"
+            if self.dp_steps == FOLLOW
+            else "no clip or noise of their own"
         )
         return f"{self._formula()}; {self._occasions()}; {steps}"
 
