@@ -211,6 +211,7 @@ def test_audits_start_from_the_weights_of_round_1(train):
     assert torch.equal(open_run(result.folder, "cpu").initial, first)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("keys", [PUBLIC, ON_CLIENTS], ids=["public", "clients"])
 def test_workers_need_no_warm_start_of_their_own(keys, train, assert_same_run):
     chunks = ("chunk=2", "runtime.threads=1")
