@@ -223,10 +223,17 @@ class Vectors:
         """Yield (first coordinate, the vectors' values of some coordinates [m, k]), in order."""
         import torch
 
-        mixes = not np.array_equal(self.matrix, np.eye(len(self.kept)))
+        count = len(self.kept)
+        mixes = not np.array_equal(self.matrix, np.eye(count))
+        scales = mixes and len(self.matrix) == count and np.count_nonzero(self.matrix) <= count
+        scales = scales and bool(np.diag(self.matrix).all())
         for first, chunk in self._chunks_of_uploads():
-            if mixes:
-                chunk = torch.from_numpy(self.matrix).to(chunk.device) @ chunk.double()
+            if scales:
+                factors = torch.from_numpy(np.diag(self.matrix).copy()).to(chunk.device)
+                chunk = (chunk.double() * factors[:, None]).to(chunk.dtype)
+            elif mixes:
+                matrix = torch.from_numpy(self.matrix).to(chunk.device)
+                chunk = (matrix @ chunk.double()).to(chunk.dtype)
             yield first, chunk
 
     def _chunks_of_uploads(self) -> Iterator[tuple[int, Tensor]]:
