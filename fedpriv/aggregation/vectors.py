@@ -225,8 +225,7 @@ class Vectors:
 
         count = len(self.kept)
         mixes = not np.array_equal(self.matrix, np.eye(count))
-        scales = mixes and len(self.matrix) == count and np.count_nonzero(self.matrix) <= count
-        scales = scales and bool(np.diag(self.matrix).all())
+        scales = mixes and np.array_equal(self.matrix, np.diag(np.diag(self.matrix)))
         for first, chunk in self._chunks_of_uploads():
             if scales:
                 factors = torch.from_numpy(np.diag(self.matrix).copy()).to(chunk.device)
