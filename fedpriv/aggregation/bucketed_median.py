@@ -58,7 +58,7 @@ class BucketedMedian(Aggregation):
         >>> BucketedMedian(buckets=4, tolerated=2)
         Traceback (most recent call last):
         ...
-        fedpriv.common.errors.ArgumentError: buckets must be more than 2 tolerated = 4, got 4 ...
+        fedpriv.common.errors.ArgumentError: buckets must be more than 2 tolerated = 4, got 4
     """
 
     buckets: int = field(
