@@ -109,9 +109,8 @@ class RecordSums(ClientComputation):
         expected = [self._sampling.expected_size(int(n)) for n in sizes]
         total, flat = sum(expected), self.context.model.flat
         means, divisor = released.to(flat.dtype), flat.new_tensor([total])
-        if (
-            self.buckets is not None
-        ):  # of whose clients each has the same chance to be in any bucket
+        if self.buckets is not None:
+            # A client is in each bucket with the same probability, so all have one public denominator.
             return means.view(self.buckets, -1) / (total / self.buckets), divisor
         of_rows = flat.new_tensor(expected)[:, None] if self.combines else total
         return means / of_rows, divisor

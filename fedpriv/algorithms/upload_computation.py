@@ -117,7 +117,7 @@ class UploadComputation(ClientComputation):
         """
         if self.combines and self.buckets is None:
             return None, 1.0
-        # The expected size of a bucket is public. Its realised size is not: see draw_buckets.
+        # The expected size of a bucket is public. Its realised size is secret.
         denominator = self.denominator(cohort) / (self.buckets or 1)
         stated = 1.0 if self._noise_on_the_mean else denominator
         return (None if self._rows else denominator), stated
