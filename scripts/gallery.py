@@ -32,6 +32,7 @@ _WORKS = {
     "naseri": ("Naseri et al.", "reproductions/naseri.md"),
     "privacy": ("Privacy of the four works", "privacy_summary.md"),
     "recipes": ("Recipes", "guide/recipes.md"),
+    "robust": ("Robust aggregation", "reproductions/robust.md"),
     "wei": ("Wei et al.", "reproductions/wei.md"),
 }
 """Title and page of each work, in the order of the gallery."""
