@@ -1,4 +1,4 @@
-"""The commands ``fedpriv leaderboard add``, ``check`` and ``write``."""
+"""The commands ``fedpriv leaderboard add``, ``attack``, ``check`` and ``write``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.files import saying_where, write_text
 from fedpriv.common.words import counted, round_up
 from fedpriv.store.display import console
-from fedpriv.tools.leaderboard.entry import read_entries, read_entry, write_entry
+from fedpriv.tools.leaderboard.entry import (
+    FEWEST_ORDERED_SEEDS,
+    AttackedReproduction,
+    LeaderboardEntry,
+    read_entries,
+    read_entry,
+    write_entry,
+)
 from fedpriv.tools.leaderboard.gather import file_name, gather
 from fedpriv.tools.leaderboard.page import page
 from fedpriv.tools.leaderboard.trial import again, margin
+from fedpriv.tools.leaderboard.under_attack import measure_worst_case, worst_case_again
 
 
 def add_entry(runs: Sequence[str], folder: Path, instead: bool) -> int:
@@ -53,30 +61,84 @@ def add_entry(runs: Sequence[str], folder: Path, instead: bool) -> int:
     return 0
 
 
-def check_entry(path: Path, runs: int, out: Path) -> int:
-    """Run the entry again, add the accepted runs to its file, and return the exit status.
-
-    If one run does not agree, none is added.
+def attack_entry(path: Path, attack_set: int, seeds: int | None, out: Path, instead: bool) -> int:
+    """Run the entry under every attack of a set, add its worst case to its file, and return the exit status.
 
     Args:
         path: File of the entry.
-        runs: Number of runs.
+        attack_set: Version of the attack set.
+        seeds: Number of seeds under each attack; None: all of the entry.
+        out: Folder below which the run folders are made, and stay.
+        instead: Replace the worst case that the entry has already.
+
+    Raises:
+        ConfigError: The entry has a worst case already and ``instead`` is false, or cannot be attacked.
+        FedprivError: A run fails, or the file changed in the meantime.
+    """
+    entry = read_entry(path)
+    if entry.worst_case is not None and not instead:
+        raise ConfigError(f"{path} has a worst case; --replace puts the new one in its place")
+    say = console().print
+    worst_case = measure_worst_case(entry, path, attack_set, seeds, out, say)
+    write_entry(path, replace(_reread(path, entry), worst_case=worst_case))
+    if worst_case.attack is None:
+        say(f"no attack of set {attack_set} goes with the configuration of {path}")
+    else:
+        say(f"worst case: {worst_case.attack}: {path}")
+        if worst_case.seeds < FEWEST_ORDERED_SEEDS:
+            say(f"fewer than {FEWEST_ORDERED_SEEDS} seeds do not order the attacks")
+    return 0
+
+
+def check_entry(path: Path, runs: int, out: Path) -> int:
+    """Run the entry again, add the accepted runs to its file, and return the exit status.
+
+    Where the entry has a worst case, it is also run under every attack of its set. If one run does not agree,
+    none is added.
+
+    Args:
+        path: File of the entry.
+        runs: Number of runs, and of runs under each attack.
         out: Folder below which the run folders are made, and stay.
 
     Raises:
         FedprivError: A run does not agree with the entry, or the file changed in the meantime.
     """
     entry = read_entry(path)
-    verdicts = again(entry, path, runs, out, console().print)
+    say = console().print
+    verdicts = again(entry, path, runs, out, say)
     problems = [problem for verdict in verdicts for problem in verdict.problems]
+    attacked: list[AttackedReproduction] = []
+    if entry.worst_case is not None:
+        attacked, found = worst_case_again(entry, path, runs, out, say)
+        problems += found
     if problems:
         raise FedprivError(f"{path} is not accepted: {'; '.join(dict.fromkeys(problems))}")
-    current = read_entry(path)  # runs may take hours, so the file may have changed
-    if replace(current, checks=entry.checks) != entry:
-        raise FedprivError(f"{path} changed while it was checked; check it again")
-    write_entry(path, replace(current, checks=(*current.checks, *(v.check for v in verdicts))))
-    console().print(f"accepted: {path}")
+    current = _reread(path, entry)
+    checks = (*current.checks, *(verdict.check for verdict in verdicts))
+    if current.worst_case is not None:
+        attacked_checks = (*current.worst_case.checks, *attacked)
+        current = replace(current, worst_case=replace(current.worst_case, checks=attacked_checks))
+    write_entry(path, replace(current, checks=checks))
+    say(f"accepted: {path}")
     return 0
+
+
+def _reread(path: Path, entry: LeaderboardEntry) -> LeaderboardEntry:
+    """Return the entry as its file has it now, possibly with more checks, since runs may take hours.
+
+    Raises:
+        FedprivError: Something else than the checks has changed.
+    """
+    current = read_entry(path)
+    if _without_checks(current) != _without_checks(entry):
+        raise FedprivError(f"{path} changed while it was run; run the command again")
+    return current
+
+
+def _without_checks(entry: LeaderboardEntry) -> LeaderboardEntry:
+    worst_case = entry.worst_case and replace(entry.worst_case, checks=())
+    return replace(entry, checks=(), worst_case=worst_case)
 
 
 def write_page(folder: Path, path: Path, plot: Path | None = None) -> int:

@@ -1,4 +1,4 @@
-"""An entry of the leaderboard: the accuracy of a configuration, its ε, and who reproduced it.
+"""An entry of the leaderboard: accuracy, worst case and ε of a configuration, and who reproduced it.
 
 Each entry is one JSON file and may come from another person. ``fedpriv leaderboard check`` executes the
 configuration and the page shows the texts. So every value is checked for its type and its range, and texts
@@ -21,11 +21,16 @@ from fedpriv.common.errors import ArgumentError, ConfigError, show
 from fedpriv.common.files import json_text, write_text
 from fedpriv.privacy.core.names import RELATION_WORDS
 from fedpriv.store.saved import saved_json
+from fedpriv.tools.leaderboard.attack_sets import ATTACK_SETS
 from fedpriv.tools.leaderboard.overrides import refuse_unsafe
 
 SCHEMA_VERSION = 1
 _MOST_BYTES = 1 << 18
 _MOST_RUNS = 1000
+FEWEST_ATTACKED_SEEDS = 3
+"""Seeds that a worst case needs at least."""
+FEWEST_ORDERED_SEEDS = 5
+"""Seeds from which on attacks, or entries, may be ordered by their accuracy."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,63 @@ class Reproduction:
 
 
 @dataclass(frozen=True)
+class AttackedRun:
+    """A run of an entry's configuration under an attack of an attack set; accuracy 0 if it diverged."""
+
+    attack: str
+    seed: int
+    noise_seed: int
+    test_accuracy: float
+
+
+@dataclass(frozen=True)
+class AttackedReproduction:
+    """A later run under an attack that agreed with the worst case, with its date."""
+
+    date: str
+    attack: str
+    seed: int
+    noise_seed: int
+    test_accuracy: float
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """The accuracy of a configuration under each attack of an attack set.
+
+    Attributes:
+        attack_set: Version of the attack set.
+        runs: The runs under each attack, each attack with the same seeds.
+        left_out: Attacks of the set that the configuration refuses.
+        checks: Runs that reproduced the worst case.
+    """
+
+    attack_set: int
+    runs: tuple[AttackedRun, ...]
+    left_out: tuple[str, ...]
+    checks: tuple[AttackedReproduction, ...] = ()
+
+    def accuracies(self, attack: str) -> list[float]:
+        """Return the test accuracy of each seed under an attack."""
+        return [run.test_accuracy for run in self.runs if run.attack == attack]
+
+    @property
+    def attacks(self) -> tuple[str, ...]:
+        """The attacks that were run, in the order of the set."""
+        return tuple(a for a in ATTACK_SETS[self.attack_set] if a not in self.left_out)
+
+    @property
+    def attack(self) -> str | None:
+        """The attack with the lowest mean accuracy; None where no attack goes with the configuration."""
+        return min(self.attacks, key=lambda a: statistics.fmean(self.accuracies(a)), default=None)
+
+    @property
+    def seeds(self) -> int:
+        """Number of seeds under each attack."""
+        return len(self.runs) // max(1, len(self.attacks))
+
+
+@dataclass(frozen=True)
 class LeaderboardEntry:
     """A configuration, its runs, and the runs that reproduced it.
 
@@ -77,6 +139,7 @@ class LeaderboardEntry:
         commit: The 40 digits of the commit whose code made the runs.
         machine: Processor, cores, threads and device.
         checks: Runs that reproduced the entry.
+        worst_case: Accuracy under attacks; None: not measured, and the file does not have the key.
     """
 
     dataset: str
@@ -91,6 +154,7 @@ class LeaderboardEntry:
     commit: str
     machine: str
     checks: tuple[Reproduction, ...] = ()
+    worst_case: WorstCase | None = None
 
     @property
     def epsilon(self) -> float:
@@ -128,6 +192,8 @@ class LeaderboardEntry:
 def write_entry(path: Path, entry: LeaderboardEntry) -> None:
     """Write the file of an entry. Equal entries give equal bytes."""
     content = {"schema_version": SCHEMA_VERSION, **asdict(entry)}
+    if entry.worst_case is None:
+        del content["worst_case"]
     write_text(path, json_text(content, sort_keys=True, allow_nan=False))
 
 
@@ -156,15 +222,36 @@ def entry_of(content: Mapping[str, object], where: object) -> LeaderboardEntry:
         where: The origin of the values, for messages.
 
     Raises:
-        ConfigError: A value is not allowed, or two runs have the same seeds.
+        ConfigError: A value is not allowed, two runs have the same seeds, or the worst case is not of every
+            attack of its set.
     """
     try:
-        entry = LeaderboardEntry(**_read(content, LeaderboardEntry, "", where))
+        values = _read({"worst_case": None, **content}, LeaderboardEntry, "", where)
+        entry = LeaderboardEntry(**values)
+        if entry.worst_case is not None:
+            _refuse_incomplete(entry.worst_case)
     except ArgumentError as error:
         raise ConfigError(f"{where}: {error}") from None
     if len({(run.seed, run.noise_seed) for run in entry.runs}) < len(entry.runs):
         raise ConfigError(f"{where}: two of its runs have the same seeds")
     return entry
+
+
+def _refuse_incomplete(worst_case: WorstCase) -> None:
+    """Raise ArgumentError unless every attack of the set is left out or has runs of the same seeds."""
+    for attack in ATTACK_SETS[worst_case.attack_set]:
+        if (attack in worst_case.left_out) == bool(worst_case.accuracies(attack)):
+            raise ArgumentError(
+                "worst_case.runs", attack, "runs of each attack that is not left out"
+            )
+    seeds = [
+        sorted((r.seed, r.noise_seed) for r in worst_case.runs if r.attack == attack)
+        for attack in worst_case.attacks
+    ]
+    for attack, pairs in zip(worst_case.attacks, seeds, strict=True):
+        if len(set(pairs)) < max(len(pairs), FEWEST_ATTACKED_SEEDS) or pairs != seeds[0]:
+            allowed = f"runs of {FEWEST_ATTACKED_SEEDS} or more seeds, the same for every attack"
+            raise ArgumentError("worst_case.runs", attack, allowed)
 
 
 def read_entries(folder: Path) -> list[LeaderboardEntry]:
@@ -208,12 +295,22 @@ def _read(content: object, kind: type, prefix: str, where: object) -> dict[str, 
         value = content[name]
         if name == "overrides":
             values[name] = tuple(refuse_unsafe(value, where))
+        elif name == "worst_case":
+            if value is not None:
+                value = WorstCase(**_read(value, WorstCase, "worst_case.", where))
+            values[name] = value
+        elif name == "left_out":
+            items = value if isinstance(value, list | tuple) else [value]
+            values[name] = tuple(_CHECKS["attack"](prefix + name, item) for item in items)
         elif name in ("runs", "checks"):
-            least, item = (1, SeededRun) if name == "runs" else (0, Reproduction)
+            least, item = _ITEMS[kind, name]
             if not isinstance(value, list | tuple) or not least <= len(value) <= _MOST_RUNS:
-                raise ArgumentError(name, value, f"a list of {least} to {_MOST_RUNS} objects")
+                raise ArgumentError(
+                    prefix + name, value, f"a list of {least} to {_MOST_RUNS} objects"
+                )
             values[name] = tuple(
-                item(**_read(run, item, f"{name}.{i}.", where)) for i, run in enumerate(value)
+                item(**_read(run, item, f"{prefix}{name}.{i}.", where))
+                for i, run in enumerate(value)
             )
         else:
             values[name] = _CHECKS[name](prefix + name, value)
@@ -226,6 +323,22 @@ def _text(name: str, value: object, pattern: str, allowed: str) -> str:
     return value
 
 
+def _known_set(name: str, value: object) -> int:
+    version = checks.whole(name, value)
+    return (
+        version
+        if version in ATTACK_SETS
+        else int(checks.one_of(name, str(value), map(str, ATTACK_SETS)))
+    )
+
+
+_ITEMS: Mapping[tuple[type, str], tuple[int, type]] = {
+    (LeaderboardEntry, "runs"): (1, SeededRun),
+    (LeaderboardEntry, "checks"): (0, Reproduction),
+    (WorstCase, "runs"): (0, AttackedRun),
+    (WorstCase, "checks"): (0, AttackedReproduction),
+}
+"""The fewest items of each list, and their class."""
 _CHECKS: Mapping[str, Callable[[str, object], Any]] = {
     "dataset": partial(_text, pattern=r"[a-z][a-z0-9_]{0,40}", allowed="the name of a data set"),
     "trust": partial(checks.one_of, options=("local", "distributed", "central")),
@@ -237,6 +350,8 @@ _CHECKS: Mapping[str, Callable[[str, object], Any]] = {
     "test_records": partial(checks.whole, at_least=1, at_most=10**9),
     "rounds": partial(checks.whole, at_least=1, at_most=10**9),
     "cpu_seconds": partial(checks.number, at_least=0, at_most=1e9),
+    "attack_set": _known_set,
+    "attack": partial(checks.one_of, options=sorted(set().union(*ATTACK_SETS.values()))),
     "seed": checks.seed,
     "noise_seed": checks.seed,
     "fedpriv": partial(_text, pattern=r"[\w.+-]{1,40}", allowed="a version"),

@@ -68,8 +68,12 @@ class Measured:
         return {**facts, "test_records": self.summary.get("test_records")}
 
 
-def measure(path: str | Path) -> Measured:
+def measure(path: str | Path, attacked: bool = False) -> Measured:
     """Read a run folder.
+
+    Args:
+        path: The run folder.
+        attacked: Whether the run may have malicious clients.
 
     Raises:
         ConfigError: The folder has no finished run, or the leaderboard does not take such a run.
@@ -84,7 +88,7 @@ def measure(path: str | Path) -> Measured:
         raise ConfigError(f"{path} is not finished: it ended as {show(summary.get('stop_reason'))}")
     if privacy.get("private") is not True:
         raise ConfigError(f"{path} has no privacy: nothing is clipped and no noise is added")
-    _refuse_special(run)
+    _refuse_special(run, attacked)
     overrides = run.overrides
     if overrides is None:
         raise ConfigError(
@@ -113,14 +117,14 @@ def measure(path: str | Path) -> Measured:
     )  # fmt: skip
 
 
-def _refuse_special(run: StoredRun) -> None:
-    """Raise ConfigError for a run that does more than train honest clients on their data."""
+def _refuse_special(run: StoredRun, attacked: bool) -> None:
+    """Raise ConfigError for a run that does more than train clients, honest unless ``attacked``."""
     path, config = run.path, run.configuration
     try:
         settings = read_settings(config.copy())
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    if config.get("attack") is not None or run.summary.get("attackers"):
+    if not attacked and (config.get("attack") is not None or run.summary.get("attackers")):
         raise ConfigError(f"{path} has malicious clients")
     if settings.shadow is not None:
         raise ConfigError(f"{path} is a shadow run of an audit")

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,13 +65,9 @@ def judge(entry: LeaderboardEntry, run: Measured, check: Reproduction) -> Verdic
         check: The same run as the entry will state it.
     """
     tolerance, reason = margin(entry)
-    problems = [
-        f"{name} is {value}, not {getattr(entry, name)}"
-        for name, value in run.facts.items()
-        if value != getattr(entry, name)
-    ]
     # The noise seed decides who is sampled, and adaptive noise follows it. Both move the end of a run that
     # stops at its budget, so only a run that did its configured rounds must agree.
+    problems = []
     runs_of_seed = [entry_run for entry_run in entry.runs if entry_run.seed == check.seed]
     rounds_of_seed = {entry_run.rounds for entry_run in runs_of_seed}
     rounds = run.summary.get("rounds")
@@ -86,12 +82,7 @@ def judge(entry: LeaderboardEntry, run: Measured, check: Reproduction) -> Verdic
             f"{100 * entry.mean:.2f} %, more than {100 * tolerance:.2f} ({reason})"
         )
     stated = {entry_run.epsilon for entry_run in runs_of_seed} or {entry.epsilon}
-    for epsilon in sorted(stated):
-        if not check.epsilon <= epsilon * (1.0 + EPSILON_TOLERANCE):
-            problems.append(
-                f"epsilon {round_up(check.epsilon)} is above the entry's {round_up(epsilon)} by more than "
-                f"{100 * EPSILON_TOLERANCE:g} %"
-            )
+    problems = [*disagreements(entry, run.facts, check.epsilon, min(stated)), *problems]
     seconds, cpu_time = run.summary.get("cpu_seconds"), ""
     if isinstance(seconds, int | float):
         cpu_time = f"CPU minutes {seconds / 60:.2g} (entry: {entry.cpu_minutes:.2g}), "
@@ -101,6 +92,30 @@ def judge(entry: LeaderboardEntry, run: Measured, check: Reproduction) -> Verdic
         f"{round_up(entry.epsilon)}), {cpu_time}noise_seed {check.noise_seed}"
     )
     return Verdict(check, words, tuple(problems))
+
+
+def disagreements(
+    entry: LeaderboardEntry, facts: Mapping[str, object], epsilon: float, stated_epsilon: float
+) -> list[str]:
+    """Return where a run disagrees with what an entry states beside its accuracy.
+
+    Args:
+        entry: The entry.
+        facts: The run's data set, trust, unit, adjacency, δ and number of test records.
+        epsilon: The run's ε.
+        stated_epsilon: The entry's ε.
+    """
+    problems = [
+        f"{name} is {value}, not {getattr(entry, name)}"
+        for name, value in facts.items()
+        if value != getattr(entry, name)
+    ]
+    if not epsilon <= stated_epsilon * (1.0 + EPSILON_TOLERANCE):
+        problems.append(
+            f"epsilon {round_up(epsilon)} is above the entry's {round_up(stated_epsilon)} by more than "
+            f"{100 * EPSILON_TOLERANCE:g} %"
+        )
+    return problems
 
 
 def again(
@@ -151,21 +166,51 @@ def fresh_noise_seed(used: set[int]) -> int:
 def _train(
     entry: LeaderboardEntry, seed: int, noise_seed: int, folder: Path, code: Path, where: Path
 ) -> None:
-    """Run ``fedpriv train`` with the code in the folder ``code``.
+    """Run the configuration of an entry with the code in the folder ``code``.
 
     Raises:
         Interrupted: The run was interrupted.
         FedprivError: The run failed; its last line of output is the reason.
     """
+    arguments = (*entry.overrides, *run_arguments(seed, noise_seed, folder))
+    status, reason = run_code(arguments, code, where)
+    if status != 0:
+        raise FedprivError(
+            f"{where}: its configuration does not run at commit {entry.commit[:12]}: {reason}"
+        )
+
+
+def run_arguments(seed: int, noise_seed: int, folder: Path) -> tuple[str, ...]:
+    """Return the arguments of ``fedpriv train`` that differ between the runs of an entry."""
     run_dir = str(folder).replace("'", "\\'")
     progress = "auto" if sys.stdout.isatty() else "none"
-    seeds = (f"seed={seed}", f"noise_seed={noise_seed}")
-    runtime = (
+    return (
+        f"seed={seed}",
+        f"noise_seed={noise_seed}",
         f"runtime.run_dir='{run_dir}'",
         "runtime.plots=false",
         f"runtime.progress={progress}",
     )
-    line = [sys.executable, "-m", "fedpriv", "train", *entry.overrides, *seeds, *runtime]
+
+
+def run_code(
+    arguments: Sequence[str], code: Path, where: Path, quiet: bool = False
+) -> tuple[int, str]:
+    """Run ``fedpriv train`` with the code in a folder.
+
+    Args:
+        arguments: Arguments of ``fedpriv train``.
+        code: The exported code.
+        where: The file of the entry, for messages.
+        quiet: Whether standard output is discarded.
+
+    Returns:
+        The exit status, and the last line on standard error.
+
+    Raises:
+        Interrupted: The run was interrupted.
+    """
+    line = [sys.executable, "-m", "fedpriv", "train", *arguments]
     # The working folder and PYTHONPATH make Python import the exported code and no other. Relative paths of
     # data and caches refer to the present working folder, so they are resolved here.
     folders = {
@@ -175,11 +220,11 @@ def _train(
     }
     path = os.pathsep.join(filter(None, (str(code), os.environ.get("PYTHONPATH"))))
     env = {**os.environ, **folders, "PYTHONPATH": path}
-    result = subprocess.run(line, cwd=code, env=env, stderr=subprocess.PIPE, text=True, check=False)
+    output = subprocess.DEVNULL if quiet else None
+    result = subprocess.run(
+        line, cwd=code, env=env, stdout=output, stderr=subprocess.PIPE, text=True, check=False
+    )
     if result.returncode == Interrupted.exit_status:
         raise Interrupted(f"interrupted: {where} was not checked")
-    if result.returncode != 0:
-        reason = (result.stderr.strip().splitlines() or ["nothing"])[-1].removeprefix("fedpriv: ")
-        raise FedprivError(
-            f"{where}: its configuration does not run at commit {entry.commit[:12]}: {reason}"
-        )
+    last_line = (result.stderr.strip().splitlines() or ["nothing"])[-1]
+    return result.returncode, last_line.removeprefix("fedpriv: ")

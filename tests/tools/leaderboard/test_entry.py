@@ -5,11 +5,18 @@ from __future__ import annotations
 import copy
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.tools.leaderboard.entry import plain_words, read_entry, write_entry
+from fedpriv.tools.leaderboard.attack_sets import ATTACK_SETS
+from fedpriv.tools.leaderboard.entry import (
+    AttackedReproduction,
+    plain_words,
+    read_entry,
+    write_entry,
+)
 
 
 def test_an_entry_is_read_back_as_it_was_written(entry, tmp_path):
@@ -57,6 +64,73 @@ def places(tree: object, path: tuple = ()):
         yield from places(value, (*path, key))
 
 
+@pytest.fixture
+def attacked(entry, worst_case):
+    """The entry with a worst case."""
+    return replace(entry, worst_case=worst_case)
+
+
+def test_a_worst_case_is_read_back_as_it_was_written(attacked, tmp_path):
+    path = tmp_path / "x.json"
+    write_entry(path, attacked)
+    assert read_entry(path) == attacked
+
+
+def test_an_entry_without_a_worst_case_has_no_such_key(entry, tmp_path):
+    path = tmp_path / "x.json"
+    write_entry(path, entry)
+    assert "worst_case" not in json.loads(path.read_text())
+
+
+def test_the_worst_attack_has_the_lowest_mean(worst_case):
+    assert (worst_case.attack, worst_case.seeds) == ("ipm", 3)
+    assert worst_case.accuracies("ipm") == pytest.approx([0.3, 0.4, 0.5])
+    nothing = replace(worst_case, runs=(), left_out=tuple(ATTACK_SETS[1]))
+    assert (nothing.attack, nothing.seeds) == (None, 0)
+
+
+def spoil(content: dict, change: str) -> None:
+    """Change the worst case of an entry's file."""
+    runs = content["worst_case"]["runs"]
+    if change == "attack_set":
+        content["worst_case"]["attack_set"] = 7
+    elif change == "attack":
+        runs[0]["attack"] = "backdoor"
+    elif change == "absent attack":
+        content["worst_case"]["runs"] = [run for run in runs if run["attack"] != "ipm"]
+    elif change == "left out and run":
+        content["worst_case"]["left_out"] = ["ipm"]
+    elif change == "two seeds":
+        content["worst_case"]["runs"] = [run for run in runs if run["seed"] < 2]
+    elif change == "other seeds":
+        runs[0]["seed"] = 9
+    elif change == "the same seed twice":
+        runs[0].update(seed=1, noise_seed=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("attack_set", "attack_set must be one of 1, got 7"),
+        ("attack", "worst_case.runs.0.attack must be one of"),
+        ("absent attack", "got ipm"),
+        ("left out and run", "got ipm"),
+        ("two seeds", "3 or more seeds"),
+        ("other seeds", "the same for every attack"),
+        ("the same seed twice", "worst_case.runs must be"),
+    ],
+)
+def test_a_worst_case_that_is_not_of_the_whole_set_is_refused(change, said, attacked, tmp_path):
+    path = tmp_path / "x.json"
+    write_entry(path, attacked)
+    content = json.loads(path.read_text())
+    spoil(content, change)
+    path.write_text(json.dumps(content))
+    with pytest.raises(ConfigError) as refusal:
+        read_entry(path)
+    assert said in str(refusal.value)
+
+
 def outcome(path) -> str:
     """The entry, or the sentence that refuses it."""
     try:
@@ -65,9 +139,12 @@ def outcome(path) -> str:
         return str(error)
 
 
-def test_whatever_stands_anywhere_is_an_entry_or_refused_in_a_sentence(entry, tmp_path):
+_ATTACKED_CHECK = AttackedReproduction("2026-11-26", "ipm", 0, 9, 0.4)
+
+
+def test_whatever_stands_anywhere_is_an_entry_or_refused_in_a_sentence(entry, worst_case, tmp_path):
     path = tmp_path / "x.json"
-    write_entry(path, entry)
+    write_entry(path, replace(entry, worst_case=replace(worst_case, checks=(_ATTACKED_CHECK,))))
     sound, refused = json.loads(path.read_text()), 0
     for place in places(sound):
         for junk in JUNK:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fedpriv.tools.leaderboard.entry import read_entries, write_entry
+from fedpriv.tools.leaderboard.attack_sets import ATTACK_SETS
+from fedpriv.tools.leaderboard.entry import AttackedReproduction, read_entries, write_entry
 from fedpriv.tools.leaderboard.flags import ENTRIES, PAGE
 from fedpriv.tools.leaderboard.page import END, MARK, page
 from fedpriv.tools.leaderboard.picture import panels
@@ -16,7 +18,9 @@ ROOT = Path(__file__).parents[3]
 
 def rows(text: str) -> list[list[str]]:
     lines = (
-        line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| ε")
+        line
+        for line in text.splitlines()
+        if line.startswith("| ") and not line.startswith("| accuracy")
     )
     cells = ([cell.strip() for cell in line.strip("|").split(" | ")] for line in lines)
     return [row for row in cells if "---" not in row]
@@ -24,14 +28,55 @@ def rows(text: str) -> list[list[str]]:
 
 def test_a_row_says_everything_about_an_entry(entry):
     assert rows(page("", [entry])) == [
-        ["1.800 (δ = 1e-5)", "local", "record, add/remove", "87.00 ± 1.00 %", "3", "0.5",
+        ["87.00 ± 1.00 %", "not measured", "1.800 (δ = 1e-5)", "local", "record, add/remove", "3", "0.5",
          "`fedpriv train algorithm=dp_fl`", f"`{entry.commit[:12]}`", "2026-11-23"]
     ]  # fmt: skip
 
 
 def test_one_seed_has_no_sd_and_an_unchecked_entry_says_so(entry, reaching):
     (row,) = rows(page("", [reaching(runs=entry.runs[:1], checks=())]))
-    assert (row[3], row[4], row[8]) == ("86.00 %", "1", "not yet")
+    assert (row[0], row[5], row[9]) == ("86.00 %", "1", "not yet")
+
+
+@pytest.mark.parametrize(
+    ("changes", "cell"),
+    [
+        ({}, "40.00 ± 10.00 % ipm, 3 seeds"),
+        ({"left_out": ("label_reversal", "alie")},
+         "40.00 ± 10.00 % ipm, 3 seeds, without label_reversal and alie"),
+        ({"runs": (), "left_out": tuple(ATTACK_SETS[1])}, "–"),
+    ],
+)  # fmt: skip
+def test_the_worst_case_names_its_attack_and_what_was_left_out(changes, cell, reaching, worst_case):
+    left_out = changes.get("left_out", ())
+    kept = tuple(run for run in worst_case.runs if run.attack not in left_out)
+    measured = replace(worst_case, **{"runs": kept, **changes})
+    (row,) = rows(page("", [reaching(worst_case=measured)]))
+    assert row[1] == cell
+
+
+def test_five_seeds_as_of_the_accuracy_need_no_remark(reaching, entry, worst_case):
+    more = [replace(run, seed=seed, noise_seed=seed) for run in entry.runs[:1] for seed in (3, 4)]
+    attacked = [
+        replace(run, seed=seed, noise_seed=seed)
+        for run in worst_case.runs if run.seed == 1 for seed in (3, 4)
+    ]  # fmt: skip
+    measured = replace(worst_case, runs=(*worst_case.runs, *attacked))
+    (row,) = rows(page("", [reaching(runs=(*entry.runs, *more), worst_case=measured)]))
+    assert row[1] == "40.00 ± 7.07 % ipm"
+
+
+def test_distributed_trust_takes_no_attackers(reaching):
+    (row,) = rows(page("", [reaching(trust="distributed")]))
+    assert row[1] == "–"
+
+
+def test_a_row_is_checked_when_its_worst_case_is(reaching, worst_case):
+    (row,) = rows(page("", [reaching(worst_case=worst_case)]))
+    assert row[9] == "not yet"
+    checked = replace(worst_case, checks=(AttackedReproduction("2026-11-21", "ipm", 0, 9, 0.4),))
+    (row,) = rows(page("", [reaching(worst_case=checked)]))
+    assert row[9] == "2026-11-21"
 
 
 def test_rows_go_by_data_set_then_epsilon_then_accuracy(reaching):
@@ -41,7 +86,7 @@ def test_rows_go_by_data_set_then_epsilon_then_accuracy(reaching):
     ]  # fmt: skip
     text = page("", known)
     assert text.index("## adult") < text.index("## digits")
-    found = [(row[0].split()[0], row[3].split()[0]) for row in rows(text)][1:]
+    found = [(row[2].split()[0], row[0].split()[0]) for row in rows(text)][1:]
     assert found == [
         ("0.900", "50.00"), ("1.500", "91.00"), ("2.000", "90.00"), ("2.100", "92.00"), ("7.500", "95.00"),
     ]  # fmt: skip
