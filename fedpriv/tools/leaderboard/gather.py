@@ -16,7 +16,7 @@ from fedpriv.tools.leaderboard.entry import LeaderboardEntry, SeededRun, entry_o
 from fedpriv.tools.leaderboard.measured import Measured, measure
 from fedpriv.tools.leaderboard.overrides import PRESETS, entered
 
-_SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed")
+_SEEDS = ("seed", "noise_seed", "partition.seed", "model.seed", "aggregation.seed")
 
 
 def gather(paths: Sequence[str]) -> LeaderboardEntry:

@@ -91,9 +91,12 @@ class AttackedCode:
             FedprivError: The run failed for another reason.
         """
         entry = self.entry
-        folder = (self.out / f"{self.where.stem}-{attack}-noise{noise_seed}").resolve()
+        name = f"{self.where.stem}-{entry.commit[:12]}-{attack}-noise{noise_seed}"
+        folder = (self.out / name).resolve()
         overrides = ATTACK_SETS[self.attack_set][attack]
-        arguments = (*entry.overrides, *overrides, *run_arguments(seed, noise_seed, folder))
+        # A command that was interrupted goes on where it stopped.
+        machine = (*run_arguments(seed, noise_seed, folder), "runtime.reuse=true")
+        arguments = (*entry.overrides, *overrides, *machine)
         status, reason = run_code(arguments, self.folder, self.where)
         if status != 0:
             run = StoredRun(folder)

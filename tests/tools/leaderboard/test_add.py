@@ -85,6 +85,13 @@ def test_a_file_is_named_after_data_set_and_recipe(overrides, name, reaching):
     assert file_name(one) == file_name(same) != file_name(reaching(overrides=("rounds=9",)))
 
 
+def test_the_seed_of_a_rule_is_no_other_configuration(run, command):
+    rule = ("algorithm=dp_fl", "rounds=2", "aggregation=median")
+    run("a", *rule)
+    run("b", *rule, seed=1)
+    assert command(*ADD, "a", "b", "--entries", "e").status == 0
+
+
 def test_one_seed_is_told_and_an_entry_is_replaced_only_when_asked(run, command):
     run("a")
     said = command(*ADD, "a", "--entries", "e")

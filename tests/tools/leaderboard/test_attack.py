@@ -49,7 +49,8 @@ def stored(reaching, finished, tmp_path):
     """(values) → the path of the entry of a small configuration with three seeds."""
     summary = measure(finished("algorithm=dp_fl", "rounds=4", "seed=0"))
     runs = tuple(
-        SeededRun(seed, seed, summary.test_accuracy, summary.epsilon, 4, 1.0) for seed in range(3)
+        SeededRun(seed, seed, summary.test_accuracy + off, summary.epsilon, 4, 1.0)
+        for seed, off in enumerate((-0.1, 0.0, 0.1))
     )
 
     def write(**values: object) -> Path:
@@ -87,7 +88,8 @@ def test_an_entry_gets_the_accuracy_of_every_attack_and_seed(
     pairs = [(a, seed, seed) for a in ("sign_flip", "ipm_optimal") for seed in range(3)]
     assert [(run.attack, run.seed, run.noise_seed) for run in found.runs] == pairs
     assert (found.attack_set, found.left_out, found.checks) == (1, (), ())
-    run = measure(tmp_path / "runs" / "x-ipm_optimal-noise2", attacked=True)
+    folder = f"x-{before.commit[:12]}-ipm_optimal-noise2"
+    run = measure(tmp_path / "runs" / folder, attacked=True)
     assert found.accuracies("ipm_optimal")[2] == run.test_accuracy
     assert run.config.attack.attacker_fraction == 0.2
     assert found.attack == "ipm_optimal"  # the mean withstands no attacker

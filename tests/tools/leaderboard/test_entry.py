@@ -13,6 +13,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.tools.leaderboard.attack_sets import ATTACK_SETS
 from fedpriv.tools.leaderboard.entry import (
     AttackedReproduction,
+    WorstCase,
     plain_words,
     read_entry,
     write_entry,
@@ -139,12 +140,14 @@ def outcome(path) -> str:
         return str(error)
 
 
-_ATTACKED_CHECK = AttackedReproduction("2026-11-26", "ipm", 0, 9, 0.4)
-
-
-def test_whatever_stands_anywhere_is_an_entry_or_refused_in_a_sentence(entry, worst_case, tmp_path):
+def test_whatever_stands_anywhere_is_an_entry_or_refused_in_a_sentence(
+    entry, worst_case, monkeypatch, tmp_path
+):
     path = tmp_path / "x.json"
-    write_entry(path, replace(entry, worst_case=replace(worst_case, checks=(_ATTACKED_CHECK,))))
+    monkeypatch.setitem(ATTACK_SETS, 1, {"ipm": ATTACK_SETS[1]["ipm"]})
+    runs = tuple(run for run in worst_case.runs if run.attack == "ipm")
+    check = AttackedReproduction("2026-11-26", "ipm", 0, 9, 0.4)
+    write_entry(path, replace(entry, worst_case=WorstCase(1, runs, (), (check,))))
     sound, refused = json.loads(path.read_text()), 0
     for place in places(sound):
         for junk in JUNK:
