@@ -89,7 +89,11 @@ class FigureRun:
             return math.nan if result is None else float(result)
         if column == "round":
             return float(self.summary["rounds"])
-        return float(self.metrics[column].iloc[-1]) if len(self.metrics) else math.nan
+        if column not in self.metrics or not len(
+            self.metrics
+        ):  # a run without a backdoor has no such column
+            return math.nan
+        return float(self.metrics[column].iloc[-1])
 
 
 def read_runs(jobs: Iterable[Job]) -> list[FigureRun]:

@@ -234,14 +234,19 @@ def _map(
     means = rows.pivot(index="curve", columns="x", values="mean")
     curves = [curve for curve in group.curves if figure.points_of(curve)]
     names = [curve.name for curve in curves]
-    cells = means.reindex(index=names, columns=list(figure.points.values))
+    values = list(figure.points.values)
+    if figure.points.choices:
+        # Choices that have no such value, as attacks without a backdoor have no success, are left out.
+        measured = set(table.loc[table["axes"] == axes.name, "x"])
+        values = [value for value in values if value in measured] or values
+    cells = means.reindex(index=names, columns=values)
     return HeatMap(
         title=group.title,
         x_label=axes.x_label or figure.points.label,
         y_label=axes.y_label or "",
         label=_y_label(replace(axes, y_label=None), COLUMNS),
         rows=tuple(curve.label for curve in curves),
-        columns=tuple(map(figure.points.words, figure.points.values)),
+        columns=tuple(map(figure.points.words, cells.columns)),
         values=cells.to_numpy(dtype=float),
         decimals=min(COLUMNS[axes.y].decimals, 2),
         best=axes.best,
