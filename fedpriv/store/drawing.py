@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from pathlib import Path
 from typing import Any, cast
 
@@ -63,6 +64,8 @@ def draw_panel(axis: Axes, panel: Panel) -> None:
         axis.set_xscale("log")
     elif panel.x_log:
         _log_x(axis, panel.x_limits)
+    if panel.vacuous_above is not None:
+        _mark_vacuous(axis, panel, panel.vacuous_above)
     if panel.y_log:
         _log_y(axis)
     if panel.y_ticks:
@@ -152,7 +155,8 @@ def tick_measured(figure: Figure, axis: Axes, panel: Panel, renderer: RendererBa
     curves = [line for line in panel.lines if line.joined and line.marker]
     low, high = sorted(axis.get_xlim())
     values = [value for value in values if low <= value <= high]
-    if panel.x_powers or len(points) < len(curves) or not 1 < len(values) <= _MOST_TICKS:
+    measured = len(points) == len(curves) and panel.vacuous_above is None
+    if panel.x_powers or not measured or not 1 < len(values) <= _MOST_TICKS:
         return
     figure.draw_without_rendering()
     font = FontProperties(size=axis.xaxis.get_majorticklabels()[0].get_fontsize())
@@ -191,6 +195,20 @@ def _log_x(axis: Axes, limits: tuple[float | None, float | None] | None) -> None
     axis.xaxis.set_major_locator(LogLocator(subs=(1,) if wide else (1, 2, 5)))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     axis.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _mark_vacuous(axis: Axes, panel: Panel, limit: float) -> None:
+    """Put ticks at powers of ten up to ``limit``, and one for all points to the right of it."""
+    places = np.concatenate(
+        [np.asarray(line.x, dtype=float) for line in panel.lines] or [np.zeros(0)]
+    )
+    vacuous = places[places > limit]
+    powers = [10.0**power for power in range(-3, 7) if axis.get_xlim()[0] <= 10.0**power <= limit]
+    ticks = dict(zip(powers, map("{:g}".format, powers), strict=True))
+    if len(vacuous):
+        ticks[float(vacuous.min())] = "vacuous\nor ∞"
+        axis.axvline(math.sqrt(limit * vacuous.min()), color="grey", linestyle=":", linewidth=0.8)
+    axis.set_xticks(list(ticks), list(ticks.values()))
 
 
 def _log_y(axis: Axes) -> None:

@@ -95,6 +95,8 @@ class Panel:
         x_log: True for a logarithmic x axis with plain numbers.
         y_log: True for a logarithmic y axis.
         x_powers: True for a logarithmic x axis with powers of ten.
+        vacuous_above: Largest ε of the x axis that is not vacuous; everything to the right of it is drawn at
+            one place, whose tick says so. None: x is no ε, or has no such place.
         y_ticks: Names of the rows at y = 0, 1, 2, …
         legend: ``inside`` or ``beside`` the axes; empty: the panel has no legend of its own.
         legend_title: Heading of the panel's own legend.
@@ -111,6 +113,7 @@ class Panel:
     x_log: bool = False
     y_log: bool = False
     x_powers: bool = False
+    vacuous_above: float | None = None
     y_ticks: tuple[str, ...] = ()
     legend: str = ""
     legend_title: str | None = None

@@ -18,7 +18,7 @@ from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.definition import SOUND, Axes, Points
 from fedpriv.study.figures.jobs import DONE, Job
 
-MARGIN = 3.0  # a vacuous ε is drawn at this multiple of the largest ε that is not
+MARGIN = 5.0  # a vacuous ε is drawn at this multiple of the largest ε that is not
 POINTS = 200  # most points of a line: a column of print cannot show more
 FEWEST_RESAMPLED = 5
 """Smallest number of seeds for a bootstrap. With fewer its intervals are far too short."""

@@ -203,6 +203,7 @@ def _panel(
         x_from_zero=figure.points is None,
         y_from_zero=columns[axes.y].from_zero and figure.points is None,
         x_log=axes.x_scale == "log",
+        vacuous_above=axes.vacuous_above,
         y_log=axes.y_scale == "log",
     )
 
