@@ -12,6 +12,7 @@ An upload that is not finite is left out. If all are, the result is zero.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -114,6 +115,7 @@ class RobustAggregation(Aggregation):
     )
     seed: int = field(random_seed, default=0, help="seed of the rule's own random numbers")
 
+    @abstractmethod
     def aggregate(self, vectors: Vectors, of_round: RoundOfRule) -> Tensor:
         """Return the combination of the vectors [d]; there is at least one.
 
@@ -121,7 +123,6 @@ class RobustAggregation(Aggregation):
             vectors: The vectors [m, d].
             of_round: The round, with f as the condition admits it.
         """
-        raise NotImplementedError
 
     def start(self, model: FlatModel) -> RobustRule:
         return RobustRule(self)

@@ -34,9 +34,9 @@ examples:
 def new(kind: str, name: str, to: str) -> int:
     """Write the skeleton of a part: a module, a YAML and a test.
 
-    KIND: algorithm, clipper, schedule, dataset, attack or aggregation. NAME: how the part is chosen, and the
-    name of its module. The skeleton runs as it stands; nothing is written over. docs/extend.md has more kinds
-    of parts, with examples.
+    KIND: algorithm, clipper, schedule, dataset, attack (a backdoor), untargeted_attack or aggregation (a rule
+    against malicious clients). NAME: how the part is chosen, and the name of its module. The skeleton runs as
+    it stands; nothing is written over. docs/extend.md has more kinds of parts, with examples.
     """
     folder = Path(to)
     files = files_of(kind, name, folder)

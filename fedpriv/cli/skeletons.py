@@ -23,7 +23,7 @@ def test_a_run_does_what_its_ledger_says(monkeypatch):
     monkeypatch.chdir(HERE)
     assert run(["verify", "--config-dir", "my_yamls", *OVERRIDES]) == 0
 '''
-ATTACK_TEST = '''"""Tests of the attack NAME: a run with it ends and measures its success."""
+ATTACK_TEST = '''"""Tests of the attack NAME: a run with it ends and measures MEASURED."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_a_run_measures_how_far_the_attack_gets(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(HERE)
     short = ["rounds=2", "runtime.plots=false", f"runtime.run_dir={tmp_path / 'run'}"]
     config = fedpriv.compose([*OVERRIDES, *short], config_dir="my_yamls")
-    assert 0 <= fedpriv.run(config).summary["backdoor_accuracy"] <= 1
+    assert 0 <= fedpriv.run(config).summary["MEASURED"] <= 1
 '''
 
 
@@ -244,28 +244,51 @@ _target_: NAME.CLASS
 scale: 2.0  # factor of what the attackers trained
 """
 
-_AGGREGATION = '''"""The aggregation rule NAME."""
+_UNTARGETED = '''"""The attack NAME."""
 
-from fedpriv.aggregation import Aggregation
-
-
-class CLASS(Aggregation):
-    """The median of the uploads, coordinate by coordinate."""
-
-    def start(self, model):
-        """Return the rule of one run."""
-        return CLASSRule()
+from fedpriv.attacks import Untargeted
+from fedpriv.common import checks
 
 
-class CLASSRule:
-    """The rule of one run."""
+class CLASS(Untargeted):
+    """The honest mean, reflected: each attacker sends -scale times the mean that it sees."""
 
-    def combine(self, t, clients, uploads, weights):
-        """Return the combination [d] of the uploads [c, d], which are released already."""
-        return uploads.median(dim=0).values
+    def __init__(self, scale, **attack):
+        super().__init__(**attack)
+        self.scale = checks.number("scale", scale, above=0)
+
+    def forged(self, view):
+        """Return what the attackers send [a, d], or one upload for all of them [d]."""
+        return -self.scale * view.mean
 '''
-_AGGREGATION_YAML = """# the median of each coordinate
+_UNTARGETED_YAML = """# minus the mean of the honest uploads
 _target_: NAME.CLASS
+attackers: 2  # number of clients that attack
+scale: 2.0  # factor of the mean
+"""
+
+_AGGREGATION = '''"""The aggregation rule NAME, against f malicious clients."""
+
+from fedpriv.aggregation import RobustAggregation
+
+
+class CLASS(RobustAggregation):
+    """The mean of each coordinate without its f smallest and its f largest numbers."""
+
+    needs = (2, 0)  # the condition n > 2f + 0 on the number n of vectors
+
+    def aggregate(self, vectors, of_round):
+        """Return the combination [d] of the vectors [n, d], which are released already."""
+        first, last = of_round.tolerated, len(vectors) - of_round.tolerated
+
+        def trimmed(columns):
+            return columns.sort(dim=0).values[first:last].mean(dim=0)
+
+        return vectors.by_coordinate(trimmed)
+'''
+_AGGREGATION_YAML = """# the mean of each coordinate without its f smallest and f largest numbers
+_target_: NAME.CLASS
+tolerated: 0.2  # f; below 1: a share of a round's clients, rounded up
 """
 
 SKELETONS = {
@@ -287,10 +310,15 @@ SKELETONS = {
     ),
     "attack": Skeleton(
         "attack", "clients that send something else", _ATTACK, _ATTACK_YAML,
-        ("attack=NAME", "attack.attackers=2", "algorithm=cdp_fedavg"), ATTACK_TEST,
+        ("attack=NAME", "attack.attackers=2", "algorithm=cdp_fedavg"),
+        ATTACK_TEST.replace("MEASURED", "backdoor_accuracy"),
+    ),
+    "untargeted_attack": Skeleton(
+        "attack", "clients that spoil the model", _UNTARGETED, _UNTARGETED_YAML,
+        ("attack=NAME", "algorithm=ldp_fedsgd"), ATTACK_TEST.replace("MEASURED", "test_accuracy"),
     ),
     "aggregation": Skeleton(
-        "aggregation", "a rule in place of the mean", _AGGREGATION, _AGGREGATION_YAML,
+        "aggregation", "a rule against f malicious clients", _AGGREGATION, _AGGREGATION_YAML,
         ("aggregation=NAME", "algorithm=ldp_fedsgd"),
     ),
 }  # fmt: skip

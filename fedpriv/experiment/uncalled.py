@@ -6,7 +6,7 @@ of an own class counts as called if
 
 - own code uses the name, outside of the method of that name, or
 - fedpriv does: a class of fedpriv that the own class extends has the name, and the name is reached from those
-  that other modules of fedpriv use, through the methods as the own class has them.
+  that other modules or classes of fedpriv use, through the methods as the own class has them.
 
 A part that extends no class of fedpriv (a data set, a trigger) is known by its names alone.
 """
@@ -38,7 +38,10 @@ _HOOKS = {
     ),
     "clipper": ("clip_norm", "factors", "query", "statistic", "observe"),
     "noise_schedule": ("noise_multiplier", "observe", "loss_query"),
-    "aggregation": ("start", "describe", "linear"),
+    "aggregation": (
+        *("start", "aggregate", "needs", "looks_at_subsets", "check_cohort", "buckets"),
+        *("reads_validation", "describe", "linear"),
+    ),
     "rule": ("combine",),
     "attack": ("attacks_in", "attackers_among", "start", "forged"),
     "attackers": ("observe", "constrain", "forge"),
@@ -230,10 +233,11 @@ def _hooks_of_relatives(kind: type) -> frozenset[str]:
 
 
 def _live(kind: type) -> set[str]:
-    """Return the inherited names that fedpriv calls from outside the modules of the base classes."""
-    homes = {base.__module__ for base in kind.__mro__ if _is_ours(base)}
+    """Return the inherited names that fedpriv calls from outside of the base classes."""
+    bases = [base for base in kind.__mro__ if _is_ours(base)]
     names = {name for base in kind.__mro__ for name in vars(base)}
-    used = _used_outside(frozenset(homes))
+    used = _used_outside(frozenset(base.__module__ for base in bases))
+    used |= _used_beside(frozenset((base.__module__, base.__name__) for base in bases))
     todo = [(name, 0) for name in names if name in used or name.startswith("__")]
     done: set[tuple[str, int]] = set()
     while todo:
@@ -287,6 +291,26 @@ def _used_outside(homes: frozenset[str]) -> frozenset[str]:
     return frozenset(re.findall(r"\.([A-Za-z]\w*)\b", text)) | frozenset(
         re.findall(r'"(\w+)"', text)
     )
+
+
+@functools.cache
+def _used_beside(bases: frozenset[tuple[str, str]]) -> frozenset[str]:
+    """Return the attributes of other objects that classes in the modules of base classes use.
+
+    Args:
+        bases: Module and name of each base class; base classes themselves are not looked at.
+    """
+    attributes = set()
+    for module in {module for module, _ in bases}:
+        for node in ast.parse(_sources().get(module, "")).body:
+            if not isinstance(node, ast.ClassDef) or (module, node.name) in bases:
+                continue
+            attributes |= {
+                inner.attr
+                for inner in ast.walk(node)
+                if isinstance(inner, ast.Attribute) and getattr(inner.value, "id", "self") != "self"
+            }
+    return frozenset(attributes)
 
 
 @functools.cache

@@ -196,8 +196,8 @@ def examples() -> dict[str, tuple[dict[str, str], list[str]]]:
 def test_every_kind_of_part_has_an_example():
     assert list(examples()) == [
         "A clipper", "A noise schedule", "An accountant", "An algorithm",
-        "An aggregation rule", "A data set", "A model", "An attack",
-        "An attack without a trigger", "An attack that remembers", "A figure",
+        "An aggregation rule", "An aggregation rule against malicious clients", "A data set",
+        "A model", "An attack", "An attack without a trigger", "An attack that remembers", "A figure",
     ]  # fmt: skip
 
 

@@ -218,3 +218,47 @@ def test_what_is_no_rule_is_one_sentence(code, wanted, plug_in):
     )
     assert said.status == 2
     assert wanted in said.sentence
+
+
+MIDDLE_HALF = """
+from fedpriv.aggregation import RobustAggregation
+
+
+class Mine(RobustAggregation):
+    needs = (4, 1)
+
+    def aggregate(self, vectors, of_round):
+        cut = len(vectors) // 4
+
+        def middle(columns):
+            return columns.sort(dim=0).values[cut : len(columns) - cut].mean(dim=0)
+
+        return vectors.by_coordinate(middle)
+"""
+
+
+def test_a_robust_rule_of_ones_own_runs_and_its_condition_holds(plug_in, tmp_path):
+    said = plug_in("aggregation", "Mine", MIDDLE_HALF, *RUN, "rounds=1")
+    assert said.status == 2, said.out  # f = 0.2 of 8 = 2
+    assert "n > 4f + 1" in said.sentence
+    said = plug_in("aggregation", "Mine", MIDDLE_HALF.replace("(4, 1)", "(3, 1)"), *RUN, "rounds=1")
+    assert said.status == 0, said.err
+    assert (tmp_path / "run" / "summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wanted"),
+    [
+        ("def aggregate", "def combine", "aggregate"),
+        (
+            "def aggregate",
+            "def trimmed(self):\n        pass\n\n    def aggregate",
+            "nothing calls Mine.trimmed",
+        ),
+    ],
+)
+def test_a_wrong_method_of_a_robust_rule_is_refused_with_those_there_are(old, new, wanted, plug_in):
+    code = MIDDLE_HALF.replace("(4, 1)", "(2, 0)").replace(old, new)
+    said = plug_in("aggregation", "Mine", code, *RUN)
+    assert said.status == 2
+    assert wanted in said.sentence
