@@ -351,12 +351,13 @@ def download(name: str, to: str | None) -> int:
 fedpriv.add_command(leaderboard)
 fedpriv.add_command(audit)
 # The beginning of the file that the command writes. Only such a file is written over.
-_VERIFY_JSON = rb'(?s)\A\{\s*"algorithm":.*"false_alarm":'
+_VERIFY_JSON = rb'(?s)\A\{\s*"(algorithm|adapter)":.*"false_alarm":'
 _VERIFY_EXAMPLES = """\b
 examples:
   fedpriv verify                                    the default run, a few seconds
   fedpriv verify algorithm=cdp_fedavg clipper=quantile
   fedpriv verify --config-dir yamls algorithm=mine --json verify.json
+  fedpriv verify --adapter my_mechanism.py          code that is not fedpriv's
 """
 
 
@@ -370,16 +371,36 @@ examples:
 @flag("--seed", "S", "of every draw of the test, default 0", default="0")
 @flag("--rounds", "N", "of each run; default 8, or 4 where a round takes long", Whole())
 @switch("--synthetic", "made-up records in the place of the data set's")
+@flag("--adapter", "FILE[:make]", "verify this adapter of other code, and no configuration")
+@flag("--python", "PATH", "the interpreter that runs the adapter; default: this one")
+@flag("--time-limit", "SECONDS", "of a round of the adapter, default 60")
 @table_flag
-def verify(**flags: object) -> int:
+def verify(**flags: Any) -> int:
     """Test that the mechanism of a configuration does what its ledger says.
 
     The tests are of noise, sensitivity, independence and sampling, and of whether anything else is released.
-    Takes the overrides of fedpriv train. Exit status 1: a check failed.
+    Takes the overrides of fedpriv train, or, with --adapter, code that is not fedpriv's. Exit status 1: a
+    check failed.
     """
+    options = SimpleNamespace(**flags)
+    of_adapter = {"--python": options.python, "--time-limit": options.time_limit}
+    of_configuration = {
+        "an override": options.overrides, "--config-dir": options.config_dir,
+        "--rounds": options.rounds, "--synthetic": options.synthetic,
+    }  # fmt: skip
+    refused, why = of_adapter, "needs --adapter"
+    if options.adapter is not None:
+        refused, why = of_configuration, "does not go with --adapter, which runs no configuration"
+    for name, value in refused.items():
+        if value:
+            raise ConfigError(f"fedpriv verify: {name} {why}")
+    if options.adapter is not None:
+        from fedpriv.tools.adapters.command import run as run_adapter
+
+        return run_adapter(options)
     from fedpriv.tools.verify.command import run
 
-    return run(SimpleNamespace(**flags))
+    return run(options)
 
 
 @fedpriv.command(short_help='shell completion: eval "$(fedpriv completion bash)"')

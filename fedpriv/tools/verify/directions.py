@@ -52,7 +52,7 @@ def checks(
     if width > 1 and len({draw.width for draw in drawn.values()}) == 1:
         # All draws and rows are samples of one vector of noise.
         together = np.concatenate([k.reshape(-1, k.shape[2]) for k in values_at.values()])
-        yield from _spectrum(f"{name}: directions", [together], width, random)
+        yield from spectrum(f"{name}: directions", [together], width, random)
         # Noise that is right over all clients may still lack a direction at one of them.
         of_clients: dict[int, list[np.ndarray]] = {}
         for position, values in values_at.items():
@@ -61,7 +61,7 @@ def checks(
                 for row in np.flatnonzero(clients == client):
                     of_clients.setdefault(client, []).append(values[:, row])
         groups = [np.concatenate(rows) for rows in of_clients.values()]
-        yield from _spectrum(f"{name}: directions of a client", groups, width, random)
+        yield from spectrum(f"{name}: directions of a client", groups, width, random)
     yield from _stacked(name, values_at, random)
 
 
@@ -98,7 +98,7 @@ def _along(
     )
 
 
-def _spectrum(
+def spectrum(
     what: str, groups: Sequence[np.ndarray], width: int, random: np.random.Generator
 ) -> Iterator[Check]:
     """Test the covariance of the numbers of a vector, of all numbers or of random blocks."""

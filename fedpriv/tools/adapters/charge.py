@@ -1,0 +1,130 @@
+"""Tests of what left against what is charged: names of values, ε of the claimed noise, ε from below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fedpriv.privacy.core.names import REPLACE_ONE
+from fedpriv.tools.adapters.noise import NoiseRuns
+from fedpriv.tools.adapters.subject import AdapterSubject, Seen
+from fedpriv.tools.audit.epsilon_guesses import Scores
+from fedpriv.tools.audit.epsilon_independent import bound
+from fedpriv.tools.verify.table import Check
+
+SIGNIFICANCE = 1e-4
+"""Probability that ε from below is wrong, beside the level of the other checks."""
+_MOST_ROUNDS = 64
+_TRIALS = 250  # runs with the canary, and as many without it
+_CALLS = 4000
+_HUGE = 1e6
+_DELTA = 1e-5
+_TOLERANCE = 1.01
+
+
+def checks(noise_runs: NoiseRuns) -> Iterator[Check]:
+    """Yield the checks of what leaves over all rounds, and of the claimed ε."""
+    subject = noise_runs.subject
+    claim = subject.claim
+    rounds = min(claim.rounds, _MOST_ROUNDS)
+    run = subject.run(subject.new_seed(), [subject.ordinary()] * rounds)
+    for t, seen in enumerate(run):
+        subject.steady(seen, t + 1)
+    expected = {*claim.values, *claim.public}
+    more = sorted({name for seen in run for name in seen.values} - expected)
+    fewer = sorted({name for seen in run for name in claim.values if name not in seen.values})
+    yield Check(
+        "charge", f"what leaves in {rounds} rounds", ", ".join(more) or "what is claimed",
+        "what is claimed", passed=not more,
+        note=f"{', '.join(more)} leaves, and the claim neither charges it nor names it as public",
+    )  # fmt: skip
+    if fewer:
+        yield Check(
+            "charge", "what is claimed", f"{', '.join(fewer)} does not leave", "leaves", passed=False,
+            note=f"{', '.join(fewer)} is claimed, and does not leave in every round",
+        )  # fmt: skip
+    yield from _public(noise_runs, run)
+    yield from _epsilon(subject)
+
+
+def _public(noise_runs: NoiseRuns, ordinary: list[Seen]) -> Iterator[Check]:
+    """Test that values claimed to be public are the same with other data and other noise."""
+    subject = noise_runs.subject
+    for name in subject.claim.public:
+        different = 0
+        for t, reference in enumerate(ordinary[: subject.rounds]):
+            first = reference.values.get(name)
+            for run in noise_runs.runs[:20]:
+                other = run[t].values.get(name)
+                same = first is not None and other is not None and np.array_equal(first, other)
+                different += not same
+        yield Check(
+            "outside", f"{name}, which is claimed to be public", f"{different} rounds differ", "0",
+            passed=different == 0, note=f"{name} changes with the data or the seed",
+        )  # fmt: skip
+
+
+def claimed_epsilon(subject: AdapterSubject) -> tuple[float | None, float]:
+    """Return the claimed ε, or ε of the claimed noise where none is claimed, and δ."""
+    claim = subject.claim
+    delta = claim.delta or _DELTA
+    return claim.epsilon or claim.computed_epsilon(delta, claim.rounds), delta
+
+
+def _epsilon(subject: AdapterSubject) -> Iterator[Check]:
+    """Compare the claimed ε with that of the claimed noise."""
+    claim = subject.claim
+    delta = claim.delta or _DELTA
+    computed = claim.computed_epsilon(delta, claim.rounds)
+    name = f"ε of the claimed noise, {claim.rounds} rounds, δ = {delta:g}"
+    if computed is None:
+        words = f"skipped: no accountant for {claim.sampling}, {claim.neighbours}"
+        yield Check("charge", name, words, "-")
+    elif claim.epsilon is None:
+        yield Check("charge", name, f"{computed:.4g}", "-")
+    else:
+        yield Check(
+            "charge", name, f"{computed:.4g}", f"at most {claim.epsilon:.4g}",
+            passed=computed <= claim.epsilon * _TOLERANCE,
+            note=f"the noise multiplier that is claimed gives ε = {computed:.4g} after {claim.rounds} rounds "
+            f"at δ = {delta:g}; ε = {claim.epsilon:.4g} is claimed",
+        )  # fmt: skip
+
+
+def audit(noise_runs: NoiseRuns) -> Iterator[Check]:
+    """Bound ε from below: tell runs with a huge unit from runs with an opposite or almost no upload."""
+    subject = noise_runs.subject
+    epsilon, delta = claimed_epsilon(subject)
+    sizes = [n for n in noise_runs.names() if _has_uploads(noise_runs, n)]
+    if not sizes or epsilon is None:
+        yield Check("charge", "ε from below", "skipped: nothing to compare with", "-")
+        return
+    rounds = max(1, min(subject.claim.rounds, _CALLS // (2 * _TRIALS)))
+    direction, unit = subject.direction(), subject.claim.units - 1
+    canary = _HUGE * subject.clip_norm * direction
+    other = -canary if subject.claim.neighbours == REPLACE_ONE else subject.quiet_vector
+    values, included = [], []
+    for i in range(2 * _TRIALS):
+        data = subject.set_unit(subject.quiet, unit, canary if i % 2 else other)
+        run = subject.run(subject.new_seed(), [data] * rounds)
+        score = sum(
+            float(seen.rows(sizes[0], subject.claim.size).sum(axis=0) @ direction)
+            / seen.charged[sizes[0]].sensitivity
+            for seen in run
+        )
+        values.append(np.sign(subject.claim.values[sizes[0]].denominator) * score)
+        included.append(bool(i % 2))
+    scores = Scores(np.nan_to_num(np.array(values), nan=1e300), np.array(included))
+    lowest = bound(scores, delta, SIGNIFICANCE, None, subject.seed)
+    yield Check(
+        "charge", f"ε from below, {2 * _TRIALS} runs of {rounds} rounds", f"{lowest:.3g}",
+        f"at most {epsilon:.4g}", passed=lowest <= epsilon,
+        note=f"runs with one {subject.claim.unit} huge are told from others so well that ε is at least "
+        f"{lowest:.3g} (confidence {1 - SIGNIFICANCE}), and {epsilon:.4g} is claimed",
+    )  # fmt: skip
+
+
+def _has_uploads(noise_runs: NoiseRuns, name: str) -> bool:
+    shape = noise_runs.runs[0][0].values[name].shape
+    return shape[-1:] == (noise_runs.subject.claim.size,)

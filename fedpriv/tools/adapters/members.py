@@ -1,0 +1,197 @@
+"""Tests of who takes part, read from what leaves.
+
+Each unit's upload lies along a coordinate of its own. Two runs with the same seed, one on these uploads and
+one on quiet data, differ by the contributions of the members alone: the noise is the same. Membership is
+thereby never reported by the adapter itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fedpriv.tools.adapters.noise import NoiseRuns
+from fedpriv.tools.adapters.subject import AdapterSubject, Data, Seen
+from fedpriv.tools.verify import sampling
+from fedpriv.tools.verify.table import Check
+
+_SEEDS, _LATER = 200, 60
+_ROUNDING = 1e-4  # of code in single precision
+_LEAST = 1e-3  # share of its allowance from which on a unit is a member
+
+
+class Fingerprints:
+    """Contributions of all units in rounds of many seeds.
+
+    Args:
+        noise_runs: The runs on quiet data.
+
+    Attributes:
+        name: The value that uploads are read from; None where no value has their length.
+        seeds: Seed of each round that was read.
+        rounds: Round of each.
+        shares: Contribution of each unit ÷ what a unit may add [rounds read, units].
+        rest: Largest difference, in standard deviations, in numbers that no upload has.
+        moved: By value: largest distance ÷ (sensitivity × members).
+        failure: Why nothing could be read, in words.
+    """
+
+    def __init__(self, noise_runs: NoiseRuns):
+        subject = noise_runs.subject
+        self.subject = subject
+        size = subject.claim.size
+        lasting = [n for n in noise_runs.names() if _rows(noise_runs.runs[0][0], n, size)]
+        self.name = lasting[0] if lasting else None
+        self.seeds: list[int] = []
+        self.rounds: list[int] = []
+        self.rest = 0.0
+        self.moved: dict[str, float] = {}
+        shares: list[np.ndarray] = []
+        if self.name is None:
+            return
+        data, quiet = subject.fingerprints(), subject.quiet
+        for i, seed in enumerate(noise_runs.seeds[:_SEEDS]):
+            shares.append(self._read(seed, [data], [quiet], 0))
+            last = subject.rounds - 1
+            if i < _LATER and last > 0:
+                shares.append(self._read(seed, [*[quiet] * last, data], [quiet] * (last + 1), last))
+        self.shares = np.stack(shares)
+
+    def _read(self, seed: int, data: list[Data], quiet: list[Data], t: int) -> np.ndarray:
+        subject = self.subject
+        # Both runs choose their members by themselves, by the same seed.
+        with_data, without = subject.run(seed, data)[t], subject.run(seed, quiet)[t]
+        assert self.name is not None
+        claimed = with_data.charged[self.name]
+        size = subject.claim.size
+        difference = with_data.rows(self.name, size) - without.rows(self.name, size)
+        units = subject.read_units
+        rest = np.abs(difference[:, units:]) / claimed.std
+        if rest.size:
+            self.rest = float(np.maximum(self.rest, np.nan_to_num(rest, nan=np.inf).max()))
+        contribution = difference[:, :units].sum(axis=0)
+        allowed = claimed.clip_norm / claimed.denominator
+        shares = np.nan_to_num(contribution / allowed, nan=np.inf)
+        members = max(1, int((np.abs(shares) > _LEAST).sum()))
+        for name, value in with_data.charged.items():
+            if name != self.name and name in with_data.values and name in without.values:
+                change = np.linalg.norm(with_data.values[name] - without.values[name])
+                moved = float(change / (value.sensitivity * members))
+                self.moved[name] = max(self.moved.get(name, 0.0), moved)
+        self.seeds.append(seed)
+        self.rounds.append(t)
+        return shares
+
+    @property
+    def unreadable(self) -> bool:
+        """True if noise changes with the data, so that differences say nothing about members."""
+        return self.rest > _ROUNDING or not np.isfinite(self.shares).all()
+
+    def seed_with(self, unit: int) -> int | None:
+        """Return a seed with which a unit takes part in round 1; None if no seed is known."""
+        for seed, t, shares in zip(self.seeds, self.rounds, self.shares, strict=True):
+            if t == 0 and unit < len(shares) and abs(shares[unit]) > _LEAST:
+                return seed
+        return None
+
+
+def _rows(seen: Seen, name: str, size: int) -> bool:
+    return seen.values[name].shape[-1:] == (size,)
+
+
+def checks(fingerprints: Fingerprints) -> Iterator[Check]:
+    """Yield the checks of members, of their weights and of what depends on them."""
+    subject = fingerprints.subject
+    kind = "lots" if subject.per_record else "cohorts"
+    if fingerprints.name is None:
+        reason = f"no value has the {subject.claim.size} numbers of an upload"
+        yield Check("sampling", kind, f"skipped: {reason}", "-")
+        return
+    yield Check(
+        "noise", "the same with other data", f"differs by {fingerprints.rest:.1e} std", "0",
+        passed=fingerprints.rest <= _ROUNDING,
+        note="with the same seed but other data, numbers that no upload has are different: the noise, or "
+        "who takes part, depends on the data",
+    )  # fmt: skip
+    if fingerprints.unreadable:
+        yield Check("sampling", kind, "skipped: noise changes with the data", "-")
+        return
+    yield from _weights(fingerprints)
+    yield from sampling.checks(kind, _lots(fingerprints), _laws(subject), subject.seed)
+
+
+def _weights(fingerprints: Fingerprints) -> Iterator[Check]:
+    """Test how far each unit moves the sum, and whether that depends on who else takes part."""
+    shares = np.abs(fingerprints.shares)
+    unit_word = fingerprints.subject.claim.unit
+    worst = int(np.argmax(shares.max(axis=0)))
+    largest = float(shares.max())
+    yield Check(
+        "sensitivity", f"worst {unit_word} of {shares.shape[1]}, by its weight", f"{largest:.4g}",
+        "at most 1", passed=largest <= 1 + _ROUNDING,
+        note=f"{unit_word} {worst} moves {fingerprints.name} by {largest:.4g} times clip norm ÷ denominator",
+    )  # fmt: skip
+    for name, moved in fingerprints.moved.items():
+        yield Check(
+            "sensitivity", f"{name}: of all members", f"{moved:.4g}", "at most 1",
+            passed=moved <= 1 + _ROUNDING,
+            note=f"members move {name} by {moved:.4g} times its sensitivity each",
+        )  # fmt: skip
+    # A weight that varies is no fault by itself: a clipped mean, for example, scales all members alike.
+    spread = 100 * _spread(_single(shares))
+    yield Check(
+        "sensitivity", f"a {unit_word}'s weight, whoever else takes part", f"varies by {spread:.3g} %", "-"
+    )  # fmt: skip
+
+
+def _single(shares: np.ndarray) -> np.ndarray:
+    """Return shares with those of units that were drawn several times divided by that number."""
+    times = _times(shares)
+    return np.where(times > 0, shares / np.maximum(times, 1), 0.0)
+
+
+def _times(shares: np.ndarray) -> np.ndarray:
+    """Return how often each unit was drawn [rounds, units].
+
+    A unit's share, relative to its smallest, is compared with that of the others in the round.
+    """
+    shares = np.abs(shares)
+    present = shares > _LEAST
+    least = np.where(present, shares, np.inf).min(axis=0)
+    relative = np.where(present, shares / np.where(np.isfinite(least), least, 1.0), np.nan)
+    times = np.zeros(shares.shape, dtype=int)
+    for row, values in enumerate(relative):
+        if present[row].any():
+            # Weights that vary a little with the number of members are no second draw.
+            several = np.rint(values / np.nanmin(values))
+            times[row] = np.nan_to_num(np.maximum(several, 1.0))
+    return times
+
+
+def _spread(shares: np.ndarray) -> float:
+    """Return the largest relative range of a unit's share over the rounds in which it takes part."""
+    present = shares > _LEAST
+    low = np.where(present, shares, np.inf).min(axis=0)
+    high = np.where(present, shares, -np.inf).max(axis=0)
+    seen = np.isfinite(low) & np.isfinite(high)
+    return float((high[seen] / low[seen] - 1.0).max(initial=0.0))
+
+
+def _lots(fingerprints: Fingerprints) -> list[sampling.Lot]:
+    """Return the lots that were read: one a round, or one for each client where records are sampled."""
+    subject = fingerprints.subject
+    times = _times(fingerprints.shares)
+    lots = []
+    units = subject.read_units
+    each = subject.claim.records if subject.per_record else units
+    for when, row in enumerate(times):
+        for who in range(units // each):
+            part = row[who * each : (who + 1) * each]
+            lots.append(sampling.Lot(who, when, each, np.repeat(np.arange(each), part)))
+    return lots
+
+
+def _laws(subject: AdapterSubject) -> dict[int, sampling.Law]:
+    owners = subject.read_units // (subject.claim.records if subject.per_record else 1)
+    return dict.fromkeys(range(max(1, owners) if subject.per_record else 1), subject.claim.law)

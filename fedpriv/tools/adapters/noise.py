@@ -1,0 +1,199 @@
+"""The noise of an adapter: its size, shape, directions and independence, on quiet data.
+
+All runs have the same data and other seeds. Helmert's contrasts of what leaves in round t over the runs are
+independent samples of the noise of that round, whatever constant is below it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from fedpriv.tools.adapters.subject import RUNS, AdapterSubject, Seen
+from fedpriv.tools.verify import directions, statistics
+from fedpriv.tools.verify import noise as own_noise
+from fedpriv.tools.verify.probes import ReleasePosition
+from fedpriv.tools.verify.table import Check
+
+_RANDOM_DIRECTIONS = 64
+_COUNTED = 2_000  # numbers whose distinct values are counted
+_GRID = 2.0**-10  # coarsest grid, in standard deviations, that is allowed
+_WEIGHT = 0.5
+_MORE_IS_RIGHT = 1e6
+
+
+class NoiseRuns:
+    """Runs on quiet data under many seeds.
+
+    Args:
+        subject: The adapter.
+
+    Attributes:
+        seeds: Seed of each run.
+        runs: What left in each round of each run.
+    """
+
+    def __init__(self, subject: AdapterSubject, count: int = RUNS):
+        self.subject = subject
+        self.members = range(0, subject.claim.units, 2)
+        self.seeds = [subject.new_seed() for _ in range(count)]
+        data = [subject.quiet] * subject.rounds
+        self.runs = [subject.run(seed, data, self.members) for seed in self.seeds]
+        for run in self.runs:
+            for t, seen in enumerate(run):
+                subject.steady(seen, t + 1)
+
+    def names(self) -> list[str]:
+        """Return the names of values that are claimed to have noise and that left in every round."""
+        seen = [s.values for run in self.runs for s in run]
+        return [n for n in self.subject.claim.values if all(n in values for values in seen)]
+
+    def standardised(self, name: str) -> np.ndarray:
+        """Return Helmert's contrasts [rounds, runs - 1, rows, d], in claimed standard deviations."""
+        size = self.subject.claim.size
+        rounds = []
+        for t in range(self.subject.rounds):
+            rows = [run[t].rows(name, size) for run in self.runs]
+            # Where the adapter charges each round for itself, each run has its own standard deviation.
+            stds = [run[t].charged[name].std for run in self.runs]
+            rounds.append(_contrasts(np.stack(rows), np.array(stds)))
+        return np.stack(rounds)
+
+    def first_round(self, name: str) -> np.ndarray:
+        """Return what left in the first rounds, minus what left in that of the first run [runs - 1, n]."""
+        rows = np.stack([run[0].values[name].reshape(-1) for run in self.runs])
+        return (rows[1:] - rows[0]) / self.runs[0][0].charged[name].std
+
+
+def _contrasts(rows: np.ndarray, stds: np.ndarray) -> np.ndarray:
+    """Return Helmert's contrasts of rows [runs, ...] whose noise has the given standard deviations."""
+    contrasts = []
+    mean, weight = (
+        rows[0].copy(),
+        stds[0] ** -2.0,
+    )  # weighted by precision, so that contrasts are independent
+    for row, std in zip(rows[1:], stds[1:], strict=True):
+        contrasts.append((row - mean) / math.sqrt(std**2 + 1.0 / weight))
+        weight += std**-2.0
+        mean += (row - mean) * std**-2.0 / weight
+    return np.stack(contrasts)
+
+
+def checks(noise_runs: NoiseRuns) -> Iterator[Check]:
+    """Yield the checks of the noise of each value."""
+    for name in noise_runs.names():
+        values = noise_runs.standardised(name)
+        yield from _of_value(noise_runs, name, values)
+    yield _repeats(noise_runs.runs, noise_runs.names())
+    names = noise_runs.names()
+    if len(names) > 1:
+        # The first number of each value, as a vector over the runs.
+        vectors = np.stack([noise_runs.standardised(name)[0, :, 0, 0] for name in names])
+        shared = _shared(vectors)
+        p = statistics.common_p(shared)
+        note = f"the noise of {', '.join(names)} is not independent"
+        yield own_noise.common_noise("over values", shared, p, note)
+
+
+def _of_value(noise_runs: NoiseRuns, name: str, values: np.ndarray) -> Iterator[Check]:
+    subject = noise_runs.subject
+    rounds, count, rows, width = values.shape
+    clients = np.arange(rows) if rows > 1 else np.array([-1])
+    samples = [
+        own_noise.NoiseSample(ReleasePosition(t, 0, name), key + 1, values[t, key], clients)
+        for t in range(rounds)
+        for key in range(count)
+    ]
+    # With secret cohorts that cannot be held still, a value that counts members varies with them.
+    moves = not (subject.claim.law.whole or subject.chooses_members) and width != subject.claim.size
+    more = _MORE_IS_RIGHT if subject.claim.least or moves else 1.0
+    size = float(np.sqrt(np.mean(values**2))) if more > 1 else 1.0
+    direct = values.reshape(-1) / size if size > 0 else values.reshape(-1)
+    for check in own_noise.checks(name, samples, direct, more, []):
+        if more > 1 and check.expected.startswith("1 to"):
+            check = replace(check, expected="at least 1")
+        yield replace(
+            check, name=check.name.replace("the ledger's", "claimed"), note=_claimed(check.note)
+        )
+    scaled = values / size if size > 0 else values
+    samples = [replace(s, values=s.values / size) if size > 0 else s for s in samples]
+    yield from own_noise.independence(name, samples)
+    yield from _over_runs(name, scaled)
+    yield _distinct(name, noise_runs.first_round(name))
+    if width > 1:
+        together = scaled.reshape(-1, width)
+        yield _along(name, together, subject.random)
+        yield from directions.spectrum(f"{name}: directions", [together], width, subject.random)
+
+
+def _claimed(note: str) -> str:
+    return note.replace("that the ledger charges", "that is claimed").replace(
+        "it is charged for", "that is claimed"
+    )
+
+
+def _over_runs(name: str, values: np.ndarray) -> Iterator[Check]:
+    """Test that the noise of runs with other seeds is independent, and that of rounds for single numbers."""
+    width = values.shape[2] * values.shape[3]
+    flat = values.reshape(values.shape[0], values.shape[1], width)
+    if width > 1:
+        shared = _shared(flat[0, : min(len(flat[0]), width)])
+        what = "over runs"
+    elif len(flat) > 1:
+        shared, what = _shared(flat[:, :, 0]), "over rounds"
+    else:
+        return
+    note = f"the noise of {name} is not independent {what}"
+    yield own_noise.common_noise(f"{name}: {what}", shared, statistics.common_p(shared), note)
+
+
+def _shared(vectors: np.ndarray) -> np.ndarray:
+    if not np.isfinite(vectors).all():
+        return np.full(1, math.nan)
+    return statistics.off_diagonal(vectors.astype(float))
+
+
+def _along(name: str, values: np.ndarray, random: np.random.Generator) -> Check:
+    """Test sums of squares along the mean and along random directions."""
+    width = values.shape[1]
+    squares: dict[str, list[float]] = {}
+    statistics.add_squares(squares, "the mean", values @ np.full(width, width**-0.5))
+    for i in range(_RANDOM_DIRECTIONS):
+        vector = random.standard_normal(width)
+        statistics.add_squares(
+            squares, f"random {i + 1}", values @ (vector / np.linalg.norm(vector))
+        )
+    where, ratio, p = statistics.worst_spread(squares)
+    note = f"along {where} the noise has {ratio:.4g} times its standard deviation"
+    name = f"{name}: worst of {len(squares)} directions"
+    return Check("noise", name, f"{ratio:.3f} ({where})", "1", p, weight=_WEIGHT, note=note)
+
+
+def _distinct(name: str, differences: np.ndarray) -> Check:
+    """Test that noise has as many values as one of a fine grid: coarse rounding shows what it hides."""
+    numbers = differences.reshape(-1)[:_COUNTED]
+    distinct = len(np.unique(np.round(numbers / 1e-9))) if np.isfinite(numbers).all() else 0
+    coincidence = _GRID / math.sqrt(2.0 * math.pi)
+    p = statistics.fewest_distinct_p(distinct, len(numbers), coincidence)
+    note = (
+        f"the noise of {name} is on a grid coarser than 1/{1 / _GRID:.0f} of its standard deviation"
+    )
+    return Check(
+        "noise", f"{name}: distinct values", f"{distinct:,} of {len(numbers):,}", "nearly all", p,
+        weight=_WEIGHT, note=note,
+    )  # fmt: skip
+
+
+def _repeats(runs: list[list[Seen]], names: list[str]) -> Check:
+    """Look for two rounds, of one run or of two, that left the same numbers."""
+    left = [(t, n, s.values[n].tobytes()) for run in runs for t, s in enumerate(run) for n in names]
+    same = len(left) - len({(name, value) for _, name, value in left})
+    return Check(
+        "independence", "the same noise again", f"{same:,} of {len(left):,}", "0", passed=same == 0,
+        note="rounds of one run, or runs with other seeds, left exactly the same numbers: the noise does "
+        "not depend on the round or on the seed (the seed is that of the run: a round must make other "
+        "noise of it, for example by default_rng([seed, round]))",
+    )  # fmt: skip

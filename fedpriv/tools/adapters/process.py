@@ -1,0 +1,196 @@
+"""The process of an adapter: it is started, asked and stopped here, and its failures are sentences.
+
+Nothing is pickled: the other end answers with JSON and raw float64 (:mod:`fedpriv.tools.adapters.server`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.words import printable
+
+_SERVER = Path(__file__).with_name("server.py")
+_LARGEST_HEADER, _LARGEST_ANSWER = 1 << 22, 1 << 31
+_OPEN = 60.0  # least seconds that importing the adapter's packages may take
+
+
+class AdapterError(ConfigError):
+    """A failure of an adapter: it raised, ended, hung, or gave an answer that cannot be read."""
+
+
+class RoundRaised(AdapterError):
+    """An exception that a round of the adapter raised. The process is still there."""
+
+
+class AdapterProcess:
+    """A running adapter.
+
+    Args:
+        file: The adapter's file.
+        make: Name of the function that makes the adapter; empty: the module is the adapter.
+        python: The interpreter that runs it.
+        time_limit: Seconds that a round may take.
+
+    Attributes:
+        facts: What the adapter answered when it was opened: claim, holds_still, versions.
+        touched: Names of the global generators that a call seeded or used.
+        calls: Number of rounds so far.
+
+    Raises:
+        AdapterError: The adapter cannot be opened.
+    """
+
+    def __init__(self, file: Path, make: str, python: str, time_limit: float):
+        self.file, self.time_limit = file, time_limit
+        self.touched: set[str] = set()
+        self.calls = 0
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  closed by ``close``
+        try:
+            self._process = subprocess.Popen(
+                [python, str(_SERVER)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._output,
+                start_new_session=True,  # with all its children, it is ended at once
+            )
+        except OSError as error:
+            self._output.close()
+            raise AdapterError(
+                f"--python {python} cannot be started: {error.strerror or error}"
+            ) from None
+        try:
+            request = {"do": "open", "path": str(file.absolute()), "make": make}
+            self.facts, _ = self._ask(request, [], max(_OPEN, time_limit))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process and whatever it started."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._output):
+            with suppress(OSError):
+                if stream is not None:
+                    stream.close()
+
+    def round(
+        self, first: bool, data: Sequence[np.ndarray], seed: int, more: Mapping[str, Any]
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Run one round.
+
+        Args:
+            first: Whether a new run begins.
+            data: The array of each client.
+            seed: Seed of the run.
+            more: Further arguments of ``round``: participants, examples.
+
+        Returns:
+            What the observer sees, by name, and what the adapter charges for the round.
+
+        Raises:
+            RoundRaised: The round raised an exception.
+            AdapterError: The process ended, hung, or gave an answer that cannot be read.
+        """
+        self.calls += 1
+        request = {"do": "round", "first": first, "seed": seed, **more}
+        header, values = self._ask(request, data, self.time_limit)
+        return dict(zip(header["values"], values, strict=True)), header["charged"]
+
+    def printed(self) -> list[str]:
+        """Return the lines that the adapter printed so far."""
+        self._output.seek(0)
+        text = self._output.read(1 << 20).decode("utf-8", "replace")
+        self._output.seek(0, os.SEEK_END)
+        return [printable(line) for line in text.splitlines() if line.strip()]
+
+    def _ask(
+        self, request: Mapping[str, Any], arrays: Sequence[np.ndarray], limit: float
+    ) -> tuple[dict[str, Any], list[np.ndarray]]:
+        header = {**request, "arrays": [list(array.shape) for array in arrays]}
+        text = json.dumps(header).encode()
+        parts = [struct.pack(">Q", len(text)), text]
+        parts += [np.ascontiguousarray(array, dtype="<f8").tobytes() for array in arrays]
+        what = "opening it" if request["do"] == "open" else "a round"
+        try:
+            assert self._process.stdin is not None
+            self._process.stdin.write(b"".join(parts))
+            self._process.stdin.flush()
+            answer = self._receive(time.monotonic() + limit)
+        except TimeoutError:
+            raise AdapterError(
+                f"{self.file.name}: {what} took more than {limit:g} seconds; --time-limit allows more"
+            ) from None
+        except (BrokenPipeError, EOFError):
+            raise AdapterError(self._ended(what)) from None
+        except (ValueError, KeyError, TypeError, OverflowError):
+            raise AdapterError(f"{self.file.name}: {what} gave an unreadable answer") from None
+        reply, values = answer
+        self.touched.update(map(str, reply.get("touched", ())))
+        if "error" in reply:
+            line = f" (line {reply['line']})" if reply.get("line") else ""
+            name, text_of = reply["error"], reply["text"]
+            if name == "SystemExit":
+                sentence = f"{self.file.name}: {what} called sys.exit{line}"
+            else:
+                sentence = f"{self.file.name}: {what} raised {name}: {text_of}{line}"
+            kind = AdapterError if request["do"] == "open" else RoundRaised
+            raise kind(printable(sentence))
+        return reply, values
+
+    def _ended(self, what: str) -> str:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        printed = self.printed()
+        last = f": {printed[-1][:200]}" if printed else ""
+        return f"{self.file.name}: {what} ended the process (status {self._process.poll()}){last}"
+
+    def _receive(self, deadline: float) -> tuple[dict[str, Any], list[np.ndarray]]:
+        size = struct.unpack(">Q", self._read(8, deadline))[0]
+        if size > _LARGEST_HEADER:
+            raise ValueError("header")
+        header = json.loads(self._read(size, deadline))
+        values = []
+        for shape in header["arrays"]:
+            count = int(np.prod(shape, dtype=object))
+            if not 0 <= 8 * count <= _LARGEST_ANSWER:
+                raise ValueError("array")
+            values.append(np.frombuffer(self._read(8 * count, deadline), "<f8").reshape(shape))
+        return header, values
+
+    def _read(self, size: int, deadline: float) -> bytes:
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        parts, missing = [], size
+        with selectors.DefaultSelector() as selector:
+            selector.register(descriptor, selectors.EVENT_READ)
+            while missing:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise TimeoutError
+                part = os.read(descriptor, min(missing, 1 << 20))
+                if not part:
+                    raise EOFError
+                parts.append(part)
+                missing -= len(part)
+        return b"".join(parts)

@@ -1,0 +1,185 @@
+"""The other end of the pipe: it loads an adapter and answers requests, in a process of its own.
+
+This file is run by the Python that ``--python`` names, version 3.8 or newer, where fedpriv is not installed.
+It needs the standard library and numpy. A message in either direction is
+
+    8 bytes      length of the header, big-endian
+    header       JSON; ``arrays`` lists the shapes of the arrays that follow
+    arrays       float64, little-endian, one after the other
+
+What the adapter prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import struct
+import sys
+import traceback
+
+import numpy as np
+
+
+class Adapter:
+    """An adapter and the state of its current run.
+
+    Args:
+        make: The function that makes the adapter. It is called again for each run.
+    """
+
+    def __init__(self, make):
+        self._make, self.state = make, None
+        self.subject = make()
+        missing = [
+            name for name in ("claim", "holds_still", "round") if not hasattr(self.subject, name)
+        ]
+        if missing:
+            raise AttributeError("the adapter has no " + " and no ".join(missing))
+
+    def facts(self):
+        """Return the claim and what can be held still."""
+        return {
+            "claim": self.subject.claim,
+            "holds_still": list(self.subject.holds_still),
+            "python": sys.version.split()[0],
+            "numpy": np.__version__,
+        }
+
+    def round(self, header, arrays):
+        """Run one round and return what the observer sees, as names and arrays."""
+        if header["first"]:
+            self.state, self.subject = None, self._make()
+        charged = {}
+        if hasattr(self.subject, "charged"):
+            charged = self.subject.charged(self.state)
+        more = {name: header[name] for name in ("participants", "examples") if name in header}
+        answer = self.subject.round(self.state, arrays, header["seed"], **more)
+        if not (isinstance(answer, tuple) and len(answer) == 2):
+            raise TypeError(
+                f"round must return (what the observer sees, state), got {type(answer).__name__}"
+            )
+        seen, self.state = answer
+        if not isinstance(seen, dict):
+            seen = {"update": seen}
+        values = [np.asarray(value, dtype=np.float64) for value in seen.values()]
+        return {"values": [str(name) for name in seen], "charged": charged}, values
+
+
+def load(path, make):
+    """Return the function that makes the adapter of a file.
+
+    Args:
+        path: The adapter's file.
+        make: Name of the function; empty: the module itself is the adapter.
+    """
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("adapter", path)
+    if spec is None or spec.loader is None:
+        raise ImportError("it is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["adapter"] = module
+    spec.loader.exec_module(module)
+    if not make:
+        return lambda: module
+    if not callable(getattr(module, make, None)):
+        raise AttributeError(f"it has no function {make}")
+    return getattr(module, make)
+
+
+def main():
+    """Answer requests until the pipe is closed."""
+    # The adapter may print, even from C. Its standard output becomes standard error, and the pipe gets
+    # descriptors that nobody else knows.
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    adapter, path = None, ""
+    while True:
+        message = receive(requests)
+        if message is None:
+            return
+        header, arrays = message
+        before = _generators()
+        reply, values = {}, []
+        try:
+            if header["do"] == "open":
+                path = header["path"]
+                # The folder of this file holds modules that the adapter must not find.
+                sys.path[0] = os.path.dirname(path)
+                adapter = Adapter(load(path, header["make"]))
+                reply = adapter.facts()
+            else:
+                reply, values = adapter.round(header, arrays)
+            after = _generators()
+            reply["touched"] = [name for name in after if after[name] != before[name]]
+            text = json.dumps(reply, default=_plain)
+        except KeyboardInterrupt:
+            return
+        except (
+            BaseException
+        ) as error:  # SystemExit, too: it is the adapter's, and the parent tells it
+            values, text = [], json.dumps(_failure(error, path))
+        send(answers, json.loads(text), values)
+
+
+def _failure(error, path):
+    """Return an exception as plain values, with the last line of the adapter's file that led to it."""
+    lines = [
+        line
+        for name, line, _, _ in traceback.extract_tb(error.__traceback__)
+        if os.path.abspath(name) == os.path.abspath(path)
+    ]
+    if isinstance(error, SyntaxError) and not lines:
+        lines = [error.lineno]
+    text = " ".join(str(error).split())[:300]
+    return {"error": type(error).__name__, "text": text, "line": lines[-1] if lines else None}
+
+
+def _generators():
+    """Return the states of the global generators, to see whether an adapter seeds or uses them."""
+    _, keys, place, has_gauss, gauss = np.random.get_state()
+    return {
+        "numpy": (keys.tobytes(), place, has_gauss, gauss),
+        "random": random.getstate(),
+    }
+
+
+def _plain(value):
+    if isinstance(value, (np.integer, np.floating, np.bool_)):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"the claim must hold plain values, got {type(value).__name__}")
+
+
+def send(stream, header, arrays):
+    """Write one message."""
+    header = dict(header, arrays=[list(array.shape) for array in arrays])
+    text = json.dumps(header).encode("utf-8")
+    stream.write(struct.pack(">Q", len(text)) + text)
+    for array in arrays:
+        stream.write(np.ascontiguousarray(array, dtype="<f8").tobytes())
+    stream.flush()
+
+
+def receive(stream):
+    """Return the header and the arrays of the next message; None at the end of the stream."""
+    size = stream.read(8)
+    if len(size) < 8:
+        return None
+    header = json.loads(stream.read(struct.unpack(">Q", size)[0]).decode("utf-8"))
+    arrays = []
+    for shape in header["arrays"]:
+        count = 1
+        for length in shape:
+            count *= length
+        raw = stream.read(8 * count)
+        arrays.append(np.frombuffer(raw, dtype="<f8").astype(np.float64).reshape(shape))
+    return header, arrays
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Planted faults in foreign code are found by the check that is for them; correct twins pass."""
+
+from __future__ import annotations
+
+import mutants
+import pytest
+from local_adapter import checks_of
+
+from fedpriv.tools.verify.table import failed
+
+FAULTS = [  # the fault, kind and words of the check that finds it, and a correct twin of its own claim
+    ("UnequalWeights", "sensitivity", "worst client", "UnequalWeightsCharged"),
+    ("DrawnWithReplacement", "sampling", "cohorts: members", "FedAvgForReplacement"),
+    ("HalfSensitivity", "noise", "std of update", "HalfSensitivityCharged"),
+    ("ClipAfterMean", "sensitivity", "worst client", "ClipAfterMeanCharged"),
+    ("DiscardedClip", "sensitivity", "a client huge", "FedAvg"),
+    ("NanPasses", "sensitivity", "a client not a number", "FedAvg"),
+    ("RealisedDenominator", "sensitivity", "worst client", "RealisedDenominatorOfFixedSize"),
+    ("AverageOfEveryone", "sensitivity", "a client absent", "Everyone"),
+    ("LastLayerNotClipped", "sensitivity", "a client huge in its last number", "FedAvg"),
+    ("OnlyOneNormChecked", "sensitivity", "a client huge", "LayersClippedToTheirShare"),
+    ("NoiseOfOneClipNorm", "noise", "std of update", "FedAvgForReplacement"),
+    ("NoiseByLayer", "noise", "std of update", "NoiseByLayerCharged"),
+    ("LayerWithoutNoise", "noise", "update: worst number", "FedAvg"),
+    ("CentredNoise", "noise", "update: directions", "FedAvg"),
+    ("HalfNoiseInOneDirection", "noise", "update: directions", "FedAvg"),
+    ("TruncatedNoise", "noise", "update: shape", "FedAvg"),
+    ("CoarseGrid", "noise", "update: distinct values", "FineGrid"),
+    ("NoiseSeededEachRound", "independence", "the same noise again", "FedAvg"),
+    ("SameStreamEachRound", "independence", "the same noise again", "SameStreamInOneRound"),
+    ("NoiseBeforeClipping", "noise", "std of update", "Everyone"),
+    ("NoNoiseInTheLastRound", "noise", "update: worst round", "FedAvg"),
+    ("NoiseGrowsWithData", "noise", "the same with other data", "FedAvg"),
+    ("SameNoiseForAllClients", "independence", "update: over clients", "Uploads"),
+    ("UploadsChargedAsASum", "noise", "std of update", "SumOfNoisyUploads"),
+    ("ShuffledBatches", "sampling", "cohorts: sizes", "FedAvgForReplacement"),
+    ("FirstClientAlways", "sampling", "cohorts: worst member", "Everyone"),
+    ("SameCohortEachRound", "sampling", "cohorts: rounds", "SameCohortInOneRound"),
+    ("BatchNormStatistics", "charge", "what leaves", "FrozenStatistics"),
+    ("StatisticsCalledPublic", "outside", "running_mean", "FrozenStatistics"),
+    ("CompositionLeftOut", "noise", "std of update", "CompositionCharged"),
+    ("EpsilonOfOneRound", "charge", "ε of the claimed noise", "EpsilonOfAllRounds"),
+    ("ClipMovesBeforeNoise", "noise", "std of update", "Adaptive"),
+    ("CountUncharged", "charge", "what leaves", "Adaptive"),
+    ("UncentredCount", "sensitivity", "count: a client", "UncentredCountCharged"),
+    ("BatchClipped", "sensitivity", "worst record", "DpSgd"),
+]  # fmt: skip
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize(("fault", "about", "words", "twin"), FAULTS, ids=lambda value: value)
+def test_a_fault_is_found_by_its_check(fault, about, words, twin):
+    found = failed(checks_of(getattr(mutants, fault)))
+    assert [c for c in found if c.about == about and words in c.name], [c.name for c in found]
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("twin", sorted({twin for *_, twin in FAULTS}, reverse=True))
+def test_a_correct_twin_passes(twin):
+    found = failed(checks_of(getattr(mutants, twin)))
+    assert not found, [(c.name, c.measured, c.p_value) for c in found]
+
+
+def test_there_are_at_least_twenty_faults_each_with_a_class_of_its_own():
+    assert len({fault for fault, *_ in FAULTS}) == len(FAULTS) >= 20
