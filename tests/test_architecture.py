@@ -255,7 +255,7 @@ def test_random_numbers_are_drawn_in_named_rooms(name):
     modules = {
         a.name for n in ast.walk(MODULES[name]) if isinstance(n, ast.Import) for a in n.names
     }
-    if name != "common.random_streams":
+    if name not in ("common.random_streams", "tools.adapters.server"):  # which looks at its state
         assert "random" not in modules
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.tools.adapters.noise import NoiseRuns
-from fedpriv.tools.adapters.subject import AdapterSubject, Seen
+from fedpriv.tools.adapters.subject import AdapterSubject, RoundSeen
 from fedpriv.tools.audit.epsilon_guesses import Scores
 from fedpriv.tools.audit.epsilon_independent import bound
 from fedpriv.tools.verify.table import Check
@@ -48,7 +48,7 @@ def checks(noise_runs: NoiseRuns) -> Iterator[Check]:
     yield from _epsilon(subject)
 
 
-def _public(noise_runs: NoiseRuns, ordinary: list[Seen]) -> Iterator[Check]:
+def _public(noise_runs: NoiseRuns, ordinary: list[RoundSeen]) -> Iterator[Check]:
     """Test that values claimed to be public are the same with other data and other noise."""
     subject = noise_runs.subject
     for name in subject.claim.public:

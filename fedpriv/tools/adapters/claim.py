@@ -137,7 +137,7 @@ class AdapterClaim:
                 raise ConfigError("charged(state)", name, f"the name of a release: {known}")
             if unknown := [key for key in changes if key not in _ONE_RELEASE]:
                 raise ConfigError("charged(state)", unknown[0], f"of {', '.join(_ONE_RELEASE)}")
-            numbers = {
+            numbers: dict[str, Any] = {
                 key: _number(f"charged.{name}.{key}", changes[key], key == "denominator")
                 for key in changes
             }
@@ -234,7 +234,7 @@ def _sample(claim: Mapping[str, Any], sampling: str, population: int) -> tuple[f
     return 1.0, None
 
 
-def _guarantee(claim: Mapping[str, Any]) -> dict[str, float]:
+def _guarantee(claim: Mapping[str, Any]) -> dict[str, Any]:
     """Return the claimed ε and δ, where they are given."""
     if "epsilon" not in claim and "delta" not in claim:
         return {}

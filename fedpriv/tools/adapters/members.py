@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedpriv.tools.adapters.noise import NoiseRuns
-from fedpriv.tools.adapters.subject import AdapterSubject, Data, Seen
+from fedpriv.tools.adapters.subject import AdapterSubject, Data, RoundSeen
 from fedpriv.tools.verify import sampling
 from fedpriv.tools.verify.table import Check
 
@@ -33,7 +33,7 @@ class Fingerprints:
         rounds: Round of each.
         shares: Contribution of each unit ÷ what a unit may add [rounds read, units].
         rest: Largest difference, in standard deviations, in numbers that no upload has.
-        moved: By value: largest distance ÷ (sensitivity × members).
+        moved: By value: largest distance ÷ (two contributions of each member).
         failure: Why nothing could be read, in words.
     """
 
@@ -77,7 +77,9 @@ class Fingerprints:
         for name, value in with_data.charged.items():
             if name != self.name and name in with_data.values and name in without.values:
                 change = np.linalg.norm(with_data.values[name] - without.values[name])
-                moved = float(change / (value.sensitivity * members))
+                # An upload that is clipped and one that is almost zero may both be counted, so that they
+                # are two contributions apart.
+                moved = float(change * abs(value.denominator) / (2 * value.clip_norm * members))
                 self.moved[name] = max(self.moved.get(name, 0.0), moved)
         self.seeds.append(seed)
         self.rounds.append(t)
@@ -96,7 +98,7 @@ class Fingerprints:
         return None
 
 
-def _rows(seen: Seen, name: str, size: int) -> bool:
+def _rows(seen: RoundSeen, name: str, size: int) -> bool:
     return seen.values[name].shape[-1:] == (size,)
 
 
@@ -136,7 +138,7 @@ def _weights(fingerprints: Fingerprints) -> Iterator[Check]:
         yield Check(
             "sensitivity", f"{name}: of all members", f"{moved:.4g}", "at most 1",
             passed=moved <= 1 + _ROUNDING,
-            note=f"members move {name} by {moved:.4g} times its sensitivity each",
+            note=f"members move {name} by {moved:.4g} times twice its clip norm each",
         )  # fmt: skip
     # A weight that varies is no fault by itself: a clipped mean, for example, scales all members alike.
     spread = 100 * _spread(_single(shares))

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedpriv.tools.adapters.subject import RUNS, AdapterSubject, Seen
+from fedpriv.tools.adapters.subject import RUNS, AdapterSubject, RoundSeen
 from fedpriv.tools.verify import directions, statistics
 from fedpriv.tools.verify import noise as own_noise
 from fedpriv.tools.verify.probes import ReleasePosition
@@ -187,7 +187,7 @@ def _distinct(name: str, differences: np.ndarray) -> Check:
     )  # fmt: skip
 
 
-def _repeats(runs: list[list[Seen]], names: list[str]) -> Check:
+def _repeats(runs: list[list[RoundSeen]], names: list[str]) -> Check:
     """Look for two rounds, of one run or of two, that left the same numbers."""
     left = [(t, n, s.values[n].tobytes()) for run in runs for t, s in enumerate(run) for n in names]
     same = len(left) - len({(name, value) for _, name, value in left})

@@ -6,14 +6,14 @@ Two runs with the same seed differ by the unit alone, so the distance of what le
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.tools.adapters.members import Fingerprints
 from fedpriv.tools.adapters.process import RoundRaised
-from fedpriv.tools.adapters.subject import AdapterSubject, Data, Seen
+from fedpriv.tools.adapters.subject import AdapterSubject, Data, RoundSeen
 from fedpriv.tools.verify.table import Check
 
 _UNITS = 5
@@ -27,18 +27,22 @@ def checks(subject: AdapterSubject, fingerprints: Fingerprints) -> Iterator[Chec
     """Yield a check for each way in which a unit was replaced: the worst distance of any unit tried."""
     distances: dict[tuple[str, str], tuple[float, str]] = {}
     base = subject.ordinary()
+    claim, members = subject.claim, range(subject.claim.units)
+    # A unit can be absent where nobody samples, or where fedpriv says who takes part.
+    removes = claim.neighbours == ADD_OR_REMOVE and claim.units > 1
+    removes = removes and (claim.law.whole or subject.chooses_members)
+    comparable = removes and _noise_stays(subject)
+    if removes and not comparable:
+        words = "skipped: with one less, the same seed makes other noise"
+        yield Check("sensitivity", f"a {claim.unit} absent", words, "-")
     for unit, seed in _tried(subject, fingerprints):
-        members = range(subject.claim.units)
-        answers: dict[str, Seen | str] = {}
+        answers: dict[str, RoundSeen | str] = {}
         for name, data in _variations(subject, base, unit).items():
-            try:
-                answers[name] = subject.run(seed, [data], members)[0]
-            except RoundRaised as error:
-                answers[name] = str(error)
-        for name, key, distance, note in (
-            *_compared(subject, answers, unit),
-            *_absent(subject, unit, seed),
-        ):
+            answers[name] = _answer(subject, seed, data, members)
+        found = [*_compared(subject, answers, unit)]
+        if comparable:
+            found += _absent(subject, unit, seed, base, answers)
+        for name, key, distance, note in found:
             if distance > distances.get((name, key), (-1.0, ""))[0]:
                 distances[name, key] = distance, note
     for (name, key), (distance, note) in distances.items():
@@ -90,57 +94,114 @@ def _variations(subject: AdapterSubject, base: Data, unit: int) -> dict[str, Dat
     return data
 
 
-def _compared(
-    subject: AdapterSubject, answers: dict[str, Seen | str], unit: int
-) -> Iterator[tuple[str, str, float, str]]:
-    """Yield (variation, value, distance ÷ sensitivity, sentence) of the variations of one unit."""
-    replaces = subject.claim.neighbours == REPLACE_ONE
-    others = list(answers) if replaces else [ALMOST_ZERO]
-    for name, answer in answers.items():
-        if isinstance(answer, str):
-            note = f"the round stops if {subject.claim.unit} {unit} is {name}, which tells of it: {answer}"
-            yield name, "the round", math.inf, note
-            continue
-        for other in others:
-            reference = answers[other]
-            if other == name or isinstance(reference, str):
-                continue
-            for key, distance in _distances(answer, reference).items():
-                note = (
-                    f"{key} moves by {distance:.4g} times its sensitivity if {subject.claim.unit} {unit} is "
-                    f"{name} instead of {other}"
-                )
-                yield name, key, distance, note
-
-
-def _absent(subject: AdapterSubject, unit: int, seed: int) -> Iterator[tuple[str, str, float, str]]:
-    """Compare a unit against all others with its absence, where all others are alike.
-
-    What depends on the number of units, such as a mean over those that are there, shows then.
-    """
-    claim = subject.claim
-    if claim.neighbours != ADD_OR_REMOVE or not claim.law.whole or claim.units < 2:
-        return
-    direction = subject.direction()
-    present = subject.quiet
-    for other in range(claim.units):
-        length = -_HUGE if other == unit else 1 - 1e-9
-        present = subject.set_unit(present, other, length * subject.clip_norm * direction)
-    members = range(claim.units)
+def _answer(
+    subject: AdapterSubject, seed: int, data: Data, members: Sequence[int]
+) -> RoundSeen | str:
+    """Return what the observer sees of one round, or the sentence of the exception that it raised."""
     try:
-        first = subject.run(seed, [present], members)[0]
-        second = subject.run(seed, [subject.without(present, unit)], members[:-1])[0]
+        return subject.run(seed, [data], members)[0]
     except RoundRaised as error:
-        note = f"the round stops if {claim.unit} {unit} is absent, which tells of it: {error}"
-        yield "absent", "the round", math.inf, note
+        return str(error)
+
+
+_Found = tuple[str, str, float, str]
+"""Variation, value, distance ÷ sensitivity, sentence."""
+
+
+def _compared(
+    subject: AdapterSubject, answers: Mapping[str, RoundSeen | str], unit: int
+) -> Iterator[_Found]:
+    """Compare the variations of one unit: each with each where units are replaced, else with almost zero."""
+    others = list(answers) if subject.claim.neighbours == REPLACE_ONE else [ALMOST_ZERO]
+    for name in answers:
+        for other in others:
+            if other != name:
+                yield from _pair(subject, answers, unit, name, other)
+
+
+def _pair(
+    subject: AdapterSubject,
+    answers: Mapping[str, RoundSeen | str],
+    unit: int,
+    name: str,
+    other: str,
+) -> Iterator[_Found]:
+    claim, answer, reference = subject.claim, answers[name], answers[other]
+    if isinstance(answer, str):
+        note = f"the round stops if {claim.unit} {unit} is {name}, which tells of it: {answer}"
+        yield name, "the round", math.inf, note
         return
-    for key, distance in _distances(first, second).items():
-        if first.values[key].shape == second.values[key].shape:  # uploads have a row less
-            note = f"{key} moves by {distance:.4g} times its sensitivity if {claim.unit} {unit} is absent"
-            yield "absent", key, distance, note
+    if isinstance(reference, str):
+        return
+    for key, distance in _distances(answer, reference).items():
+        if (
+            other == ALMOST_ZERO
+            and claim.neighbours != REPLACE_ONE
+            and answer.values[key].shape[-1:] != (claim.size,)
+        ):
+            # Both may be counted, unlike a unit that is absent: they are two sensitivities apart.
+            distance /= 2
+        note = (
+            f"{key} moves by {distance:.4g} times its sensitivity if {claim.unit} {unit} is {name} instead "
+            f"of {other}"
+        )
+        yield name, key, distance, note
 
 
-def _distances(first: Seen, second: Seen) -> dict[str, float]:
+def _noise_stays(subject: AdapterSubject) -> bool:
+    """Return whether the noise of a seed is the same with one unit less, up to a factor.
+
+    Where noise is drawn in another order, a run without a unit cannot be compared with one that has it. A
+    factor is kept for the comparison, because it tells of the unit.
+    """
+    seed, unit = subject.new_seed(), subject.claim.units - 1
+    first = _answer(subject, seed, subject.quiet, range(unit + 1))
+    second = _without(subject, seed, subject.quiet, unit)
+    if isinstance(first, str) or isinstance(second, str):
+        return True  # the comparison tells of it
+    for name in subject.claim.values:
+        values = (seen.values.get(name, np.zeros(0)).reshape(-1) for seen in (first, second))
+        a, b = values
+        if len(a) != len(b):
+            return False
+        if len(a) > 1 and a @ b < 0.999 * np.linalg.norm(a) * np.linalg.norm(b):
+            return False
+    return True
+
+
+def _without(subject: AdapterSubject, seed: int, data: Data, unit: int) -> RoundSeen | str:
+    """Return what the observer sees of a round in which one unit is absent."""
+    members = range(subject.claim.units)
+    if subject.chooses_members:
+        return _answer(subject, seed, data, [*members[:unit], *members[unit + 1 :]])
+    return _answer(subject, seed, subject.without(data, unit), members[:-1])
+
+
+def _absent(
+    subject: AdapterSubject, unit: int, seed: int, base: Data, answers: dict[str, RoundSeen | str]
+) -> list[_Found]:
+    """Compare a unit with its absence: in all its variations, and against all others, which are alike.
+
+    What depends on the number of units, such as a mean over those that are there, shows in the latter.
+    """
+    direction, aligned = subject.direction(), subject.quiet
+    for other in range(subject.claim.units):
+        length = -_HUGE if other == unit else 1 - 1e-9
+        aligned = subject.set_unit(aligned, other, length * subject.clip_norm * direction)
+    against = {
+        "absent": _without(subject, seed, aligned, unit),
+        "against all others": _answer(subject, seed, aligned, range(subject.claim.units)),
+    }
+    found = [*_pair(subject, against, unit, "absent", "against all others")]
+    if subject.chooses_members:
+        answers["absent"] = _without(subject, seed, base, unit)
+        for name in answers:
+            if name != "absent":
+                found += _pair(subject, answers, unit, name, "absent")
+    return found
+
+
+def _distances(first: RoundSeen, second: RoundSeen) -> dict[str, float]:
     """Return the distance of each value, in units of its sensitivity, less what rounding may make."""
     distances = {}
     for name, claimed in first.charged.items():
@@ -167,13 +228,15 @@ def _several(subject: AdapterSubject, fingerprints: Fingerprints, base: Data) ->
         huge = subject.set_unit(huge, unit, _HUGE * subject.clip_norm * direction)
         none = subject.set_unit(none, unit, subject.quiet_vector)
     members = range(subject.claim.units)
-    try:
-        first, second = (subject.run(seed, [data], members)[0] for data in (huge, none))
-    except RoundRaised:
-        return  # the check of a single huge unit says so
-    for key, distance in _distances(first, second).items():
-        yield Check(
-            "sensitivity", f"{key}: {count} {subject.claim.unit}s huge",
-            f"{distance:.4g} of the sensitivity", f"at most {count}", passed=distance <= count + _ROUNDING,
-            note=f"{count} units move {key} by {distance:.4g} times the sensitivity of one",
-        )  # fmt: skip
+    answers = {
+        "huge": _answer(subject, seed, huge, members),
+        ALMOST_ZERO: _answer(subject, seed, none, members),
+    }
+    for _, key, distance, _ in _pair(subject, answers, 0, "huge", ALMOST_ZERO):
+        if math.isfinite(distance):  # else, the check of a single huge unit tells of it
+            yield Check(
+                "sensitivity", f"{key}: {count} {subject.claim.unit}s huge",
+                f"{distance:.4g} of the sensitivity", f"at most {count}",
+                passed=distance <= count + _ROUNDING,
+                note=f"{count} units move {key} by {distance:.4g} times the sensitivity of one",
+            )  # fmt: skip

@@ -18,6 +18,8 @@ import random
 import struct
 import sys
 import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -29,8 +31,9 @@ class Adapter:
         make: The function that makes the adapter. It is called again for each run.
     """
 
-    def __init__(self, make):
-        self._make, self.state = make, None
+    def __init__(self, make: Callable[[], Any]):
+        self._make = make
+        self.state: Any = None
         self.subject = make()
         missing = [
             name for name in ("claim", "holds_still", "round") if not hasattr(self.subject, name)
@@ -38,7 +41,7 @@ class Adapter:
         if missing:
             raise AttributeError("the adapter has no " + " and no ".join(missing))
 
-    def facts(self):
+    def facts(self) -> dict[str, Any]:
         """Return the claim and what can be held still."""
         return {
             "claim": self.subject.claim,
@@ -47,7 +50,9 @@ class Adapter:
             "numpy": np.__version__,
         }
 
-    def round(self, header, arrays):
+    def round(
+        self, header: Mapping[str, Any], arrays: list[np.ndarray]
+    ) -> tuple[dict[str, Any], list[np.ndarray]]:
         """Run one round and return what the observer sees, as names and arrays."""
         if header["first"]:
             self.state, self.subject = None, self._make()
@@ -67,7 +72,7 @@ class Adapter:
         return {"values": [str(name) for name in seen], "charged": charged}, values
 
 
-def load(path, make):
+def load(path: str, make: str) -> Callable[[], Any]:
     """Return the function that makes the adapter of a file.
 
     Args:
@@ -86,24 +91,27 @@ def load(path, make):
         return lambda: module
     if not callable(getattr(module, make, None)):
         raise AttributeError(f"it has no function {make}")
-    return getattr(module, make)
+    made: Callable[[], Any] = getattr(module, make)
+    return made
 
 
-def main():
+def main() -> None:
     """Answer requests until the pipe is closed."""
     # The adapter may print, even from C. Its standard output becomes standard error, and the pipe gets
     # descriptors that nobody else knows.
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    adapter, path = None, ""
+    adapter: Adapter | None = None
+    path = ""
     while True:
         message = receive(requests)
         if message is None:
             return
         header, arrays = message
         before = _generators()
-        reply, values = {}, []
+        reply: dict[str, Any] = {}
+        values: list[np.ndarray] = []
         try:
             if header["do"] == "open":
                 path = header["path"]
@@ -112,22 +120,21 @@ def main():
                 adapter = Adapter(load(path, header["make"]))
                 reply = adapter.facts()
             else:
+                assert adapter is not None
                 reply, values = adapter.round(header, arrays)
             after = _generators()
             reply["touched"] = [name for name in after if after[name] != before[name]]
             text = json.dumps(reply, default=_plain)
         except KeyboardInterrupt:
             return
-        except (
-            BaseException
-        ) as error:  # SystemExit, too: it is the adapter's, and the parent tells it
+        except BaseException as error:  # with SystemExit, which the parent tells
             values, text = [], json.dumps(_failure(error, path))
         send(answers, json.loads(text), values)
 
 
-def _failure(error, path):
+def _failure(error: BaseException, path: str) -> dict[str, Any]:
     """Return an exception as plain values, with the last line of the adapter's file that led to it."""
-    lines = [
+    lines: list[int | None] = [
         line
         for name, line, _, _ in traceback.extract_tb(error.__traceback__)
         if os.path.abspath(name) == os.path.abspath(path)
@@ -138,16 +145,15 @@ def _failure(error, path):
     return {"error": type(error).__name__, "text": text, "line": lines[-1] if lines else None}
 
 
-def _generators():
+def _generators() -> dict[str, Any]:
     """Return the states of the global generators, to see whether an adapter seeds or uses them."""
-    _, keys, place, has_gauss, gauss = np.random.get_state()
-    return {
-        "numpy": (keys.tobytes(), place, has_gauss, gauss),
-        "random": random.getstate(),
-    }
+    state = np.random.get_state(legacy=False)
+    inner = state["state"]
+    numbers = inner["key"].tobytes(), inner["pos"], state["has_gauss"], state["gauss"]
+    return {"numpy": numbers, "random": random.getstate()}
 
 
-def _plain(value):
+def _plain(value: Any) -> Any:
     if isinstance(value, (np.integer, np.floating, np.bool_)):
         return value.item()
     if isinstance(value, np.ndarray):
@@ -155,7 +161,7 @@ def _plain(value):
     raise TypeError(f"the claim must hold plain values, got {type(value).__name__}")
 
 
-def send(stream, header, arrays):
+def send(stream: BinaryIO, header: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> None:
     """Write one message."""
     header = dict(header, arrays=[list(array.shape) for array in arrays])
     text = json.dumps(header).encode("utf-8")
@@ -165,7 +171,7 @@ def send(stream, header, arrays):
     stream.flush()
 
 
-def receive(stream):
+def receive(stream: BinaryIO) -> tuple[dict[str, Any], list[np.ndarray]] | None:
     """Return the header and the arrays of the next message; None at the end of the stream."""
     size = stream.read(8)
     if len(size) < 8:

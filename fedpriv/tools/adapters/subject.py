@@ -30,7 +30,7 @@ FINGERPRINT = 10.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class RoundSeen:
     """What the observer sees in one round.
 
     Attributes:
@@ -86,7 +86,7 @@ class AdapterSubject:
 
     def run(
         self, seed: int, data: Sequence[Data], members: Sequence[int] | None = None
-    ) -> list[Seen]:
+    ) -> list[RoundSeen]:
         """Run rounds from the beginning.
 
         Args:
@@ -108,7 +108,7 @@ class AdapterSubject:
             if self._examples:
                 more["examples"] = more["examples"][: len(clients)]
             values, charged = self.process.round(t == 0, clients, seed, more)
-            answers.append(Seen(values, self.claim.under(charged)))
+            answers.append(RoundSeen(values, self.claim.under(charged)))
         return answers
 
     def _participants(self, members: Sequence[int]) -> list[Any]:
@@ -117,7 +117,7 @@ class AdapterSubject:
         n = self.claim.records
         return [[int(m) % n for m in members if m // n == k] for k in range(self.claim.clients)]
 
-    def steady(self, seen: Seen, length: int) -> None:
+    def steady(self, seen: RoundSeen, length: int) -> None:
         """Hold the names and shapes of what leaves against those of the first round.
 
         Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import more_mutants
 import mutants
 import pytest
 from local_adapter import checks_of
@@ -47,17 +48,21 @@ FAULTS = [  # the fault, kind and words of the check that finds it, and a correc
 ]  # fmt: skip
 
 
+def made(name: str) -> type:
+    return getattr(mutants, name, None) or getattr(more_mutants, name)
+
+
 @pytest.mark.few(3)
 @pytest.mark.parametrize(("fault", "about", "words", "twin"), FAULTS, ids=lambda value: value)
 def test_a_fault_is_found_by_its_check(fault, about, words, twin):
-    found = failed(checks_of(getattr(mutants, fault)))
+    found = failed(checks_of(made(fault)))
     assert [c for c in found if c.about == about and words in c.name], [c.name for c in found]
 
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("twin", sorted({twin for *_, twin in FAULTS}, reverse=True))
 def test_a_correct_twin_passes(twin):
-    found = failed(checks_of(getattr(mutants, twin)))
+    found = failed(checks_of(made(twin)))
     assert not found, [(c.name, c.measured, c.p_value) for c in found]
 
 

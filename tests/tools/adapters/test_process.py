@@ -65,8 +65,8 @@ def test_a_new_run_makes_a_new_adapter(opened):
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("raise ValueError('no such client')", "a round raised ValueError: no such client (line 8)"),
-        ("import sys; sys.exit(3)", "a round called sys.exit (line 8)"),
+        ("raise ValueError('no such client')", "a round raised ValueError: no such client (line 7)"),
+        ("import sys; sys.exit(3)", "a round called sys.exit (line 7)"),
         ("return 1.0", "round must return (what the observer sees, state), got float"),
         ("return {'a': 'text'}, None", "a round raised ValueError"),
     ],
