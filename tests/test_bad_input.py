@@ -168,13 +168,14 @@ def test_an_unknown_key_comes_with_the_nearest_name(override, near, command):
 
 def test_a_key_of_another_option_is_refused_with_those_of_this_one(command):
     sentence = refuse(command, *CONSTANT, "clipper.target_quantile=0.5")
-    assert "clipper has: clip_norm" in sentence
+    assert "clipper=constant has: clip_norm" in sentence
 
 
 @pytest.mark.parametrize("key", ["clipper.colour", "+clipper.colour"])
 def test_a_key_that_no_part_takes_is_refused_with_those_that_it_takes(key, command):
     sentence = refuse(command, *CONSTANT, f"{key}=red")
-    assert sentence == "unknown key clipper.colour (clipper has: clip_norm)"
+    owner = "clipper" if key.startswith("+") else "clipper=constant"
+    assert sentence == f"unknown key clipper.colour ({owner} has: clip_norm)"
 
 
 def test_an_added_key_comes_with_the_nearest_of_its_group(command):

@@ -131,8 +131,8 @@ class Aggregation(ABC):
             yield ConfigError(
                 "aggregation",
                 option,
-                f"another with algorithm={algorithm.name}",
-                "there the server sees each upload; aggregation=median combines uploads",
+                f"a rule on uploads, such as median or trimmed_mean, with algorithm={algorithm.name}",
+                "there the server sees each upload",
             )
         elif not algorithm.sums_by_bucket:
             yield ConfigError(

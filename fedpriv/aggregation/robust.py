@@ -23,7 +23,7 @@ from fedpriv.aggregation.base import Aggregation, Root
 from fedpriv.aggregation.before import STEPS, bucket_count
 from fedpriv.aggregation.vectors import Vectors
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError
+from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import declared, field, own_check, random_seed, whole
 from fedpriv.common.groups import option_of
 
@@ -154,6 +154,9 @@ class RobustAggregation(Aggregation):
         if "bucketing" in self.before:
             vectors, what = bucket_count(clients, self.bucket_size), "buckets"
         most, name = self.most_tolerated(vectors), option_of("aggregation", self)
+        if f > most == 0 and self.tolerated < 1:  # the default, which nobody typed
+            need = f"{name} needs {self.condition}, and a round has n = {vectors} and f = {f}"
+            raise ConfigError("aggregation", name, f"mean: {need}")
         if f > most:
             allowed = f"at most {most}: {name} needs {self.condition}, and a round has n = {vectors} {what}"
             raise ArgumentError("tolerated", self._as_given(f), allowed)

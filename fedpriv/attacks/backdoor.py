@@ -32,9 +32,10 @@ def _trigger(name: str, value: Any) -> Trigger:
 def _boost(name: str, value: Any) -> float | str:
     if value == REPLACEMENT:
         return value
-    if isinstance(value, str):
-        raise ArgumentError(name, value, f"a number > 0, or {REPLACEMENT}")
-    return checks.number(name, value, above=0)
+    try:
+        return checks.number(name, value, above=0)
+    except ArgumentError:
+        raise ArgumentError(name, value, f"a number > 0, or {REPLACEMENT}") from None
 
 
 @declared
@@ -142,8 +143,11 @@ class Backdoor(Attack):
             yield ConfigError("attack", option, copies, hint)
         if not algorithm.uploads_changes:
             yield ConfigError(
-                f"attack must be none with algorithm={algorithm.name}: its clients do not send changes of "
-                "weights; those of all others but fedsgd and ldp_fedsgd do"
+                "attack",
+                option,
+                f"one without a trigger, such as alie, with algorithm={algorithm.name}",
+                "its clients send gradients, and a backdoor takes changes of weights, which the clients of "
+                "all algorithms but fedsgd and ldp_fedsgd send",
             )
         if self.boost == REPLACEMENT and rule is not None and not rule.linear:
             allowed = f"a number with aggregation={option_of('aggregation', rule)}"

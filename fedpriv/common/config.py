@@ -290,11 +290,10 @@ def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
         keys = [key for key in keys if not key.startswith("warm_start.")]
     if entries := [k.removeprefix(f"{name}.") for k in keys if k.startswith(f"{name}.")]:
         return unknown_entry(name, entries, overrides)
-    inside = [
-        key.removeprefix(f"{group}.") for key in keys if group and key.startswith(f"{group}.")
-    ]
+    inside = [k.removeprefix(f"{group}.") for k in keys if group and k.startswith(f"{group}.")]
     if inside:
-        return unknown_key(group, leaf, inside, [k for k in keys if k.endswith(f".{leaf}")])
+        owner = [group, *(o for o in overrides if o.startswith(f"{group}="))][-1]
+        return unknown_key(group, leaf, inside, [k for k in keys if k.endswith(f".{leaf}")], owner)
     top, _, subkey = name.partition(".")
     if subkey and top in _MAY_BE_NONE:
         return ConfigError(
@@ -372,7 +371,7 @@ def _by_synonym(name: str, known: Sequence[str]) -> str | None:
 
 
 def unknown_key(
-    group: str, name: str, inside: Sequence[str], elsewhere: Sequence[str] = ()
+    group: str, name: str, inside: Sequence[str], elsewhere: Sequence[str] = (), owner: str = ""
 ) -> ConfigError:
     """Return the error for a key ``group.name`` that does not exist, with the nearest key.
 
@@ -381,6 +380,7 @@ def unknown_key(
         name: The unknown name.
         inside: Names of the keys of the group.
         elsewhere: Keys of other groups with the name.
+        owner: What has the keys, such as ``attack=alie``; by default the group.
     """
     if group == "algorithm" and name in _UNIT_NAMES:
         return ConfigError(f"unknown key {group}.{name}: {WHO_PROTECTS}")
@@ -389,7 +389,8 @@ def unknown_key(
     near = _by_synonym(name, list(ends)) or nearest(name, ends, cutoff=0.6)
     suggestions = [f"{group}.{ends[near]}"] if near else elsewhere[:1]
     hint = f"; did you mean {suggestions[0]}?" if suggestions else ""
-    return ConfigError(f"unknown key {group}.{name}{hint} ({group} has: {', '.join(inside)})")
+    known = f"{owner or group} has: {', '.join(inside)}"
+    return ConfigError(f"unknown key {group}.{name}{hint} ({known})")
 
 
 def _known_keys(overrides: Sequence[str]) -> list[str]:

@@ -61,7 +61,12 @@ def brief_plan(
     settings, algorithm = parts.settings, parts.algorithm
     partition = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(parts.partition).__name__).lower()
     sizes = data.records_per_client
-    unspent = [row for row in plan.lines if row[0] == "unspent"]
+    budget_rows = [row for row in plan.lines if row[0] in ("unspent", "too few rounds")]
+    attack_rows = [
+        ("attack", text.rpartition("; ")[2])
+        for name, text in plan.lines
+        if name == "attack" and "; no attack in " in text
+    ]
     rows = [
         (
             "training",
@@ -74,7 +79,8 @@ def brief_plan(
             f"{span(sizes.min(), sizes.max())}",
         ),
         *_privacy_rows(parts, plan),
-        *unspent,
+        *budget_rows,
+        *attack_rows,
     ]
     if caveats := _in_short(plan, caveats):
         rows.append(("caveats", "; ".join(caveats)))

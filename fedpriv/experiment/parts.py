@@ -107,8 +107,11 @@ class Parts:
 
     @property
     def replaced(self) -> list[str]:
-        """Sentences on clipper and noise schedule where they are not those of the algorithm's paper."""
-        own = {"clipper": self.clipper, "noise_schedule": self.noise_schedule}
+        """Sentences on clipper, noise schedule and mean where they are not those of the algorithm's paper."""
+        own: dict[str, object] = {"clipper": self.clipper, "noise_schedule": self.noise_schedule}
+        rule = self.aggregation
+        if rule is not None and not rule.linear and self.claim is not None:
+            own["aggregation"] = rule
         return replaced_parts(self.algorithm.name, own) if self.private else []
 
     @property

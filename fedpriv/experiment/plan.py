@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
+from fedpriv.aggregation.robust import RobustAggregation
 from fedpriv.attacks.names import SAMPLED
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted, digits_up, round_up
 from fedpriv.data.names import MISLABELLED
 from fedpriv.experiment.costs import Costs, Forecast
 from fedpriv.experiment.parts import Parts
-from fedpriv.experiment.unspent import planned_words
+from fedpriv.experiment.unspent import planned_words, uncalibrated_words
 from fedpriv.privacy.core.names import RELATION_WORDS, SOUND
 from fedpriv.privacy.core.sampling import FixedSizeSampling
 from fedpriv.privacy.mechanisms import GaussianQuery, Group, JointQuery, Query, RandomizedBit
@@ -90,7 +91,10 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
     """
     settings, algorithm = parts.settings, parts.algorithm
     if not algorithm.private:
-        rows = (*_setup_rows(parts), ("privacy", "none: no clipping, no noise, no epsilon"))
+        rows = (
+            *_setup_rows(parts, settings.rounds),
+            ("privacy", "none: no clipping, no noise, no epsilon"),
+        )
         return Plan(None, None, settings.rounds, None, None, rows)
 
     sigma, costs = parts.noise_schedule.noise_multiplier(0), parts.costs(records_per_client)
@@ -125,11 +129,13 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
             parts, costs, allowed, forecast, f"epsilon {digits_up(needed)} is the cost of {unit}"
         )
     unspent = planned_words(parts, rounds, allowed) if cost_known else None
+    short = uncalibrated_words(parts, allowed) if cost_known else None
     rows = (
-        *_setup_rows(parts),
+        *_setup_rows(parts, rounds),
         *_privacy_rows(parts, first.upload.joint),
         *cost_rows,
         *([("unspent", unspent)] if unspent is not None else []),
+        *([("too few rounds", short)] if short is not None else []),
         *_caveat_rows(parts, forecast.epsilon if cost_known else 0.0, rounds),
         *_delta_rows(parts, records_per_client),
     )
@@ -179,7 +185,7 @@ def _of_the_worst_client(parts: Parts, forecast: Forecast, allowed: int | None) 
 # ---- rows on the data, the clients and the training
 
 
-def _setup_rows(parts: Parts) -> Iterator[Row]:
+def _setup_rows(parts: Parts, rounds: int | None) -> Iterator[Row]:
     settings, algorithm, clients = parts.settings, parts.algorithm, parts.partition.clients
     yield "algorithm", f"{algorithm.name} on {parts.dataset.name}, seed {settings.seed}"
     if settings.publish:
@@ -208,25 +214,34 @@ def _setup_rows(parts: Parts) -> Iterator[Row]:
     if parts.aggregation is not None:
         rule = parts.aggregation
         of = "of each client's upload" if rule.buckets is None else "of the noised means of buckets"
-        yield "aggregation", f"{rule.describe()}, {of}"
-    yield from _adversary_rows(parts)
+        cohort = algorithm.expected_cohort(clients)
+        f = ""
+        if isinstance(rule, RobustAggregation) and 0 < rule.tolerated < 1 and cohort is not None:
+            uploads = max(1, round(cohort))
+            f = f" ({rule.tolerated_of(uploads)} of {uploads})"
+        yield "aggregation", f"{rule.describe()}{f}, {of}"
+    yield from _adversary_rows(parts, rounds)
     if algorithm.search is not None:
         yield "search", algorithm.search.describe()
     yield "rounds asked for", str(settings.rounds or "until the budget is spent")
 
 
-def _adversary_rows(parts: Parts) -> Iterator[Row]:
-    """Yield the rows on simulated attackers and planted canaries."""
+def _adversary_rows(parts: Parts, rounds: int | None) -> Iterator[Row]:
+    """Yield the rows on simulated attackers and planted canaries; ``rounds``: those that are planned."""
     settings, attack = parts.settings, parts.attack
     if attack is not None:
         text = attack.describe()
         clients, algorithm = parts.partition.clients, parts.algorithm
         cohort = algorithm.expected_cohort(clients)
+        attacked = None if rounds is None else float(sum(map(attack.attacks_in, range(rounds))))
         if clients and cohort is not None and cohort < clients and attack.participation == SAMPLED:
             taking_part = len(attack.attackers_among(clients)) * cohort / clients
             text += f"; about {taking_part:.2g} of them in a round" if taking_part else ""
-        if settings.rounds is not None and attack.first_round > settings.rounds:
-            text += f"; never, as the run has {counted(settings.rounds, 'round')}"
+            if attacked and taking_part and rounds is not None:
+                attacked *= 1.0 - (1.0 - cohort / clients) ** len(attack.attackers_among(clients))
+                text += f", so that about {attacked:.2g} of {counted(rounds, 'round')} are attacked"
+        if attacked == 0.0 and rounds is not None:
+            text += f"; no attack in {counted(rounds, 'round')}"
         yield "attack", text
         yield "attackers know", attack.describe_knowledge(parts.algorithm)
     if settings.canaries:

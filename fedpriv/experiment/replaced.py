@@ -1,4 +1,4 @@
-"""Parts of an algorithm's paper that a run replaces by others: its noise schedule and its clipper."""
+"""Parts of an algorithm's paper that a run replaces: noise schedule, its clipper, its mean of uploads."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ _LACKS = {
     "noise_schedule": "the noise does not change as in the paper",
     "clipper": "gradients or updates are not clipped as in the paper",
 }
+_NO_MEAN = "the server does not average uploads as in the paper, whose analysis is of the mean"
 
 
 def replaced_parts(name: str, parts: Mapping[str, object]) -> list[str]:
@@ -21,7 +22,8 @@ def replaced_parts(name: str, parts: Mapping[str, object]) -> list[str]:
 
     Args:
         name: Name of the algorithm. Only one with a YAML in fedpriv has parts of its own.
-        parts: The run's noise schedule and clipper, by group.
+        parts: The run's noise schedule and clipper, by group, and a rule instead of the mean (aggregation),
+            where the paper has a published analysis.
     """
     path = conf_dir() / "algorithm" / f"{name}.yaml"
     if not re.fullmatch(r"\w+", name) or not path.is_file():
@@ -32,4 +34,7 @@ def replaced_parts(name: str, parts: Mapping[str, object]) -> list[str]:
         given, expected = option_of(group, parts[group]), own.get(group, _PLAIN[0])
         if expected not in _PLAIN and given != expected:
             sentences.append(f"{name} with {group}={given} instead of its own {expected}: {words}.")
+    if (rule := parts.get("aggregation")) is not None:
+        given = option_of("aggregation", rule)
+        sentences.append(f"{name} with aggregation={given} instead of its own mean: {_NO_MEAN}.")
     return sentences

@@ -53,6 +53,30 @@ def planned_words(parts: Parts, rounds: int | None, allowed: int | None) -> str 
     return None
 
 
+def uncalibrated_words(parts: Parts, allowed: int | None) -> str | None:
+    """Return words for the plan where noise for one release leaves too few rounds; None if it does not.
+
+    Args:
+        parts: The parts of a private run.
+        allowed: Number of rounds that the budget pays for.
+    """
+    rounds, schedule, cohort = (
+        parts.settings.rounds,
+        parts.noise_schedule,
+        parts.algorithm.clients_per_round,
+    )
+    if not isinstance(schedule, CalibratedNoise) or schedule.epsilon_per_draw is None:
+        return None
+    everybody = cohort is None or cohort >= (parts.partition.clients or math.inf)
+    if rounds is None or not allowed or allowed >= rounds or not everybody:
+        return None
+    release = "report" if parts.algorithm.trust.sees_each_upload else "release"
+    return (
+        f"noise_schedule.epsilon_per_draw=null pays for all {rounds} rounds, not {allowed}: now each "
+        f"{release} has epsilon {schedule.epsilon_per_draw:g}"
+    )
+
+
 def final_words(parts: Parts, summary: Mapping[str, Any], allowed: int | None) -> str | None:
     """Return words for the result on why the sound ε is below the budget; None if it hardly is.
 

@@ -125,6 +125,7 @@ CAVEATS = {
         "The server combines the noised means of buckets of clients (aggregation). Each client draws its "
         "bucket by itself, whoever else takes part, so a client moves the sum of one bucket. The sums of "
         "all buckets are one release with the sensitivity of one sum, and each has the noise of one sum. "
+        "With B buckets each coordinate of the median has about √(πB/2) times the noise of the mean. "
         "The rule is post-processing: every epsilon is what it would be with aggregation=mean."
     ),
     "attackers": (

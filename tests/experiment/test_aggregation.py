@@ -41,7 +41,7 @@ def test_epsilon_is_what_it_is_with_the_mean(name, combined, plugins):
 def test_the_plan_names_the_rule(combined):
     said = combined(*PRIVATE["dp_fl"], "dry_run=true")
     assert said.status == 0, said.err
-    (line,) = [line for line in said.out.splitlines() if "aggregation" in line]
+    (line,) = [line for line in said.out.splitlines() if line.startswith("│ aggregation")]
     assert "Median" in line
 
 

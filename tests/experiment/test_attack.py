@@ -170,7 +170,10 @@ def test_an_attacked_run_resumes_bit_for_bit(train, assert_same_run, monkeypatch
 @pytest.mark.parametrize(
     ("overrides", "wanted"),
     [
-        (("algorithm=fedsgd",), "attack must be none with algorithm=fedsgd"),
+        (
+            ("algorithm=fedsgd",),
+            "attack must be one without a trigger, such as alie, with algorithm=fedsgd",
+        ),
         (
             ("attack=words",),
             "attack.trigger needs texts for next-word prediction, which dataset=digits does not have",
@@ -190,6 +193,7 @@ def test_an_attacked_run_resumes_bit_for_bit(train, assert_same_run, monkeypatch
         ),
         (("attack.boost=0",), "attack.boost must be a number > 0|attack.boost must be > 0"),
         (("attack.boost=twice",), "attack.boost must be a number > 0, or replacement"),
+        (("attack.boost=nan",), "attack.boost must be a number > 0, or replacement"),
         (
             ("algorithm=naseri_cdp", "algorithm.optimizer=adam", "attack.boost=replacement"),
             "attack.boost must be a number, got replacement; the server's optimizer is not sgd",

@@ -119,8 +119,14 @@ def test_the_noise_of_a_step_is_that_of_the_formula(train, monkeypatch, tmp_path
             "aggregation must be mean with algorithm=naseri",
         ),
         (("algorithm=ldp_fedsgd",), "aggregation=median combines uploads"),
-        (("algorithm=dp_fl",), "aggregation must be another with algorithm=dp_fl"),
-        (("algorithm=fedavg",), "aggregation must be another with algorithm=fedavg"),
+        (
+            ("algorithm=dp_fl",),
+            "aggregation must be a rule on uploads, such as median or trimmed_mean, with algorithm=dp_fl",
+        ),
+        (
+            ("algorithm=fedavg",),
+            "aggregation must be a rule on uploads, such as median or trimmed_mean, with algorithm=fedavg",
+        ),
         (
             ("algorithm=cdp_fedavg", "clipper=adaclip"),
             "clipper must be one that does not scale coordinates",

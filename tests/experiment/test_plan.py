@@ -239,3 +239,43 @@ def test_a_plan_of_known_data_names_the_smallest_client():
     parts = build_parts(fedpriv.compose(settings))
     assert "for a client of 287 records" in dict(make_plan(parts).lines)["epsilon at the end"]
     assert "for a client of 206 records" in dict(make_plan(parts, 206).lines)["epsilon at the end"]
+
+
+def rows(*overrides: str) -> dict[str, str]:
+    return dict(make_plan(build_parts(fedpriv.compose([*overrides, "dataset=digits"]))).lines)
+
+
+def test_noise_for_one_report_says_what_pays_for_all_rounds():
+    own = ("algorithm=ldp_fedsgd", "epsilon=4", "rounds=5", "noise_schedule.epsilon_per_draw=3.1")
+    words = rows(*own)["too few rounds"]
+    assert "noise_schedule.epsilon_per_draw=null" in words
+    assert "all 5 rounds, not 1" in words
+    assert "3.1" in words
+    spread = rows(*own[:3], "noise_schedule.epsilon_per_draw=null")
+    assert "too few rounds" not in spread
+    assert spread["rounds allowed"].startswith("5 ")
+    assert "too few rounds" not in rows(*own[:2], "rounds=1", own[3])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["algorithm=fedavg", "attack.first_round=50"], "; no attack in 5 rounds"),
+        (["algorithm=fedavg", "attack.first_round=5"], "; no clip or noise of their own"),
+        # 5 (1 - (1 - 0.1)^2) = 0.95
+        (
+            ["algorithm=cdp_fedavg", "algorithm.client_rate=0.1", "attack.attackers=2"],
+            "so that about 0.95 of 5 rounds are attacked",
+        ),
+        (["algorithm=cdp_fedavg", "attack.attackers=0"], "; no clip or noise of their own"),
+    ],
+)
+def test_a_plan_tells_how_many_rounds_are_attacked(overrides, words):
+    assert rows(*overrides, "attack=sign_flip", "rounds=5")["attack"].endswith(words)
+
+
+def test_a_plan_tells_f_of_a_round():
+    assert (
+        "(4 of 20)"
+        in rows("algorithm=fedavg", "aggregation=median", "partition.clients=20")["aggregation"]
+    )

@@ -20,6 +20,8 @@ def said(*overrides: str) -> list[str]:
         (["adap_dpfl", "noise_schedule=calibrated", "rounds=2"], ["noise_schedule=calibrated"]),
         (["adap_dpfl", "clipper=constant"], ["clipper=constant"]),
         (["wei_crd", "noise_schedule=calibrated", "rounds=2"], ["noise_schedule=calibrated"]),
+        (["dp_fl", "aggregation=median"], ["aggregation=median"]),
+        (["cdp_fedavg", "aggregation=bucketed_median"], ["aggregation=bucketed_median"]),
         (["wei_cdp", "noise_schedule=constant", "rounds=2"], ["noise_schedule=constant"]),
         (
             ["adap_dpfl", "clipper=constant", "noise_schedule=constant"],
@@ -42,6 +44,7 @@ def test_a_replaced_part_is_named_with_the_algorithms_own(overrides, keys):
         ["algorithm=dp_fl", "noise_schedule=calibrated", "rounds=2"],
         ["algorithm=dp_fl", "clipper=quantile", "clipper.split=false"],
         ["algorithm=fedavg"],
+        ["algorithm=fedavg", "aggregation=median"],
     ],
 )
 def test_parts_of_the_paper_and_plain_ones_need_no_word(overrides):

@@ -255,7 +255,7 @@ def test_the_root_is_what_a_client_with_these_records_would_send(name, monkeypat
         ),
         (
             ("aggregation=trimmed_mean", "partition.clients=1"),
-            "at most 0: trimmed_mean needs n > 2f, and a round has n = 1 uploads",
+            "aggregation must be mean: trimmed_mean needs n > 2f, and a round has n = 1 and f = 1",
         ),
         (
             ("aggregation=foolsgold", "aggregation.before=[bucketing]"),
