@@ -147,7 +147,7 @@ CAVEATS = {
         "they were held out of the training records and are not protected."
     ),
     "warm_start_on_clients": (
-        "The initial weights were trained on the records of all clients, without clipping and noise "
+        "The initial weights come from all clients' records, without noise "
         "(warm_start.records=clients). They reveal these records, so no finite epsilon is sound, and no "
         "published theorem is about this run."
     ),

@@ -65,6 +65,8 @@ Transform = Callable[[RoundWeights, np.ndarray, Tensor], Tensor]
 class Eavesdropper:
     """Notes what clients upload; ``transform``: what they send instead."""
 
+    whole_round = sees_uploads = sees_raw_uploads = False
+
     data: FederatedData
     uploaded: list[Tensor]
     transform: Transform | None = None
