@@ -24,7 +24,7 @@ ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("train",),
     ("tools.adapters",),
     ("tools.leaderboard", "tools.report", "tools.verify"),
-    ("tools", "tools.accounting", "tools.audit"),
+    ("tools", "tools.accounting", "tools.audit", "tools.claims"),
     ("experiment",),
     ("workers",),
     ("attacks",),

@@ -1,0 +1,130 @@
+"""The page of all claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedpriv.common.words import digits_up
+from fedpriv.store.table import Column, Table
+from fedpriv.tools.claims.row import REPORT, VERDICTS, ClaimRow
+
+_HEAD = """# Published guarantees, looked at again
+
+`fedpriv claims --write docs/claims.md` writes this page from the rows in `conf/claims`. A row is a
+published guarantee or feature: what is stated, what the text or the code shows, and a demonstration, which
+takes seconds to minutes and uses synthetic data only.
+
+```
+fedpriv claims                     all rows
+fedpriv claims show flower-fixed   one row, with its stored transcript
+fedpriv claims run adap-noise      measure the numbers of a row again
+```
+
+**How to read it.**
+
+- A verdict is about one version of a text or a package, under the assumption that the row states. It says
+  nothing about people, and the rows are in no order of merit.
+- ε is computed by fedpriv's accountant, and a second time without any accountant: by the best test of two
+  Gaussians, or by numerical integration of the privacy loss, which gives an interval.
+- A row on software runs the package itself, in an environment of its own, from a wheel with the digest that
+  the row names. Nothing of a package is copied into fedpriv. The control is the same measurement on a minimal
+  correction or under the correct setting, and must pass. CI compares stored transcripts.
+- "No deviation found" names what was checked. It is no proof.
+"""
+
+
+def table(rows: Sequence[ClaimRow]) -> Table:
+    """Return the table of all rows, a line for each."""
+    columns = (
+        Column("claim", code=True), "title", "version", Column("ε stated", right=True),
+        Column("ε, ours", right=True), "verdict", "shown by",
+    )  # fmt: skip
+    result = Table("", columns)
+    for row in rows:
+        stated, ours = _epsilons(row)
+        result.add(
+            row.name, row.title, row.version, stated, ours, row.verdict, row.demonstration["kind"]
+        )
+    return result
+
+
+def _epsilons(row: ClaimRow) -> tuple[str, str]:
+    """Return the stated and our ε of a row as texts, empty where there is none."""
+    if row.epsilon is None:
+        return "", ""
+    stated = row.epsilon["stated"]
+    return ("" if stated is None else f"{stated:g}"), digits_up(row.epsilon["ours"])
+
+
+def page(rows: Sequence[ClaimRow]) -> str:
+    """Return the page of all rows."""
+    counts = ", ".join(
+        f"{sum(row.verdict == verdict for row in rows)} × *{verdict}*" for verdict in VERDICTS
+    )
+    parts = [_HEAD, f"**{len(rows)} rows:** {counts}.\n\n{REPORT}\n"]
+    overview = [
+        "| claim | title, version | ε stated | ε, ours | verdict |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        stated, ours = _epsilons(row)
+        overview.append(
+            f"| [{row.name}](#{row.name}) | {row.title}, {row.version} | {stated} | {ours} | {row.verdict} |"
+        )
+    parts.append("\n".join(overview) + "\n")
+    parts += [_section(row) for row in rows]
+    return "\n".join(parts)
+
+
+def _section(row: ClaimRow) -> str:
+    """Return the section of a row."""
+    lines = [f"## {row.name}", "", f"**{row.title}, {row.version}.** {row.source}", ""]
+    lines += [f"- {name}: {text}" for name, text in facts(row)]
+    return "\n".join(lines) + "\n"
+
+
+def facts(row: ClaimRow) -> list[tuple[str, str]]:
+    """Return everything that a row says after its title and source, in order."""
+    found = [("**Verdict**", row.judgement)]
+    if row.setting is not None:
+        found.append(("**Correct setting**", row.setting))
+    found += [("Stated", row.stated), ("Assumption", row.assumption), ("Shown", row.shows)]
+    if row.verdict not in ("holds if", "no deviation found"):
+        found.append(("Reason", row.detail))
+    if row.epsilon is None:
+        found.append(("ε", f"none: {row.no_epsilon}"))
+    else:
+        low, high = row.epsilon["second"]
+        second = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+        stated = row.epsilon["stated"]
+        found.append((
+            "ε",
+            ("" if stated is None else f"{stated:g} stated; ")
+            + f"{digits_up(row.epsilon['ours'])} by our accountant, {second} by the second derivation, at "
+            f"δ = {row.epsilon['delta']:g} ({row.epsilon['unit']})".replace("e-0", "e-"),
+        ))  # fmt: skip
+    found.append(("Demonstration", _demonstration(row)))
+    control = row.demonstration.get("control")
+    if control:
+        found.append(("Control", control["text"]))
+    found.append(("Date", f"{row.date:%Y-%m-%d}; {row.contact}"))
+    found.append(("Upstream", row.upstream or "none known"))
+    return found
+
+
+def _demonstration(row: ClaimRow) -> str:
+    kind = row.demonstration["kind"]
+    if kind == "none":
+        return "none; from the text"
+    told = f"{kind}; `fedpriv claims run {row.name}`"
+    expected = row.demonstration.get("expect") or {}
+    numbers = [f"{name.replace('_', ' ')} {_span(span)}" for name, span in expected.items()]
+    packages = [f"{package['name']} {package['version']}" for package in row.packages]
+    if packages:
+        told += f" with {', '.join(packages)}"
+    return f"{told}: {', '.join(numbers)}" if numbers else told
+
+
+def _span(span: Sequence[float]) -> str:
+    low, high = span
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"

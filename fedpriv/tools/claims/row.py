@@ -1,0 +1,212 @@
+"""A row of the table of claims: a YAML in ``conf/claims``, read and checked."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fedpriv.common.errors import ConfigError, did_you_mean
+from fedpriv.common.groups import conf_dir
+from fedpriv.tools.claims.epsilon import ReleaseKind
+
+VERDICTS = (
+    "agrees with our computation",
+    "no deviation found",
+    "holds if",
+    "not as stated",
+    "no DP claimed",
+    "not tested",
+)
+NEEDS_CONTROL = ("holds if", "not as stated")
+"""Verdicts that need a control where a demonstration runs software."""
+KINDS = ("accounting", "neighbours", "adapter", "audit", "none")
+SUBJECTS = ("work", "software", "fedpriv")
+REPORT = (
+    "An error in a row: open an issue of fedpriv that names the row. Authors were not contacted."
+)
+_EPSILON_FIELDS = ("delta", "stated", "releases", "ours", "second", "unit")
+_DEMONSTRATION_FIELDS = (
+    "kind", "script", "packages", "also", "download_mb", "seconds", "expect", "control",
+)  # fmt: skip
+_PACKAGE_FIELDS = ("name", "version", "sha256", "dependencies")
+
+
+@dataclass(frozen=True)
+class ClaimRow:
+    """One published guarantee.
+
+    Attributes:
+        name: Name of the row, the file's name.
+        subject: ``work`` (a publication), ``software``, or ``fedpriv`` itself.
+        title: Title of the work or name of the software.
+        version: Version, or year.
+        source: Page, theorem, or file and function.
+        stated: What is stated, quoted briefly or in a neutral summary.
+        setting: The correct setting, for software that is deployed; None for others.
+        assumption: Assumption under which the claim is judged.
+        shows: What the text or the code shows.
+        verdict: One of :data:`VERDICTS`.
+        detail: The condition of "holds if", the checks of "no deviation found", a reason otherwise.
+        epsilon: The ε of the row: delta, stated, releases, ours, second, unit; None where there is none.
+        no_epsilon: Reason for no ε.
+        demonstration: How the row is demonstrated: kind, script, packages, expected numbers, control.
+        date: Date of the last look.
+        upstream: Address of an issue of the software; None if none was found.
+        contact: ``authors not contacted``, or who was.
+    """
+
+    name: str
+    subject: str
+    title: str
+    version: str
+    source: str
+    stated: str
+    setting: str | None
+    assumption: str
+    shows: str
+    verdict: str
+    detail: str
+    epsilon: Mapping[str, Any] | None
+    no_epsilon: str | None
+    demonstration: Mapping[str, Any]
+    date: datetime.date
+    upstream: str | None
+    contact: str
+
+    @property
+    def releases(self) -> list[ReleaseKind]:
+        """The releases that ε is computed for."""
+        assert self.epsilon is not None  # asked of rows with an ε
+        return [ReleaseKind(**values) for values in self.epsilon["releases"]]
+
+    @property
+    def judgement(self) -> str:
+        """The verdict with its condition or its checks."""
+        return {
+            "holds if": f"holds if {self.detail}",
+            "no deviation found": f"no deviation found ({self.detail})",
+        }.get(self.verdict, self.verdict)
+
+    @property
+    def packages(self) -> list[dict[str, Any]]:
+        """The packages that the demonstration runs: name, version, sha256 of the wheel."""
+        return list(self.demonstration.get("packages") or [])
+
+    @property
+    def script(self) -> list[str]:
+        """The demonstration's script below ``conf/claims`` and its argument; empty if there is none."""
+        return str(self.demonstration.get("script") or "").split()
+
+    @cached_property
+    def transcript(self) -> str | None:
+        """The stored transcript of the demonstration, or None."""
+        path = folder() / f"{self.name}.txt"
+        return path.read_text("utf-8") if path.exists() else None
+
+
+def folder() -> Path:
+    """Return the folder of the rows, their scripts and their transcripts."""
+    return conf_dir() / "claims"
+
+
+def read_rows() -> list[ClaimRow]:
+    """Return all rows, works first, then software, then fedpriv's own, each by name."""
+    rows = [read_row(path) for path in sorted(folder().glob("*.yaml"))]
+    return sorted(rows, key=lambda row: (SUBJECTS.index(row.subject), row.name))
+
+
+def row_named(name: str) -> ClaimRow:
+    """Return the row of this name.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    names = sorted(path.stem for path in folder().glob("*.yaml"))
+    if name not in names:
+        raise ConfigError("the claim", name or "nothing", "a name that fedpriv claims lists",
+                          did_you_mean(name, names))  # fmt: skip
+    return read_row(folder() / f"{name}.yaml")
+
+
+def read_row(path: Path) -> ClaimRow:
+    """Read and check a row.
+
+    Raises:
+        ConfigError: A field is missing, unknown, or has a value that is not allowed.
+    """
+    values = yaml.safe_load(path.read_text("utf-8"))
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} is no row of claims: it must be a mapping")
+    known = [field.name for field in fields(ClaimRow) if field.name != "name"]
+    _only(path, values, known)
+    row = ClaimRow(name=path.stem, **values)
+    for problem in _problems(row):
+        raise ConfigError(f"{path}: {problem}")
+    return row
+
+
+def _only(path: Path, values: Mapping[str, Any], known: list[str] | tuple[str, ...]) -> None:
+    """Refuse unknown fields of a row, and missing ones."""
+    unknown = sorted(set(values) - set(known))
+    missing = [name for name in known if name not in values]
+    if unknown:
+        raise ConfigError(f"{path} has an unknown field {unknown[0]}; known are {', '.join(known)}")
+    if missing:
+        raise ConfigError(f"{path} has no field {missing[0]}")
+
+
+def _problems(row: ClaimRow) -> list[str]:
+    """Return what is wrong with the values of a row."""
+    found = []
+    if row.subject not in SUBJECTS:
+        found.append(f"subject must be one of {', '.join(SUBJECTS)}, got {row.subject}")
+    if row.verdict not in VERDICTS:
+        found.append(f"verdict must be one of {', '.join(VERDICTS)}, got {row.verdict}")
+    for name in (
+        "title",
+        "version",
+        "source",
+        "stated",
+        "assumption",
+        "shows",
+        "detail",
+        "contact",
+    ):
+        if not isinstance(getattr(row, name), str) or not getattr(row, name).strip():
+            found.append(f"{name} must be a text that is not empty")
+    if not isinstance(row.date, datetime.date):
+        found.append("date must be a date, such as 2026-11-26")
+    if (row.epsilon is None) == (row.no_epsilon is None):
+        found.append("either epsilon or no_epsilon must be given, the other null")
+    if row.epsilon is not None and set(row.epsilon) != set(_EPSILON_FIELDS):
+        found.append(f"epsilon must have the fields {', '.join(_EPSILON_FIELDS)}")
+    return found + _problems_of_demonstration(row)
+
+
+def _problems_of_demonstration(row: ClaimRow) -> list[str]:
+    """Return what is wrong with the demonstration of a row."""
+    found, told = [], row.demonstration
+    unknown = sorted(set(told) - set(_DEMONSTRATION_FIELDS))
+    if unknown:
+        found.append(f"demonstration has an unknown field {unknown[0]}")
+    if told.get("kind") not in KINDS:
+        found.append(f"demonstration.kind must be one of {', '.join(KINDS)}")
+    if told.get("kind") == "accounting" and row.epsilon is None and not row.script:
+        found.append("a demonstration by accounting needs epsilon or a script")
+    if row.script and not (folder() / row.script[0]).exists():
+        found.append(f"demonstration.script: there is no {row.script[0]} in {folder()}")
+    if row.script and not told.get("expect"):
+        found.append("a demonstration with a script needs demonstration.expect")
+    needs_control = row.subject == "software" and row.script and row.verdict in NEEDS_CONTROL
+    if needs_control and not told.get("control"):
+        found.append("demonstration.control must show what passes on a minimal correction")
+    for package in row.packages:
+        if not set(package) <= set(_PACKAGE_FIELDS) or len(str(package.get("sha256"))) != 64:
+            found.append("a package has a name, a version and the sha256 of its wheel")
+    return found
