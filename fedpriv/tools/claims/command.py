@@ -8,6 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import click
+
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_text
 from fedpriv.common.notices import complain
@@ -93,8 +95,7 @@ def _ask(row: ClaimRow) -> None:
     )
     if not sys.stdin.isatty():
         raise ConfigError(f"fedpriv claims run {row.name} downloads and runs packages: add --yes")
-    print("download and run? [y/N] ", end="", flush=True, file=sys.stderr)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if not click.confirm("download and run?", err=True):
         raise ConfigError(f"fedpriv claims run {row.name}: nothing was downloaded or run")
 
 
