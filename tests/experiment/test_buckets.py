@@ -118,7 +118,7 @@ def test_the_noise_of_a_step_is_that_of_the_formula(train, monkeypatch, tmp_path
             ("algorithm=naseri_cdp", "algorithm.noise=as_printed"),
             "aggregation must be mean with algorithm=naseri",
         ),
-        (("algorithm=ldp_fedsgd",), "aggregation=median combines uploads"),
+        (("algorithm=ldp_fedsgd",), "a rule on uploads, such as median"),
         (
             ("algorithm=dp_fl",),
             "aggregation must be a rule on uploads, such as median or trimmed_mean, with algorithm=dp_fl",

@@ -213,7 +213,10 @@ def test_audits_start_from_the_weights_of_round_1(train):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("keys", [PUBLIC, ON_CLIENTS], ids=["public", "clients"])
-def test_workers_need_no_warm_start_of_their_own(keys, train, assert_same_run):
+def test_workers_need_no_warm_start_of_their_own(
+    keys, train, assert_same_run, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)  # the other process must not find the sources of a checkout
     chunks = ("chunk=2", "runtime.threads=1")
     alone = train(*DP_FL, *keys, *chunks, name="alone").folder
     spread = train(*DP_FL, *keys, *chunks, "runtime.workers=2", name="spread").folder

@@ -15,10 +15,13 @@ published guarantee or feature: what is stated, what the text or the code shows,
 takes seconds to minutes and uses synthetic data only.
 
 ```
-fedpriv claims                     all rows
-fedpriv claims show flower-fixed   one row, with its stored transcript
-fedpriv claims run adap-noise      measure the numbers of a row again
+fedpriv claims
+fedpriv claims show flower-fixed
+fedpriv claims run adap-noise
 ```
+
+The first command lists all rows, the second prints one row with its stored transcript, the third measures the
+numbers of a row again.
 
 **How to read it.**
 

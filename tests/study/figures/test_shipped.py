@@ -123,6 +123,13 @@ def test_a_computed_figure_can_be_drawn(name):
         assert len({line.colour for line in joined}) == len(joined)
 
 
+def first_point(figure: Figure, curve) -> tuple[str, ...]:
+    """The overrides of a curve at its first point, and those of the point if it is a named choice."""
+    point = figure.points_of(curve)[0]
+    chosen = figure.points is not None and figure.points.choices and point is not None
+    return (*at(curve.overrides, point), *(figure.points.overrides(point) if chosen else ()))
+
+
 @pytest.mark.few(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_curve_of_every_figure_can_run(name):
@@ -133,7 +140,7 @@ def test_every_curve_of_every_figure_can_run(name):
             if curve is not group.curves[0] and curve.overrides in seen:
                 continue
             seen.add(curve.overrides)
-            own = at(curve.overrides, shipped(name).points_of(curve)[0])
+            own = first_point(shipped(name), curve)
             assert f"dataset={data_set(*group.overrides, *own)}" in group.overrides
 
 
@@ -143,7 +150,7 @@ def test_every_figure_composes_at_the_quick_scale(name):
     figure = shipped(name)
     assert figure.quick or figure.points
     group = figure.groups[0]
-    own = at(group.curves[0].overrides, figure.points_of(group.curves[0])[0])
+    own = first_point(figure, group.curves[0])
     config = composed(*group.overrides, *own, *figure.quick).copy()
     if "discretization" in config.accountant:
         config.accountant.discretization = 0.005
