@@ -14,6 +14,7 @@ from operator import attrgetter
 
 from fedpriv.aggregation.robust import RobustAggregation
 from fedpriv.attacks.names import SAMPLED
+from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted, digits_up, round_up
 from fedpriv.data.names import MISLABELLED
@@ -233,7 +234,9 @@ def _adversary_rows(parts: Parts, rounds: int | None) -> Iterator[Row]:
         text = attack.describe()
         clients, algorithm = parts.partition.clients, parts.algorithm
         cohort = algorithm.expected_cohort(clients)
-        attacked = None if rounds is None else float(sum(map(attack.attacks_in, range(rounds))))
+        attacked = None
+        if rounds is not None and not is_own(attack):  # code of the user's own may count its calls
+            attacked = float(sum(map(attack.attacks_in, range(rounds))))
         if clients and cohort is not None and cohort < clients and attack.participation == SAMPLED:
             taking_part = len(attack.attackers_among(clients)) * cohort / clients
             text += f"; about {taking_part:.2g} of them in a round" if taking_part else ""

@@ -11,6 +11,14 @@ from tests.test_architecture import MODULES, PACKAGE, room
 
 OPERATORS = ("__init__", "__call__")
 WITH_ANY = {
+    "aggregation.robust.RobustRule.load_state_dict",
+    "algorithms.run_context.MaliciousParticipants.sends_after_release",
+    "attacks.attackers.Attackers.sends_after_release",
+    "attacks.base.Attack.describe_knowledge",
+    "attacks.base.Attack.hidden",
+    "attacks.base.Attack.knowledge",
+    "attacks.base.Attack.sends_after_release",
+    "tools.verify.table.Check.as_json",
     # messages between processes, whose two ends know what they hold
     "experiment.loop.Loop.load_round_state",
     "workers.link.Link.receive",
