@@ -104,18 +104,22 @@ def audit(noise_runs: NoiseRuns) -> Iterator[Check]:
     direction, unit = subject.direction(), subject.claim.units - 1
     canary = _HUGE * subject.clip_norm * direction
     other = -canary if subject.claim.neighbours == REPLACE_ONE else subject.quiet_vector
-    values, included = [], []
-    for i in range(2 * _TRIALS):
-        data = subject.set_unit(subject.quiet, unit, canary if i % 2 else other)
-        run = subject.run(subject.new_seed(), [data] * rounds)
-        score = sum(
+    data = [subject.set_unit(subject.quiet, unit, vector) for vector in (other, canary)]
+    included = np.arange(2 * _TRIALS) % 2 == 1
+    runs = subject.all_runs(
+        [(subject.new_seed(), [data[i]] * rounds) for i in included.astype(int)]
+    )
+    sign = np.sign(subject.claim.values[sizes[0]].denominator)
+    values = [
+        sign
+        * sum(
             float(seen.rows(sizes[0], subject.claim.size).sum(axis=0) @ direction)
             / seen.charged[sizes[0]].sensitivity
             for seen in run
         )
-        values.append(np.sign(subject.claim.values[sizes[0]].denominator) * score)
-        included.append(bool(i % 2))
-    scores = Scores(np.nan_to_num(np.array(values), nan=1e300), np.array(included))
+        for run in runs
+    ]
+    scores = Scores(np.nan_to_num(np.array(values), nan=1e300), included)
     lowest = bound(scores, delta, SIGNIFICANCE, None, subject.seed)
     yield Check(
         "charge", f"ε from below, {2 * _TRIALS} runs of {rounds} rounds", f"{lowest:.3g}",

@@ -46,8 +46,8 @@ def checks(noise_runs: NoiseRuns) -> Iterator[Check]:
         means, squares = [], []
         for vector in (huge, other):
             data = subject.set_unit(subject.quiet, unit, vector)
-            runs = [subject.run(subject.new_seed(), [data])[0] for _ in range(_RUNS)]
-            along = np.array([r.rows(name, claim.size).sum(axis=0) @ direction for r in runs])
+            runs = subject.all_runs([(subject.new_seed(), [data]) for _ in range(_RUNS)])
+            along = np.array([r[0].rows(name, claim.size).sum(axis=0) @ direction for r in runs])
             means.append(along.mean() / claimed.sensitivity)
             squares.append(along.var(ddof=1) / claimed.sensitivity**2)
         moved = abs(float(means[0] - means[1]))
@@ -66,10 +66,8 @@ def _frequency(noise_runs: NoiseRuns, name: str, rate: float) -> Check:
     subject = noise_runs.subject
     claimed = subject.claim.values[name]
     data, units = subject.fingerprints(), subject.read_units
-    rows = []
-    for _ in range(_RUNS):
-        seen = subject.run(subject.new_seed(), [data])[0]
-        rows.append(seen.rows(name, subject.claim.size).sum(axis=0)[:units])
+    runs = subject.all_runs([(subject.new_seed(), [data]) for _ in range(_RUNS)])
+    rows = [run[0].rows(name, subject.claim.size).sum(axis=0)[:units] for run in runs]
     shares = np.stack(rows) * claimed.denominator / claimed.clip_norm
     error = shares.std(axis=0, ddof=1) / math.sqrt(_RUNS)
     students = np.abs(shares.mean(axis=0) - rate) / error

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedpriv.tools.adapters.noise import NoiseRuns
-from fedpriv.tools.adapters.subject import AdapterSubject, Data, RoundSeen
+from fedpriv.tools.adapters.subject import AdapterSubject, RoundSeen
 from fedpriv.tools.verify import sampling
 from fedpriv.tools.verify.table import Check
 
@@ -47,21 +47,26 @@ class Fingerprints:
         self.rounds: list[int] = []
         self.rest = 0.0
         self.moved: dict[str, float] = {}
-        shares: list[np.ndarray] = []
         if self.name is None:
             return
-        data, quiet = subject.fingerprints(), subject.quiet
-        for i, seed in enumerate(noise_runs.seeds[:_SEEDS]):
-            shares.append(self._read(seed, [data], [quiet], 0))
-            last = subject.rounds - 1
-            if i < _LATER and last > 0:
-                shares.append(self._read(seed, [*[quiet] * last, data], [quiet] * (last + 1), last))
+        data, quiet, last = subject.fingerprints(), subject.quiet, subject.rounds - 1
+        read = [(seed, 0) for seed in noise_runs.seeds[:_SEEDS]]
+        if last > 0:
+            read = [(seed, t) for seed, _ in read[:_LATER] for t in (0, last)] + read[_LATER:]
+        # Both runs choose their members by themselves, by the same seed.
+        pairs = [(seed, [*[quiet] * t, upload]) for seed, t in read for upload in (data, quiet)]
+        runs = subject.all_runs(pairs)
+        self.seeds = [seed for seed, _ in read]
+        self.rounds = [t for _, t in read]
+        shares = [
+            self._shares(first[-1], second[-1])
+            for first, second in zip(runs[::2], runs[1::2], strict=True)
+        ]
         self.shares = np.stack(shares)
 
-    def _read(self, seed: int, data: list[Data], quiet: list[Data], t: int) -> np.ndarray:
+    def _shares(self, with_data: RoundSeen, without: RoundSeen) -> np.ndarray:
+        """Return the contribution of each unit, in units of what it may add."""
         subject = self.subject
-        # Both runs choose their members by themselves, by the same seed.
-        with_data, without = subject.run(seed, data)[t], subject.run(seed, quiet)[t]
         assert self.name is not None
         claimed = with_data.charged[self.name]
         size = subject.claim.size
@@ -81,8 +86,6 @@ class Fingerprints:
                 # are two contributions apart.
                 moved = float(change * abs(value.denominator) / (2 * value.clip_norm * members))
                 self.moved[name] = max(self.moved.get(name, 0.0), moved)
-        self.seeds.append(seed)
-        self.rounds.append(t)
         return shares
 
     @property

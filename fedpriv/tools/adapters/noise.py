@@ -41,7 +41,7 @@ class NoiseRuns:
         self.members = range(0, subject.claim.units, 2)
         self.seeds = [subject.new_seed() for _ in range(count)]
         data = [subject.quiet] * subject.rounds
-        self.runs = [subject.run(seed, data, self.members) for seed in self.seeds]
+        self.runs = subject.all_runs([(seed, data) for seed in self.seeds], self.members)
         for run in self.runs:
             for t, seen in enumerate(run):
                 subject.steady(seen, t + 1)

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +27,25 @@ from fedpriv.common.words import printable
 _SERVER = Path(__file__).with_name("server.py")
 _LARGEST_HEADER, _LARGEST_ANSWER = 1 << 22, 1 << 31
 _OPEN = 60.0  # least seconds that importing the adapter's packages may take
+
+
+RoundAnswer = tuple[dict[str, np.ndarray], dict[str, Any]]
+"""What the observer sees, by name, and what the adapter charges for the round."""
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """A run of an adapter.
+
+    Attributes:
+        seed: Seed of the run.
+        data: Data of each round: the array of each client.
+        more: Further arguments of ``round``: participants, examples.
+    """
+
+    seed: int
+    data: Sequence[Sequence[np.ndarray]]
+    more: Mapping[str, Any]
 
 
 class AdapterError(ConfigError):
@@ -74,7 +94,8 @@ class AdapterProcess:
             ) from None
         try:
             request = {"do": "open", "path": str(file.absolute()), "make": make}
-            self.facts, _ = self._ask(request, [], max(_OPEN, time_limit))
+            self._send(request, [], "opening it")
+            self.facts, _ = self._answer("opening it", max(_OPEN, time_limit))
         except BaseException:
             self.close()
             raise
@@ -95,28 +116,49 @@ class AdapterProcess:
                 if stream is not None:
                     stream.close()
 
-    def round(
-        self, first: bool, data: Sequence[np.ndarray], seed: int, more: Mapping[str, Any]
-    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Run one round.
+    def runs(self, requests: Sequence[RunRequest]) -> list[list[RoundAnswer] | RoundRaised]:
+        """Run several runs, one after the other.
+
+        All are sent in one message, so that the two processes need not wait for each other at every round.
 
         Args:
-            first: Whether a new run begins.
-            data: The array of each client.
-            seed: Seed of the run.
-            more: Further arguments of ``round``: participants, examples.
+            requests: The runs.
 
         Returns:
-            What the observer sees, by name, and what the adapter charges for the round.
+            The answers of the rounds of each run, or the exception that one of its rounds raised.
 
         Raises:
-            RoundRaised: The round raised an exception.
             AdapterError: The process ended, hung, or gave an answer that cannot be read.
         """
-        self.calls += 1
-        request = {"do": "round", "first": first, "seed": seed, **more}
-        header, values = self._ask(request, data, self.time_limit)
-        return dict(zip(header["values"], values, strict=True)), header["charged"]
+        data: dict[int, tuple[int, Sequence[np.ndarray]]] = {}
+        for clients in (clients for request in requests for clients in request.data):
+            data.setdefault(id(clients), (len(data), clients))
+        header = {
+            "do": "runs",
+            "clients": [len(clients) for _, clients in data.values()],
+            "runs": [
+                {"seed": r.seed, "data": [data[id(c)][0] for c in r.data], **r.more}
+                for r in requests
+            ],
+        }
+        arrays = [array for _, clients in data.values() for array in clients]
+        self._send(header, arrays, "a round")
+        return [self._run(request) for request in requests]
+
+    def _run(self, request: RunRequest) -> list[RoundAnswer] | RoundRaised:
+        answers: list[RoundAnswer] = []
+        for _ in request.data:
+            self.calls += 1
+            try:
+                header, values = self._answer("a round", self.time_limit)
+            except RoundRaised as error:
+                return error
+            try:
+                named = dict(zip(header["values"], values, strict=True))
+                answers.append((named, header["charged"]))
+            except (KeyError, TypeError, ValueError):
+                raise AdapterError(f"{self.file.name}: a round gave an unreadable answer") from None
+        return answers
 
     def printed(self) -> list[str]:
         """Return the lines that the adapter printed so far."""
@@ -125,38 +167,36 @@ class AdapterProcess:
         self._output.seek(0, os.SEEK_END)
         return [printable(line) for line in text.splitlines() if line.strip()]
 
-    def _ask(
-        self, request: Mapping[str, Any], arrays: Sequence[np.ndarray], limit: float
-    ) -> tuple[dict[str, Any], list[np.ndarray]]:
-        header = {**request, "arrays": [list(array.shape) for array in arrays]}
-        text = json.dumps(header).encode()
+    def _send(self, request: Mapping[str, Any], arrays: Sequence[np.ndarray], what: str) -> None:
+        text = json.dumps({**request, "arrays": [list(array.shape) for array in arrays]}).encode()
         parts = [struct.pack(">Q", len(text)), text]
         parts += [np.ascontiguousarray(array, dtype="<f8").tobytes() for array in arrays]
-        what = "opening it" if request["do"] == "open" else "a round"
         try:
             assert self._process.stdin is not None
             self._process.stdin.write(b"".join(parts))
             self._process.stdin.flush()
-            answer = self._receive(time.monotonic() + limit)
+        except BrokenPipeError:
+            raise AdapterError(self._ended(what)) from None
+
+    def _answer(self, what: str, limit: float) -> tuple[dict[str, Any], list[np.ndarray]]:
+        try:
+            reply, values = self._receive(time.monotonic() + limit)
         except TimeoutError:
             raise AdapterError(
                 f"{self.file.name}: {what} took more than {limit:g} seconds; --time-limit allows more"
             ) from None
-        except (BrokenPipeError, EOFError):
+        except EOFError:
             raise AdapterError(self._ended(what)) from None
         except (ValueError, KeyError, TypeError, OverflowError):
             raise AdapterError(f"{self.file.name}: {what} gave an unreadable answer") from None
-        reply, values = answer
         self.touched.update(map(str, reply.get("touched", ())))
         if "error" in reply:
             line = f" (line {reply['line']})" if reply.get("line") else ""
-            name, text_of = reply["error"], reply["text"]
-            if name == "SystemExit":
-                sentence = f"{self.file.name}: {what} called sys.exit{line}"
-            else:
-                sentence = f"{self.file.name}: {what} raised {name}: {text_of}{line}"
-            kind = AdapterError if request["do"] == "open" else RoundRaised
-            raise kind(printable(sentence))
+            ended = f"called sys.exit{line}"
+            raised = f"raised {reply['error']}: {reply['text']}{line}"
+            how = ended if reply["error"] == "SystemExit" else raised
+            kind = RoundRaised if what == "a round" else AdapterError
+            raise kind(printable(f"{self.file.name}: {what} {how}"))
         return reply, values
 
     def _ended(self, what: str) -> str:

@@ -36,9 +36,12 @@ def checks(subject: AdapterSubject, fingerprints: Fingerprints) -> Iterator[Chec
         words = "skipped: with one less, the same seed makes other noise"
         yield Check("sensitivity", f"a {claim.unit} absent", words, "-")
     for unit, seed in _tried(subject, fingerprints):
-        answers: dict[str, RoundSeen | str] = {}
-        for name, data in _variations(subject, base, unit).items():
-            answers[name] = _answer(subject, seed, data, members)
+        variations = _variations(subject, base, unit)
+        seen = subject.runs([(seed, [data]) for data in variations.values()], members)
+        answers: dict[str, RoundSeen | str] = {
+            name: str(rounds) if isinstance(rounds, RoundRaised) else rounds[0]
+            for name, rounds in zip(variations, seen, strict=True)
+        }
         found = [*_compared(subject, answers, unit)]
         if comparable:
             found += _absent(subject, unit, seed, base, answers)

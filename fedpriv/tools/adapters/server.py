@@ -12,6 +12,7 @@ What the adapter prints goes to standard error.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import random
@@ -19,9 +20,13 @@ import struct
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, BinaryIO
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
+
+if TYPE_CHECKING:  # Python 3.8 cannot evaluate it
+    Reply = tuple[dict[str, Any], list[np.ndarray]]
 
 
 class Adapter:
@@ -33,34 +38,40 @@ class Adapter:
 
     def __init__(self, make: Callable[[], Any]):
         self._make = make
+        self.subject: Any = None
         self.state: Any = None
-        self.subject = make()
+
+    def facts(self) -> Reply:
+        """Make the adapter and return its claim and what can be held still."""
+        self.subject = self._make()
         missing = [
             name for name in ("claim", "holds_still", "round") if not hasattr(self.subject, name)
         ]
         if missing:
             raise AttributeError("the adapter has no " + " and no ".join(missing))
-
-    def facts(self) -> dict[str, Any]:
-        """Return the claim and what can be held still."""
-        return {
+        facts = {
             "claim": self.subject.claim,
             "holds_still": list(self.subject.holds_still),
             "python": sys.version.split()[0],
             "numpy": np.__version__,
         }
+        return facts, []
 
-    def round(
-        self, header: Mapping[str, Any], arrays: list[np.ndarray]
-    ) -> tuple[dict[str, Any], list[np.ndarray]]:
-        """Run one round and return what the observer sees, as names and arrays."""
-        if header["first"]:
+    def round(self, run: Mapping[str, Any], arrays: list[np.ndarray], first: bool) -> Reply:
+        """Run one round and return what the observer sees, as names and arrays.
+
+        Args:
+            run: The run: its seed, and further arguments of the adapter's ``round``.
+            arrays: The array of each client.
+            first: Whether a new run begins.
+        """
+        if first:
             self.state, self.subject = None, self._make()
         charged = {}
         if hasattr(self.subject, "charged"):
             charged = self.subject.charged(self.state)
-        more = {name: header[name] for name in ("participants", "examples") if name in header}
-        answer = self.subject.round(self.state, arrays, header["seed"], **more)
+        more = {name: run[name] for name in ("participants", "examples") if name in run}
+        answer = self.subject.round(self.state, arrays, run["seed"], **more)
         if not (isinstance(answer, tuple) and len(answer) == 2):
             raise TypeError(
                 f"round must return (what the observer sees, state), got {type(answer).__name__}"
@@ -72,27 +83,25 @@ class Adapter:
         return {"values": [str(name) for name in seen], "charged": charged}, values
 
 
-def load(path: str, make: str) -> Callable[[], Any]:
-    """Return the function that makes the adapter of a file.
+def made(path: str, make: str) -> Any:
+    """Return the adapter of a file, which is loaded by the first call.
 
     Args:
         path: The adapter's file.
-        make: Name of the function; empty: the module itself is the adapter.
+        make: Name of the function that makes the adapter; empty: the module itself is the adapter.
     """
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("adapter", path)
-    if spec is None or spec.loader is None:
-        raise ImportError("it is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["adapter"] = module
-    spec.loader.exec_module(module)
+    module = sys.modules.get("adapter")
+    if module is None:
+        spec = importlib.util.spec_from_file_location("adapter", path)
+        if spec is None or spec.loader is None:
+            raise ImportError("it is no Python file")
+        module = sys.modules["adapter"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
     if not make:
-        return lambda: module
+        return module
     if not callable(getattr(module, make, None)):
         raise AttributeError(f"it has no function {make}")
-    made: Callable[[], Any] = getattr(module, make)
-    return made
+    return getattr(module, make)()
 
 
 def main() -> None:
@@ -109,27 +118,49 @@ def main() -> None:
         if message is None:
             return
         header, arrays = message
-        before = _generators()
-        reply: dict[str, Any] = {}
-        values: list[np.ndarray] = []
-        try:
-            if header["do"] == "open":
-                path = header["path"]
-                # The folder of this file holds modules that the adapter must not find.
-                sys.path[0] = os.path.dirname(path)
-                adapter = Adapter(load(path, header["make"]))
-                reply = adapter.facts()
-            else:
-                assert adapter is not None
-                reply, values = adapter.round(header, arrays)
-            after = _generators()
-            reply["touched"] = [name for name in after if after[name] != before[name]]
-            text = json.dumps(reply, default=_plain)
-        except KeyboardInterrupt:
-            return
-        except BaseException as error:  # with SystemExit, which the parent tells
-            values, text = [], json.dumps(_failure(error, path))
-        send(answers, json.loads(text), values)
+        if header["do"] == "open":
+            path = header["path"]
+            # The folder of this file holds modules that the adapter must not find.
+            sys.path[0] = os.path.dirname(path)
+            adapter = Adapter(partial(made, path, header["make"]))
+            _answer(answers, path, adapter.facts)
+        elif adapter is not None:
+            _run_all(answers, path, adapter, header, arrays)
+
+
+def _run_all(
+    answers: BinaryIO,
+    path: str,
+    adapter: Adapter,
+    header: Mapping[str, Any],
+    arrays: list[np.ndarray],
+) -> None:
+    """Run rounds and answer each as soon as it is done. A run ends with its first round that raises."""
+    data, first = [], 0
+    for clients in header["clients"]:  # of each data set
+        data.append(arrays[first : first + clients])
+        first += clients
+    for run in header["runs"]:
+        for t, number in enumerate(run["data"]):
+            copies = [array.copy() for array in data[number]]  # a round may change what it gets
+            if not _answer(answers, path, partial(adapter.round, run, copies, t == 0)):
+                break
+
+
+def _answer(answers: BinaryIO, path: str, call: Callable[[], Reply]) -> bool:
+    """Send what a call returns, or the exception that it raises, and return whether it returned."""
+    before = _generators()
+    try:
+        reply, values = call()
+        after = _generators()
+        reply["touched"] = [name for name in after if after[name] != before[name]]
+        text, good = json.dumps(reply, default=_plain), True
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    except BaseException as error:  # with SystemExit, which the parent tells
+        values, text, good = [], json.dumps(_failure(error, path)), False
+    send(answers, json.loads(text), values)
+    return good
 
 
 def _failure(error: BaseException, path: str) -> dict[str, Any]:

@@ -14,11 +14,17 @@ from typing import Any
 import numpy as np
 
 from fedpriv.tools.adapters.claim import RECORD_UNIT, AdapterClaim, ClaimedValue
-from fedpriv.tools.adapters.process import AdapterError, AdapterProcess
+from fedpriv.tools.adapters.process import (
+    AdapterError,
+    AdapterProcess,
+    RoundRaised,
+    RunRequest,
+)
 
 Data = list[np.ndarray]
 """The array of each client: a vector [d], or records [n, d]."""
 
+_BATCH = 50  # runs that are sent in one message
 RUNS = 250
 """Number of runs that the noise is taken from. With 48 numbers a round these are 48,000 numbers."""
 ROUNDS = 4
@@ -87,29 +93,61 @@ class AdapterSubject:
     def run(
         self, seed: int, data: Sequence[Data], members: Sequence[int] | None = None
     ) -> list[RoundSeen]:
-        """Run rounds from the beginning.
+        """Run rounds from the beginning; see :meth:`runs`."""
+        (answers,) = self.runs([(seed, data)], members)
+        if isinstance(answers, RoundRaised):
+            raise answers
+        return answers
+
+    def runs(
+        self, runs: Sequence[tuple[int, Sequence[Data]]], members: Sequence[int] | None = None
+    ) -> list[list[RoundSeen] | RoundRaised]:
+        """Run several runs from the beginning.
 
         Args:
-            seed: Seed of the run.
-            data: Data of each round.
+            runs: Seed of each run, and data of each of its rounds.
             members: Units that take part, where participation can be held still; None: as it comes.
 
+        Returns:
+            The rounds of each run, or the exception that one of them raised.
+
         Raises:
-            AdapterError: A round failed, or the names or shapes of what it returns changed.
+            AdapterError: The adapter ended, hung, or gave an answer that cannot be read.
         """
         more: dict[str, Any] = {}
         if members is not None and self.chooses_members:
             more["participants"] = self._participants(members)
-        if self._examples:
-            # Very unequal numbers: a weighting by examples would show.
-            more["examples"] = [1000, *range(10, 10 + self.claim.clients - 1)]
-        answers = []
-        for t, clients in enumerate(data):
+        requests = []
+        for seed, data in runs:
             if self._examples:
-                more["examples"] = more["examples"][: len(clients)]
-            values, charged = self.process.round(t == 0, clients, seed, more)
-            answers.append(RoundSeen(values, self.claim.under(charged)))
-        return answers
+                # Very unequal numbers: a weighting by examples would show.
+                examples = [1000, *range(10, 10 + self.claim.clients - 1)]
+                more = {**more, "examples": examples[: len(data[0])]}
+            requests.append(RunRequest(seed, data, more))
+        result: list[list[RoundSeen] | RoundRaised] = []
+        for first in range(0, len(requests), _BATCH):
+            for answers in self.process.runs(requests[first : first + _BATCH]):
+                if isinstance(answers, RoundRaised):
+                    result.append(answers)
+                else:
+                    under = self.claim.under
+                    result.append([RoundSeen(values, under(more)) for values, more in answers])
+        return result
+
+    def all_runs(
+        self, runs: Sequence[tuple[int, Sequence[Data]]], members: Sequence[int] | None = None
+    ) -> list[list[RoundSeen]]:
+        """Run several runs, none of which may raise; see :meth:`runs`.
+
+        Raises:
+            RoundRaised: A round raised an exception.
+        """
+        result = []
+        for answers in self.runs(runs, members):
+            if isinstance(answers, RoundRaised):
+                raise answers
+            result.append(answers)
+        return result
 
     def _participants(self, members: Sequence[int]) -> list[Any]:
         if not self.per_record:

@@ -20,13 +20,20 @@ class LocalAdapter:
 
     def __init__(self, make):
         self.adapter, self.calls = Adapter(make), 0
-        self.facts = self.adapter.facts()
+        self.facts, _ = self.adapter.facts()
 
-    def round(self, first, data, seed, more):
-        self.calls += 1
-        header = {"first": first, "seed": seed, **more}
-        reply, values = self.adapter.round(header, [np.array(array) for array in data])
-        return dict(zip(reply["values"], values, strict=True)), reply["charged"]
+    def runs(self, requests):
+        return [self._run(request) for request in requests]
+
+    def _run(self, request):
+        answers = []
+        for data in request.data:
+            self.calls += 1
+            arrays = [np.array(array) for array in data]
+            run = {"seed": request.seed, **request.more}
+            reply, values = self.adapter.round(run, arrays, first=not answers)
+            answers.append((dict(zip(reply["values"], values, strict=True)), reply["charged"]))
+        return answers
 
 
 def subject_of(make, seed: int = 0) -> AdapterSubject:

@@ -10,7 +10,12 @@ import pytest
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.tools.adapters.claim import read_claim
-from fedpriv.tools.adapters.process import AdapterError, AdapterProcess, RoundRaised
+from fedpriv.tools.adapters.process import (
+    AdapterError,
+    AdapterProcess,
+    RoundRaised,
+    RunRequest,
+)
 from fedpriv.tools.adapters.subject import AdapterSubject
 
 GOOD = """
@@ -43,11 +48,18 @@ def opened(tmp_path):
 DATA = [np.arange(3.0), np.ones(3), np.zeros(3)]
 
 
+def rounds_of(process: AdapterProcess, data=DATA, count: int = 1) -> list[dict]:
+    """What the observer sees in the rounds of one run."""
+    (answers,) = process.runs([RunRequest(0, [data] * count, {})])
+    if isinstance(answers, RoundRaised):
+        raise answers
+    return [values for values, _ in answers]
+
+
 def test_numbers_arrive_bit_for_bit_and_the_state_stays_in_the_process(opened):
     process = opened(GOOD)
     data = [array + 1e-17 for array in DATA]
-    first, _ = process.round(True, data, 0, {})
-    second, _ = process.round(False, data, 0, {})
+    first, second = rounds_of(process, data, count=2)
     assert np.array_equal(first["update"], np.sum(data, axis=0) + 1)
     assert np.array_equal(second["update"], np.sum(data, axis=0) + 2)
     assert process.facts["claim"]["clients"] == 3
@@ -58,7 +70,8 @@ def test_a_new_run_makes_a_new_adapter(opened):
     text += "    def round(self, state, data, seed):\n        self.count += 1\n"
     text += "        return np.array([self.count]), None\n"
     process = opened(text, "Mine")
-    counts = [process.round(first, DATA, 0, {})[0]["update"] for first in (True, False, True)]
+    seen = [*rounds_of(process, count=2), *rounds_of(process)]
+    counts = [values["update"] for values in seen]
     assert [float(count[0]) for count in counts] == [1.0, 2.0, 1.0]
 
 
@@ -75,7 +88,7 @@ def test_a_round_that_fails_is_a_sentence_and_the_process_goes_on(opened, body, 
     process = opened(GOOD.partition("    number")[0] + f"    {body}\n")
     for _ in range(2):
         with pytest.raises(RoundRaised) as caught:
-            process.round(True, DATA, 0, {})
+            rounds_of(process)
         assert words in str(caught.value)
         assert "\n" not in str(caught.value)
 
@@ -86,14 +99,14 @@ def test_a_process_that_ends_is_told_with_its_status_and_last_line(opened):
         + "    print('goodbye', flush=True)\n    import os; os._exit(7)\n"
     )
     with pytest.raises(AdapterError, match=r"ended the process \(status 7\): goodbye"):
-        process.round(True, DATA, 0, {})
+        rounds_of(process)
 
 
 def test_a_round_that_hangs_is_ended_with_its_children(opened):
     text = GOOD.partition("    number")[0] + "    import time\n    while True: time.sleep(1)\n"
     process = opened(text, time_limit=0.5)
     with pytest.raises(AdapterError, match=r"took more than 0.5 seconds; --time-limit allows more"):
-        process.round(True, DATA, 0, {})
+        rounds_of(process)
     process.close()
     assert process._process.poll() is not None
 
@@ -102,7 +115,7 @@ def test_what_it_prints_is_kept_apart_from_its_answers(opened):
     process = opened(
         "print('hello')\n" + GOOD.replace("    number", "    print('round')\n    number")
     )
-    values, _ = process.round(True, DATA, 0, {})
+    (values,) = rounds_of(process)
     assert np.array_equal(values["update"], np.sum(DATA, axis=0) + 1)
     assert process.printed() == ["hello", "round"]
 
@@ -110,7 +123,7 @@ def test_what_it_prints_is_kept_apart_from_its_answers(opened):
 def test_global_seeds_are_noticed(opened):
     process = opened(GOOD.replace("    number", "    np.random.seed(3)\n    number"))
     assert process.touched == set()
-    process.round(True, DATA, 0, {})
+    rounds_of(process)
     assert process.touched == {"numpy"}
 
 
