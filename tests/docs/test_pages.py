@@ -36,6 +36,7 @@ TESTED_ELSEWHERE = (
     "others.md",
     "leaderboard.md",
     "own-table.md",
+    "adapters.md",
 )
 QUIET = ("runtime.progress=none", "runtime.plots=false")
 

@@ -20,6 +20,7 @@ _UNITS = 5
 _ROUNDING = 1e-4  # of code in single precision
 _HUGE = 1e6
 ALMOST_ZERO = "almost zero"
+_ROUND = "the round"
 _SEVERAL = 3
 
 
@@ -50,10 +51,14 @@ def checks(subject: AdapterSubject, fingerprints: Fingerprints) -> Iterator[Chec
                 distances[name, key] = distance, note
     for (name, key), (distance, note) in distances.items():
         yield Check(
-            "sensitivity", f"{key}: a {subject.claim.unit} {name}", f"{distance:.4g} of the sensitivity",
+            "sensitivity", f"{key}: a {subject.claim.unit} {name}", _words(key, distance),
             "at most 1", passed=distance <= 1 + _ROUNDING, note=note, of=f"{key}: a {subject.claim.unit}",
         )  # fmt: skip
     yield from _several(subject, fingerprints, base)
+
+
+def _words(key: str, distance: float) -> str:
+    return "stops" if key == _ROUND else f"{distance:.4g} of the sensitivity"
 
 
 def _tried(subject: AdapterSubject, fingerprints: Fingerprints) -> list[tuple[int, int]]:
@@ -132,7 +137,7 @@ def _pair(
     claim, answer, reference = subject.claim, answers[name], answers[other]
     if isinstance(answer, str):
         note = f"the round stops if {claim.unit} {unit} is {name}, which tells of it: {answer}"
-        yield name, "the round", math.inf, note
+        yield name, _ROUND, math.inf, note
         return
     if isinstance(reference, str):
         return

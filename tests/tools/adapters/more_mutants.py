@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
-from mutants import CLIP, ROUNDS, FedAvg, Z
+from mutants import CLIP, ROUNDS, Everyone, FedAvg, Z
 
 
 class Adaptive(FedAvg):
@@ -87,3 +87,31 @@ class BatchClipped(DpSgd):
     def clipped(self, gradients):
         total = np.nan_to_num(gradients, posinf=0, neginf=0).sum(axis=0)
         return total * min(1.0, 3 * CLIP / max(np.linalg.norm(total), 1e-12))
+
+
+# ---- seeds that cannot be held still
+
+
+class Unseeded(Everyone):
+    """The seed is not held still, as far as the checks know."""
+
+    holds_still = ()
+
+
+class UnseededWeights(Unseeded):
+    def contribution(self, client, update, random):
+        return self.clipped(update) * (2.0 if client == 0 else 1.0)
+
+
+class UnseededAbsence(Unseeded):
+    """Client 0 takes part in half of the rounds only, and all are claimed to."""
+
+    def members(self, random, count, number):
+        return np.arange(int(random.random() < 0.5), count)
+
+
+class SeedIgnored(Everyone):
+    generator = np.random.default_rng(5)
+
+    def random(self, seed, number):
+        return self.generator

@@ -40,6 +40,16 @@ def test_a_correct_adapter_passes_with_a_table_a_file_and_a_badge(command, tmp_p
 
 
 @pytest.mark.thorough
+def test_the_lines_of_the_guide_pass(command, tmp_path, few):
+    guide = EXAMPLES.parents[1] / "guide" / "verify.md"
+    code = guide.read_text("utf-8").partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "mine.py").write_text(code, encoding="utf-8")
+    outcome = command("verify", "--adapter", "mine.py")
+    assert outcome.status == 0, outcome.out + outcome.err
+    assert len(code.strip().splitlines()) <= 12
+
+
+@pytest.mark.thorough
 def test_a_fault_is_status_1(command, few):
     outcome = command("verify", "--adapter", f"{MUTANTS}:HalfSensitivity")
     assert outcome.status == 1

@@ -45,6 +45,9 @@ FAULTS = [  # the fault, kind and words of the check that finds it, and a correc
     ("CountUncharged", "charge", "what leaves", "Adaptive"),
     ("UncentredCount", "sensitivity", "count: a client", "UncentredCountCharged"),
     ("BatchClipped", "sensitivity", "worst record", "DpSgd"),
+    ("UnseededWeights", "sensitivity", "update: client 0 huge, on average", "Unseeded"),
+    ("UnseededAbsence", "sampling", "cohorts: worst of 20 units, on average", "Unseeded"),
+    ("SeedIgnored", "noise", "the same run with the same seed", "Everyone"),
 ]  # fmt: skip
 
 
