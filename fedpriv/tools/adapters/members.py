@@ -100,6 +100,13 @@ class Fingerprints:
                 return seed
         return None
 
+    def most_members(self, most: int) -> tuple[int, list[int]]:
+        """Return the seed of the first round with the most members, and up to ``most`` of these."""
+        firsts = [i for i, t in enumerate(self.rounds) if t == 0]
+        members = [np.flatnonzero(np.abs(self.shares[i]) > _LEAST).tolist() for i in firsts]
+        largest = max(range(len(firsts)), key=lambda i: len(members[i]))
+        return self.seeds[firsts[largest]], members[largest][:most]
+
 
 def _rows(seen: RoundSeen, name: str, size: int) -> bool:
     return seen.values[name].shape[-1:] == (size,)

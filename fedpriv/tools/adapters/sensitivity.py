@@ -58,7 +58,8 @@ def checks(subject: AdapterSubject, fingerprints: Fingerprints) -> Iterator[Chec
 
 
 def _words(key: str, distance: float) -> str:
-    return "stops" if key == _ROUND else f"{distance:.4g} of the sensitivity"
+    # All distances have one format: the table shows the largest text of several rows.
+    return "stops" if key == _ROUND else f"{distance:.4f} of the sensitivity"
 
 
 def _tried(subject: AdapterSubject, fingerprints: Fingerprints) -> list[tuple[int, int]]:
@@ -226,13 +227,15 @@ def _distances(first: RoundSeen, second: RoundSeen) -> dict[str, float]:
 
 def _several(subject: AdapterSubject, fingerprints: Fingerprints, base: Data) -> Iterator[Check]:
     """Test that several huge units move values by as many sensitivities, at most."""
-    count = min(_SEVERAL, subject.claim.units)
+    seed, units = subject.new_seed(), list(range(subject.claim.units))[:_SEVERAL]
+    if fingerprints.seeds and not subject.chooses_members:
+        seed, units = fingerprints.most_members(_SEVERAL)
+    count = len(units)
     if count < 2:
         return
-    seed = fingerprints.seeds[0] if fingerprints.seeds else subject.new_seed()
     huge, none = base, base
     direction = subject.direction()
-    for unit in range(count):
+    for unit in units:
         huge = subject.set_unit(huge, unit, _HUGE * subject.clip_norm * direction)
         none = subject.set_unit(none, unit, subject.quiet_vector)
     members = range(subject.claim.units)
