@@ -23,14 +23,12 @@ import math
 from typing import TYPE_CHECKING
 
 from fedpriv.aggregation.base import Aggregation, Rule
+from fedpriv.aggregation.coordinate import CoordinateMedian
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import declared, field, whole
 from fedpriv.common.words import counted
 
 if TYPE_CHECKING:
-    import numpy as np
-    from torch import Tensor
-
     from fedpriv.engine import FlatModel
 
 
@@ -82,7 +80,7 @@ class BucketedMedian(Aggregation):
             raise ArgumentError("buckets", self.buckets, allowed, hint)
 
     def start(self, model: FlatModel) -> Rule:
-        return _Median()
+        return CoordinateMedian().start(model)
 
     def describe(self) -> str:
         noise = math.sqrt(math.pi * self.buckets / 2.0)
@@ -90,11 +88,3 @@ class BucketedMedian(Aggregation):
             f"median of {counted(self.buckets, 'bucket')} (tolerates "
             f"{counted(self.tolerated, 'malicious client')}), about {noise:.2g} times the noise of the mean"
         )
-
-
-class _Median(Rule):
-    """The median of each coordinate; with an even number of rows the mean of the middle two."""
-
-    def combine(self, t: int, clients: np.ndarray, uploads: Tensor, weights: Tensor) -> Tensor:
-        ordered, middle = uploads.sort(dim=0).values, (len(uploads) - 1) // 2
-        return (ordered[middle] + ordered[-1 - middle]) / 2

@@ -54,7 +54,7 @@ def _before(name: str, value: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class RoundOfRule:
-    """What a rule knows of a round beside the vectors.
+    """The facts of a round that a rule knows beside the vectors.
 
     Attributes:
         index: The round, 0-based.

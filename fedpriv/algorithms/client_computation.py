@@ -305,7 +305,7 @@ class ClientComputation(ABC):
 
     @property
     def numbers_released(self) -> int:
-        """How many numbers one released row has: d, or B d for the sums of B buckets."""
+        """The number of numbers in one released row: d, or B d for the sums of B buckets."""
         return self.context.model.size * (self.buckets or 1)
 
     def buckets_of(self, local_step: LocalStep) -> Tensor | None:

@@ -71,7 +71,7 @@ class Parts:
 
     @property
     def unprotected(self) -> Mapping[str, object]:
-        """What is known of every client without noise before the first round, by name, with its cause.
+        """Values of every client that are known without noise before round 1, by name, with their cause.
 
         The data set names keys of its own. Attackers may see uploads that the trust model hides. A warm
         start may train the initial weights on the clients' records.

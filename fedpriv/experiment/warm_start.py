@@ -27,7 +27,7 @@ NOT_AUDITED = "the first weights were trained on the records of all clients with
 
 @dataclass(frozen=True)
 class WarmStart:
-    """How the initial weights are trained before round 1.
+    """The training of the initial weights before round 1.
 
     Attributes:
         records: ``public`` for the public validation split, ``clients`` for the records of all clients.

@@ -1,4 +1,4 @@
-"""What an adapter claims of its mechanism, as a dictionary of plain values.
+"""The claim of an adapter about its mechanism, a dictionary of plain values.
 
 unit               client: ``data`` holds a vector for each client; record: an array [n, d] for each client
 neighbours         add_or_remove, replace_one or zero_out

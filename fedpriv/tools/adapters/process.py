@@ -30,7 +30,7 @@ _OPEN = 60.0  # least seconds that importing the adapter's packages may take
 
 
 RoundAnswer = tuple[dict[str, np.ndarray], dict[str, Any]]
-"""What the observer sees, by name, and what the adapter charges for the round."""
+"""Values that the observer sees, by name, and the charge of the adapter for the round."""
 
 
 @dataclass(frozen=True)
