@@ -147,10 +147,10 @@ class UploadComputation(ClientComputation):
         malicious = attack.malicious_among(t, cohort)
         # Attackers know their own uploads before clip and noise. Those of the others they see as the server
         # does, unless they are omniscient.
-        own = np.ones(len(cohort), dtype=bool) if attack.sees_raw_uploads else malicious
+        known_raw = np.ones(len(cohort), dtype=bool) if attack.sees_raw_uploads else malicious
         if malicious.any():
             seen = uploads.values.clone()
-            seen[torch.from_numpy(own)] = self._of_clients(t, cohort[own])
+            seen[torch.from_numpy(known_raw)] = self._of_clients(t, cohort[known_raw])
             is_attacker, foreign = self.context.foreign(
                 self._round_weights(local_step), cohort, seen
             )

@@ -73,10 +73,10 @@ def measured_rules() -> dict[str, type[RobustAggregation]]:
     kinds = [
         part for part in parts if isinstance(part, type) and issubclass(part, RobustAggregation)
     ]
-    found = {
+    by_option = {
         option_of("aggregation", kind()): kind for kind in kinds if kind is not RobustAggregation
     }
-    return {option: kind for option, kind in found.items() if not kind.looks_at_subsets}
+    return {option: kind for option, kind in by_option.items() if not kind.looks_at_subsets}
 
 
 def measured(option: str, repeats: int, threads: int) -> dict[str, float]:
@@ -91,8 +91,8 @@ def measured(option: str, repeats: int, threads: int) -> dict[str, float]:
         The median time of a round in seconds, and its peak memory beside the uploads, as a share of theirs.
     """
     command = [sys.executable, "-m", __name__, option, str(repeats), str(threads)]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    row: dict[str, float] = json.loads(found.stdout)
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    row: dict[str, float] = json.loads(process.stdout)
     return row
 
 

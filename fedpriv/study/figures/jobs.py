@@ -117,9 +117,9 @@ class JobMaker:
         quick = curve.quick if figure.scale == "quick" else ()
         given = (*group.overrides, *curve.overrides, *quick, *figure.altered, *self._common)
         overrides = given = at(given, point)
-        words = ""
+        point_words = ""
         if point is not None and figure.points is not None:
-            words = figure.points.words(point)
+            point_words = figure.points.words(point)
             if figure.points.choices:
                 overrides = given = (*given, *figure.points.overrides(point))
             else:
@@ -147,7 +147,7 @@ class JobMaker:
             folder,
             shared.config,
             point,
-            words,
+            point_words,
         )
 
     def _configured(

@@ -79,8 +79,8 @@ def _epsilon(subject: AdapterSubject) -> Iterator[Check]:
     computed = claim.computed_epsilon(delta, claim.rounds)
     name = f"ε of the claimed noise, {claim.rounds} rounds, δ = {delta:g}"
     if computed is None:
-        words = f"skipped: no accountant for {claim.sampling}, {claim.neighbours}"
-        yield Check("charge", name, words, "-")
+        reason = f"skipped: no accountant for {claim.sampling}, {claim.neighbours}"
+        yield Check("charge", name, reason, "-")
     elif claim.epsilon is None:
         yield Check("charge", name, f"{computed:.4g}", "-")
     else:

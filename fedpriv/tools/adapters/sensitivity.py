@@ -34,8 +34,8 @@ def checks(subject: AdapterSubject, fingerprints: Fingerprints) -> Iterator[Chec
     removes = removes and (claim.law.whole or subject.chooses_members)
     comparable = removes and _noise_stays(subject)
     if removes and not comparable:
-        words = "skipped: with one less, the same seed makes other noise"
-        yield Check("sensitivity", f"a {claim.unit} absent", words, "-")
+        reason = "skipped: with one less, the same seed makes other noise"
+        yield Check("sensitivity", f"a {claim.unit} absent", reason, "-")
     for unit, seed in _tried(subject, fingerprints):
         variations = _variations(subject, base, unit)
         seen = subject.runs([(seed, [data]) for data in variations.values()], members)
@@ -43,10 +43,10 @@ def checks(subject: AdapterSubject, fingerprints: Fingerprints) -> Iterator[Chec
             name: str(rounds) if isinstance(rounds, RoundRaised) else rounds[0]
             for name, rounds in zip(variations, seen, strict=True)
         }
-        found = [*_compared(subject, answers, unit)]
+        compared = [*_compared(subject, answers, unit)]
         if comparable:
-            found += _absent(subject, unit, seed, base, answers)
-        for name, key, distance, note in found:
+            compared += _absent(subject, unit, seed, base, answers)
+        for name, key, distance, note in compared:
             if distance > distances.get((name, key), (-1.0, ""))[0]:
                 distances[name, key] = distance, note
     for (name, key), (distance, note) in distances.items():
@@ -201,13 +201,13 @@ def _absent(
         "absent": _without(subject, seed, aligned, unit),
         "against all others": _answer(subject, seed, aligned, range(subject.claim.units)),
     }
-    found = [*_pair(subject, against, unit, "absent", "against all others")]
+    pairs = [*_pair(subject, against, unit, "absent", "against all others")]
     if subject.chooses_members:
         answers["absent"] = _without(subject, seed, base, unit)
         for name in answers:
             if name != "absent":
-                found += _pair(subject, answers, unit, name, "absent")
-    return found
+                pairs += _pair(subject, answers, unit, name, "absent")
+    return pairs
 
 
 def _distances(first: RoundSeen, second: RoundSeen) -> dict[str, float]:

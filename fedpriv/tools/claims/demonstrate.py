@@ -69,7 +69,7 @@ def compare(row: ClaimRow, result: Mapping[str, Mapping[str, float]]) -> list[De
 
     A number that the script did not print is nan and does not agree.
     """
-    found = []
+    numbers = []
     control = row.demonstration.get("control") or {}
     for part, expected in (
         ("measured", row.demonstration.get("expect") or {}),
@@ -78,8 +78,8 @@ def compare(row: ClaimRow, result: Mapping[str, Mapping[str, float]]) -> list[De
         for name, (low, high) in expected.items():
             value = result[part].get(name, math.nan)
             shown = name if part == "measured" else f"control: {name}"
-            found.append(DemonstratedNumber(shown, float(value), float(low), float(high)))
-    return found
+            numbers.append(DemonstratedNumber(shown, float(value), float(low), float(high)))
+    return numbers
 
 
 def demonstrate(row: ClaimRow) -> tuple[list[DemonstratedNumber], str | None]:

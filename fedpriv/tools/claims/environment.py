@@ -39,12 +39,12 @@ def made(row: ClaimRow) -> Path:
     Raises:
         ClaimError: A package cannot be had, or its wheel is not the one that the row names.
     """
-    found = ready(row)
-    if found is not None:
-        return found
-    place = _environment(row)
-    _run([sys.executable, "-m", "venv", "--clear", str(place)], "make an environment")
-    pip = [str(place / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "-q"]
+    interpreter = ready(row)
+    if interpreter is not None:
+        return interpreter
+    environment = _environment(row)
+    _run([sys.executable, "-m", "venv", "--clear", str(environment)], "make an environment")
+    pip = [str(environment / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "-q"]
     also = [str(name) for name in row.demonstration.get("also") or []]
     with tempfile.TemporaryDirectory() as wheels:
         install = []
@@ -59,8 +59,8 @@ def made(row: ClaimRow) -> Path:
             options = [] if with_dependencies else ["--no-deps"]
             _run([*pip, "install", "--only-binary", ":all:", *options, str(wheel)],
                  f"install {wheel.name}")  # fmt: skip
-    (place / "complete").touch()
-    return place / "bin" / "python"
+    (environment / "complete").touch()
+    return environment / "bin" / "python"
 
 
 def run_script(row: ClaimRow, python: Path) -> dict[str, Any]:

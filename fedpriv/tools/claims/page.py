@@ -88,31 +88,31 @@ def _section(row: ClaimRow) -> str:
 
 def facts(row: ClaimRow) -> list[tuple[str, str]]:
     """Return everything that a row says after its title and source, in order."""
-    found = [("**Verdict**", row.judgement)]
+    rows = [("**Verdict**", row.judgement)]
     if row.setting is not None:
-        found.append(("**Correct setting**", row.setting))
-    found += [("Stated", row.stated), ("Assumption", row.assumption), ("Shown", row.shows)]
+        rows.append(("**Correct setting**", row.setting))
+    rows += [("Stated", row.stated), ("Assumption", row.assumption), ("Shown", row.shows)]
     if row.verdict not in ("holds if", "no deviation found"):
-        found.append(("Reason", row.detail))
+        rows.append(("Reason", row.detail))
     if row.epsilon is None:
-        found.append(("ε", f"none: {row.no_epsilon}"))
+        rows.append(("ε", f"none: {row.no_epsilon}"))
     else:
         low, high = row.epsilon["second"]
         second = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
         stated = row.epsilon["stated"]
-        found.append((
+        rows.append((
             "ε",
             ("" if stated is None else f"{stated:g} stated; ")
             + f"{digits_up(row.epsilon['ours'])} by our accountant, {second} by the second derivation, at "
             f"δ = {row.epsilon['delta']:g} ({row.epsilon['unit']})".replace("e-0", "e-"),
         ))  # fmt: skip
-    found.append(("Demonstration", _demonstration(row)))
+    rows.append(("Demonstration", _demonstration(row)))
     control = row.demonstration.get("control")
     if control:
-        found.append(("Control", control["text"]))
-    found.append(("Date", f"{row.date:%Y-%m-%d}; {row.contact}"))
-    found.append(("Upstream", row.upstream or "none known"))
-    return found
+        rows.append(("Control", control["text"]))
+    rows.append(("Date", f"{row.date:%Y-%m-%d}; {row.contact}"))
+    rows.append(("Upstream", row.upstream or "none known"))
+    return rows
 
 
 def _demonstration(row: ClaimRow) -> str:

@@ -163,11 +163,11 @@ def _only(path: Path, values: Mapping[str, Any], known: list[str] | tuple[str, .
 
 def _problems(row: ClaimRow) -> list[str]:
     """Return what is wrong with the values of a row."""
-    found = []
+    problems = []
     if row.subject not in SUBJECTS:
-        found.append(f"subject must be one of {', '.join(SUBJECTS)}, got {row.subject}")
+        problems.append(f"subject must be one of {', '.join(SUBJECTS)}, got {row.subject}")
     if row.verdict not in VERDICTS:
-        found.append(f"verdict must be one of {', '.join(VERDICTS)}, got {row.verdict}")
+        problems.append(f"verdict must be one of {', '.join(VERDICTS)}, got {row.verdict}")
     for name in (
         "title",
         "version",
@@ -179,14 +179,14 @@ def _problems(row: ClaimRow) -> list[str]:
         "contact",
     ):
         if not isinstance(getattr(row, name), str) or not getattr(row, name).strip():
-            found.append(f"{name} must be a text that is not empty")
+            problems.append(f"{name} must be a text that is not empty")
     if not isinstance(row.date, datetime.date):
-        found.append("date must be a date, such as 2026-11-26")
+        problems.append("date must be a date, such as 2026-11-26")
     if (row.epsilon is None) == (row.no_epsilon is None):
-        found.append("either epsilon or no_epsilon must be given, the other null")
+        problems.append("either epsilon or no_epsilon must be given, the other null")
     if row.epsilon is not None and set(row.epsilon) != set(_EPSILON_FIELDS):
-        found.append(f"epsilon must have the fields {', '.join(_EPSILON_FIELDS)}")
-    return found + _problems_of_demonstration(row)
+        problems.append(f"epsilon must have the fields {', '.join(_EPSILON_FIELDS)}")
+    return problems + _problems_of_demonstration(row)
 
 
 def _problems_of_demonstration(row: ClaimRow) -> list[str]:
