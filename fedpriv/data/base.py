@@ -63,6 +63,11 @@ class Dataset(ABC):
         return 0
 
     @fact
+    def records_of_users(self) -> np.ndarray | None:
+        """Number of training records of each user, int64 [users]; None, the default: the records tell."""
+        return None
+
+    @fact
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one record, without the batch dimension."""
         raise AttributeError("input_shape")
@@ -248,6 +253,11 @@ class Partition(ABC):
     @fact
     def by_count(self) -> bool:
         """True if the client sizes depend on the number of records alone; the default is False."""
+        return False
+
+    @fact
+    def by_user(self) -> bool:
+        """True if the client sizes depend on the numbers of records of users alone; the default is False."""
         return False
 
     @fact

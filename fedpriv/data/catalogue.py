@@ -14,6 +14,7 @@ from fedpriv.data.ipums import OWN_FILE, Ipums
 from fedpriv.data.mnist import FashionMnist, Mnist
 from fedpriv.data.records import DataStatus
 from fedpriv.data.storage import data_folder
+from fedpriv.data.synthetic import Synthetic, SyntheticText
 from fedpriv.data.text_comments import Reddit, UbuntuIrc
 from fedpriv.data.text_sentiment140 import Sentiment140
 from fedpriv.data.text_shakespeare import Shakespeare
@@ -21,7 +22,8 @@ from fedpriv.data.text_shakespeare import Shakespeare
 IMAGES = (Mnist, FashionMnist, Emnist, Femnist, Cifar10)
 TEXTS = (Sentiment140, UbuntuIrc, Reddit, Shakespeare)
 STORED = (*IMAGES, Adult, *TEXTS)
-DATASETS = {dataset.name: dataset for dataset in (Digits, *STORED, Ipums)}
+FREE_OF_FILES = (Digits, Synthetic, SyntheticText)
+DATASETS = {dataset.name: dataset for dataset in (*FREE_OF_FILES, *STORED, Ipums)}
 
 
 def dataset_status(path: str | None = None) -> list[DataStatus]:
@@ -37,7 +39,7 @@ def dataset_status(path: str | None = None) -> list[DataStatus]:
         One row per data set.
     """
     stored = [dataset(path=path).present() for dataset in STORED]
-    return [Digits().present(), *stored, Ipums.status(path)]
+    return [*(dataset().present() for dataset in FREE_OF_FILES), *stored, Ipums.status(path)]
 
 
 def download(name: str, destination: str | Path | None = None) -> DataStatus:
@@ -57,8 +59,9 @@ def download(name: str, destination: str | Path | None = None) -> DataStatus:
     if name not in DATASETS:
         hint = did_you_mean(name, DATASETS)
         raise ConfigError("the data set", name, "one of " + ", ".join(DATASETS), hint)
-    if name == Digits.name:
-        return Digits().present()
+    free_of_files = {dataset.name: dataset for dataset in FREE_OF_FILES}
+    if name in free_of_files:
+        return free_of_files[name]().present()
     if name == Ipums.name:
         raise DataError(f"{name} may not be passed on and cannot be downloaded; it is {OWN_FILE}")
     folder = data_folder(None if destination is None else str(destination)).path

@@ -243,6 +243,8 @@ class Natural(Partition):
         [[0, 2], [1]]
     """
 
+    by_user = True
+
     clients: int | None = field(
         or_null(whole(at_least=1)),
         default=None,

@@ -22,7 +22,8 @@ class Records:
     """Labelled records.
 
     Attributes:
-        inputs: float32 [n, ...]; for text, token ids, int64 [n, L], with 0 as padding.
+        inputs: float32 [n, ...]; for text, token ids, int64 [n, L], with 0 as padding. Ids and labels may
+            also be kept in a byte each (uint8): they are widened to int64 where records are chosen.
         targets: Labels, int64 [n]; for a language model the next tokens, int64 [n, L]. A target 0 of a
             language model means that there is no next token; it counts in no loss and in no metric.
         source: Origin of the inputs and how they were computed, or None. It identifies computed inputs
@@ -50,6 +51,10 @@ class Records:
             self.source,
         )
 
+    def widened(self) -> Records:
+        """Return the same records with ids and labels as int64, also where they are kept in bytes."""
+        return Records(_widened(self.inputs), _widened(self.targets), self.source)
+
     def add_values_to(self, digest: hashlib._Hash) -> None:
         """Update a digest with type, shape and values of inputs and targets."""
         for values in (self.inputs, self.targets):
@@ -71,13 +76,10 @@ class Records:
         import torch
 
         chosen = torch.from_numpy(indices).to(self.targets.device, non_blocking=True)
-        # index_select copies whole records. Indexing copies number by number, which is several times slower.
         source = self.source
         if source is not None:
             source = (*source, hashlib.sha256(indices.tobytes()).hexdigest())
-        return Records(
-            self.inputs.index_select(0, chosen), self.targets.index_select(0, chosen), source
-        )
+        return Records(rows_of(self.inputs, chosen), rows_of(self.targets, chosen), source)
 
 
 class ReadRecords(Records):
@@ -126,7 +128,21 @@ class ChosenRows:
         return len(self.chosen)
 
     def __getitem__(self, place: slice) -> torch.Tensor:
-        return self.rows.index_select(0, self.chosen[place])
+        return rows_of(self.rows, self.chosen[place])
+
+
+def rows_of(values: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+    """Return a copy of the rows at ``chosen`` (int64 [m]); ids and labels kept in bytes become int64.
+
+    The function copies whole rows; indexing copies number by number and takes several times as long.
+    """
+    return _widened(values.index_select(0, chosen))
+
+
+def _widened(values: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    return values.long() if values.dtype == torch.uint8 else values
 
 
 @dataclass(frozen=True)
@@ -182,7 +198,8 @@ class DataStatus:
         where: Folder, file or package that holds the data.
         present: True if the files exist.
         checksums: ``ok``, ``damaged``, ``not checked`` (the files are absent), ``packaged`` (the data come
-            with a Python package) or ``own file`` (a file of the user's without a published checksum).
+            with a Python package), ``own file`` (a file of the user's without a published checksum) or
+            ``synthetic`` (drawn from a seed).
         note: Description of the problem, or empty.
     """
 
@@ -197,4 +214,4 @@ class DataStatus:
     @property
     def usable(self) -> bool:
         """True if a run can load the data set."""
-        return self.present and self.checksums in ("ok", "packaged", "own file")
+        return self.present and self.checksums in ("ok", "packaged", "own file", "synthetic")

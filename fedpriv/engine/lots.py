@@ -10,6 +10,8 @@ from itertools import accumulate
 import numpy as np
 import torch
 
+from fedpriv.data.records import rows_of
+
 _LOOP_CLIENTS = 32  # up to here one matrix product per client beats padding
 _LOOP_ELEMENTS = 2**18  # from here reading the rows once beats one product for all clients
 BLOCK_CLIENTS = 256  # bounds the padded copies and per-client temporaries
@@ -158,11 +160,8 @@ def padded_lots(counts: list[int]) -> Iterator[PaddedLots]:
 
 
 def rows_at(values: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """Return ``values[positions]`` for positions [c, b].
-
-    The function copies whole rows; indexing copies number by number and takes several times as long.
-    """
-    rows = values.index_select(0, positions.flatten())
+    """Return ``values[positions]`` for positions [c, b]; see :func:`fedpriv.data.records.rows_of`."""
+    rows = rows_of(values, positions.flatten())
     return rows.view(*positions.shape, *values.shape[1:])
 
 

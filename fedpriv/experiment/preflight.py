@@ -119,19 +119,25 @@ def _sizes(parts: Parts, needs_model: bool, download: bool) -> ClientSizes | Non
         return _client_sizes(parts)
     seed = parts.split_seed
     reads = parts.reads_validation
+    sizes_of_users = images.records_of_users if parts.partition.by_user else None
     # A partition by labels, say, needs the data themselves.
-    if not parts.partition.by_count:
+    if not parts.partition.by_count and sizes_of_users is None:
         data = federate(images, parts.partition, validation=reads, seed=seed)
         return ClientSizes(data.records_per_client)
     images.verify()
-    records = images.train_records
+    records, users = images.train_records, None
+    if sizes_of_users is not None:
+        users = np.repeat(np.arange(len(sizes_of_users)), sizes_of_users)
     if reads:
         train, _ = split_records(records, images.validation_records, parts.partition, seed)
-        records = len(train)
+        records, users = len(train), None if users is None else users[train]
     one_label = images.task == CLASSIFICATION
-    # A partition by count asks for the number of labels alone: made-up ones serve, and no record is read.
+    # Such a partition asks for users and the number of labels alone: made-up labels serve, and no record is
+    # read.
     labels = np.zeros(records if one_label else (records, 1), dtype=np.int8)
-    return ClientSizes(np.array([len(indices) for indices in parts.partition.assign(labels, None)]))
+    return ClientSizes(
+        np.array([len(indices) for indices in parts.partition.assign(labels, users)])
+    )
 
 
 def _client_sizes(parts: Parts) -> ClientSizes:

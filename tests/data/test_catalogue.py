@@ -10,8 +10,8 @@ from fedpriv.data.catalogue import dataset_status, download
 from fedpriv.data.mnist import FashionMnist, Mnist
 
 NAMES = [
-    "digits", "mnist", "fashion_mnist", "emnist", "femnist", "cifar10", "adult", "sentiment140",
-    "ubuntu_irc", "reddit", "shakespeare", "ipums",
+    "digits", "synthetic", "synthetic_text", "mnist", "fashion_mnist", "emnist", "femnist", "cifar10",
+    "adult", "sentiment140", "ubuntu_irc", "reddit", "shakespeare", "ipums",
 ]  # fmt: skip
 
 

@@ -76,6 +76,8 @@ def test_every_data_set_has_a_config():
         ("ubuntu_irc", {"min_records": 1}, "lstm_lm"),
         ("reddit", {"min_records": 1}, "lstm_lm"),
         ("shakespeare", {"min_records": 1}, "lstm_lm"),
+        ("synthetic", {"clients": 1000}, "logistic"),
+        ("synthetic_text", {"clients": 1000}, "lstm_lm"),
     ],
 )
 def test_a_data_set_brings_its_partition_and_model(tmp_path, dataset, partition, model):
