@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedpriv.common.errors import ArgumentError
@@ -10,6 +11,8 @@ from fedpriv.features.base import Features
 
 if TYPE_CHECKING:
     import torch
+
+    from fedpriv.features.wavelets import ScatteringTransform
 
 
 @declared
@@ -60,10 +63,15 @@ class Scattering(Features):
         return colours * wavelets.channels(self.scales, self.angles), height, width
 
     def coefficients(self, images: torch.Tensor) -> torch.Tensor:
-        from fedpriv.features.wavelets import ScatteringTransform
-
         height, width = images.shape[2:]
-        per_colour = ScatteringTransform((height, width), self.scales, self.angles)(
-            images.flatten(0, 1)
-        )
+        transform = _transform(height, width, self.scales, self.angles)
+        per_colour = transform(images.flatten(0, 1))
         return per_colour.unflatten(0, images.shape[:2]).flatten(1, 2)
+
+
+@lru_cache(maxsize=4)
+def _transform(height: int, width: int, scales: int, angles: int) -> ScatteringTransform:
+    """Return the transform of images of this size. Its wavelets are the same for all blocks of images."""
+    from fedpriv.features.wavelets import ScatteringTransform
+
+    return ScatteringTransform((height, width), scales, angles)

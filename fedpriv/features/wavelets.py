@@ -83,10 +83,18 @@ class ScatteringTransform:
             orders[1].append(self._average(first_order, j))
             coarser = range(j + 1, self.scales)
             if coarser:
-                inner = torch.fft.fft2(first_order)[:, :, None]
+                inner = torch.fft.fft2(first_order)
+                # [n, L, L, …] at each scale. Complex numbers of one first angle are in memory at a time.
                 second_order = [
-                    self._modulus(inner, self._band[k][j], k - j) for k in coarser
-                ]  # [n, L, L, …]
+                    torch.stack(
+                        [
+                            self._modulus(spectrum[:, None], self._band[k][j], k - j)
+                            for spectrum in inner.unbind(1)
+                        ],
+                        dim=1,
+                    )
+                    for k in coarser
+                ]
                 averages = [
                     self._average(moduli, k)
                     for k, moduli in zip(coarser, second_order, strict=True)

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import copy
 import importlib
+import itertools
+import shutil
+import signal
 import sys
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +20,7 @@ from fedpriv.data.federated import federate
 from fedpriv.data.partitions import Iid
 from fedpriv.data.records import Records
 from fedpriv.experiment.build import build_parts
-from fedpriv.features import Scattering, public_statistics
+from fedpriv.features import Hog, Scattering, public_statistics
 from fedpriv.features.base import ReleasedStatistics
 from fedpriv.features.dataset import Featured
 
@@ -51,6 +55,82 @@ def test_computed_once_and_then_read_with_the_same_numbers(cache, capsys, monkey
     # normalization is no part of what is kept
     other = Featured(Digits(), Scattering(1, 4, normalization="none")).load()
     assert not torch.equal(other.train.inputs, first.train.inputs)
+
+
+@pytest.fixture
+def torch_threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def in_the_pool() -> bool:
+    return threading.current_thread().name.startswith("features")
+
+
+@pytest.mark.parametrize("features", [Scattering(**SMALL), Hog(cell=2)], ids=["scattering", "hog"])
+def test_the_number_of_threads_changes_no_bit(features, cache, monkeypatch, torch_threads):
+    found, exact = {}, type(features).coefficients
+    for threads in (1, 2, 4):
+        together = threading.Barrier(threads, timeout=60)
+
+        def waiting(self, images, together=together):
+            if in_the_pool():
+                together.wait()  # until so many threads compute a block; there are eight blocks
+            return exact(self, images)
+
+        monkeypatch.setattr(type(features), "coefficients", waiting)
+        shutil.rmtree(cache, ignore_errors=True)
+        torch_threads(threads)
+        found[threads] = Featured(Digits(), features).load()
+        assert torch.get_num_threads() == threads
+    for part in ("train", "test"):
+        one, two, four = (getattr(found[threads], part).inputs for threads in (1, 2, 4))
+        assert torch.equal(one, two)
+        assert torch.equal(one, four)
+
+
+def test_features_of_ones_own_are_computed_by_one_thread(torch_threads):
+    torch_threads(4)
+    names = set()
+
+    def noting(coefficients):
+        names.add(threading.current_thread().name)
+        return coefficients
+
+    Featured(Digits(), Own(noting)).load()
+    assert len({name for name in names if name.startswith("features")}) == 1
+
+
+def test_an_interrupt_keeps_nothing_and_ends_the_threads(cache, monkeypatch, torch_threads):
+    torch_threads(2)
+    exact, blocks = Scattering.coefficients, itertools.count(1)
+
+    def interrupted(self, images):
+        if in_the_pool() and next(blocks) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return exact(self, images)
+
+    monkeypatch.setattr(Scattering, "coefficients", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Featured(Digits(), Scattering(**SMALL)).load()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not cache.exists()
+    assert not [t.name for t in threading.enumerate() if t.name.startswith("features")]
+    assert torch.get_num_threads() == 2
+
+
+def test_progress_is_a_bar_on_a_terminal_and_else_one_line(cache, capsys, monkeypatch):
+    Featured(Digits(), Scattering(**SMALL)).load()
+    assert capsys.readouterr().err == "computing scattering of 1,797 images (once: they are kept)\n"
+    shutil.rmtree(cache)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # by which rich takes standard error for a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    Featured(Digits(), Scattering(**SMALL)).load()
+    assert "100%" in capsys.readouterr().err
 
 
 OWN = """
