@@ -31,6 +31,7 @@ from fedpriv.common.fields import (
 from fedpriv.common.random_streams import coins
 from fedpriv.common.words import counted, in_short
 from fedpriv.data.base import Dataset
+from fedpriv.data.equal_dirichlet import EqualDirichlet
 from fedpriv.data.partitions import Dirichlet, FixedSize, Iid, Shards
 from fedpriv.data.records import LoadedDataset, Records
 from fedpriv.data.table_files import (
@@ -60,7 +61,8 @@ LABELS_READ = (
     "it. dataset.labels declares the labels instead."
 )
 _SPREADING: dict[type, str] = {
-    Dirichlet: "dirichlet", FixedSize: "fixed_size", Iid: "iid", Shards: "shards",
+    Dirichlet: "dirichlet", EqualDirichlet: "dirichlet_equal", FixedSize: "fixed_size", Iid: "iid",
+    Shards: "shards",
 }  # fmt: skip
 """Partitions that do not keep a user's records together → their option."""
 _RANGE = "[low, high], two numbers with low < high"

@@ -37,7 +37,7 @@ class Iid(Partition):
         Raises:
             ConfigError: There are too few records.
         """
-        _refuse_more_clients_than_records(self.clients, len(labels))
+        refuse_more_clients_than_records(self.clients, len(labels))
         shuffled = numpy_stream(self.seed, "partition_iid").permutation(len(labels))
         return [np.sort(part) for part in np.array_split(shuffled, self.clients)]
 
@@ -73,7 +73,7 @@ class FixedSize(Partition):
         Raises:
             ConfigError: There are too few records.
         """
-        _refuse_more_clients_than_records(self.clients, len(labels))
+        refuse_more_clients_than_records(self.clients, len(labels))
         most = len(labels) // self.clients
         if self.records > most:
             allowed = f"<= {most} ({len(labels)} training records over {self.clients} clients)"
@@ -143,8 +143,8 @@ class Shards(Partition):
         Raises:
             ConfigError: There are fewer records than shards, or a record has a sequence of targets.
         """
-        _refuse_sequences("shards", labels)
-        _refuse_more_clients_than_records(self.clients, len(labels))
+        refuse_sequences("shards", labels)
+        refuse_more_clients_than_records(self.clients, len(labels))
         assert self.shards is not None
         assert self.shards_per_client is not None
         if self.shards > len(labels):
@@ -201,8 +201,8 @@ class Dirichlet(Partition):
         Raises:
             ConfigError: A record has a sequence of targets, or no draw left every client enough records.
         """
-        _refuse_sequences("dirichlet", labels)
-        _refuse_more_clients_than_records(self.clients, len(labels))
+        refuse_sequences("dirichlet", labels)
+        refuse_more_clients_than_records(self.clients, len(labels))
         most = len(labels) // self.clients
         if self.min_records > most:
             allowed = f"<= {most} ({len(labels)} training records over {self.clients} clients)"
@@ -286,13 +286,15 @@ class Natural(Partition):
         return [np.flatnonzero(client_ids == author) for author in authors]
 
 
-def _refuse_more_clients_than_records(clients: int, records: int) -> None:
+def refuse_more_clients_than_records(clients: int, records: int) -> None:
+    """Raise ConfigError unless every client can have a record."""
     if clients > records:
         allowed = f"<= {records} (the number of training records)"
         raise ConfigError("partition.clients", clients, allowed)
 
 
-def _refuse_sequences(partition: str, labels: np.ndarray) -> None:
+def refuse_sequences(partition: str, labels: np.ndarray) -> None:
+    """Raise ConfigError where a record has a sequence of targets, which has no one label."""
     if labels.ndim != 1:
         raise ConfigError(
             f"partition={partition} needs one label for each record, and the records of a language "

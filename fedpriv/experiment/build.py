@@ -196,5 +196,6 @@ def _calibrate_noise(parts: Parts) -> None:
         claim=algorithm.claim,
         published=parts.settings.budget_view == PUBLISHED,
         smallest_noise_multiplier=parts.costs().smallest_noise_multiplier,
+        expected_cohort=algorithm.expected_cohort(clients),
     )
     within_group("noise_schedule", lambda: schedule.calibrate(setting))

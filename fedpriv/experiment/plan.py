@@ -271,6 +271,8 @@ def _privacy_rows(parts: Parts, joint: JointQuery) -> Iterator[Row]:
     changes = parts.adaptive or sigma != schedule.noise_multiplier(_FAR_ROUND)
     later = " in the first round; the noise schedule sets the later ones" if changes else ""
     yield "noise", f"noise multiplier {sigma:g}{later}{_calibration_words(parts)}"
+    if schedule.caveat is not None:
+        yield "caveat", schedule.caveat.rstrip(".")
 
     occasion = "lot" if unit == "record" else "report" if trust.sees_each_upload else "round"
     query_words = _query_words if parts.shares_known else attrgetter("name")

@@ -186,6 +186,7 @@ class Run:
             aborted_words(loop.aborted_rounds, loop.rounds_done) if loop.aborted_rounds else None,
             *loop.parts.dataset.caveats,
             *loop.parts.replaced,
+            loop.schedule.caveat,
             clipper.caveat,
             clipper.aggregator_caveat if aggregated else None,
         ]

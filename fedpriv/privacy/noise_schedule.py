@@ -7,7 +7,7 @@ To add a schedule, subclass :class:`NoiseSchedule` in a file of your own and nam
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +53,7 @@ class Setting:
         smallest_noise_multiplier: Function (epsilon, samples) → the smallest σ at which that many samples of
             a client cost at most ε. None means the samples that are planned. Raises ArgumentError or
             ConfigError.
+        expected_cohort: Expected number of clients in a round; None if the number of clients is not known.
     """
 
     sampling: Sampling
@@ -62,6 +63,7 @@ class Setting:
     claim: Claim | None
     published: bool
     smallest_noise_multiplier: Callable[[float, int | None], float]
+    expected_cohort: float | None = None
 
 
 class NoiseSchedule(Saved, ABC):
@@ -164,6 +166,19 @@ class NoiseSchedule(Saved, ABC):
     @fact
     def epsilon_per_draw(self) -> float | None:
         """ε of each draw that σ is calibrated to; None if σ does not follow from such an ε."""
+        return None
+
+    @property
+    def caveat(self) -> str | None:
+        """Sentence about the noise for the privacy statement; None, the default, if there is none."""
+        return None
+
+    def imagined(self, rounds: int) -> Mapping[str, Any] | None:
+        """Return ε of a population that is not the one simulated, for the privacy statement, or None.
+
+        Args:
+            rounds: Number of rounds made.
+        """
         return None
 
     @property

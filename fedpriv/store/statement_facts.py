@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,7 @@ class Circumstances:
         paired: Name of the group of runs with the same secrets; None: the run is not paired.
         numbers: Number of values with continuous noise that a draw releases; 0 for discrete noise.
         before: Number of such values that were released before the first round.
+        imagined: ε of a population that is not the one simulated, as the noise schedule states it.
     """
 
     unit: str
@@ -57,6 +58,7 @@ class Circumstances:
     paired: str | None = None
     numbers: int = 0
     before: int = 0
+    imagined: Mapping[str, Any] | None = None
 
 
 def privacy_facts(
@@ -114,6 +116,7 @@ def privacy_facts(
         "budget_view": budget.view,
         "randomness": ENTROPY_ROOT if run.published else SEEDED,
         **pair,
+        **({} if run.imagined is None else {"imagined_population": dict(run.imagined)}),
         "noise_adapts": budget.adaptive,
         "accountant": budget.accountant.describe(),
         "order": budget.order(),

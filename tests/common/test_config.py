@@ -125,6 +125,45 @@ def test_the_published_presets_read_and_charge_as_the_paper(preset, dataset):
     assert parts.noise_schedule.initial == {"mnist": 6.0, "fashion_mnist": 4.0}[dataset]
 
 
+def test_the_benchmark_of_pfl_research_has_its_settings():
+    parts = parts_of("+experiment=pfl/cifar10")
+    algorithm, schedule = parts.algorithm, parts.noise_schedule
+    assert (parts.partition.clients, parts.even_share, algorithm.client_rate) == (1000, 50, 0.05)
+    assert (algorithm.local_epochs, algorithm.batch_size, algorithm.local_learning_rate) == (
+        1,
+        10,
+        0.1,
+    )
+    assert (algorithm.optimizer, algorithm.learning_rate, parts.clipper.initial) == (
+        "sgd",
+        1.0,
+        0.4,
+    )
+    assert (schedule.epsilon, schedule.delta, schedule.population, schedule.cohort) == (
+        2,
+        1e-6,
+        10**6,
+        1000,
+    )
+    assert (parts.settings.epsilon, parts.settings.delta) == (None, 1e-6)
+    module = parts.model.build(parts.dataset.input_shape, parts.dataset.classes)
+    assert sum(p.numel() for p in module.parameters()) == 1_626_442
+
+
+def test_the_benchmark_without_privacy_and_with_few_labels_is_two_choices_more():
+    parts = parts_of(
+        "+experiment=pfl/cifar10",
+        "partition=dirichlet_equal",
+        "noise_schedule=none",
+        "clipper=none",
+    )
+    assert (parts.partition.clients, parts.partition.alpha, parts.without_noise) == (
+        1000,
+        0.1,
+        True,
+    )
+
+
 def test_the_command_line_beats_a_preset():
     parts = parts_of("+experiment=adap_dpfl/published_mnist", "clipper.reading=sound")
     assert parts.clipper.reading == "sound"

@@ -30,6 +30,18 @@ def test_the_cnn_for_emnist_has_1199882_parameters():
     assert parameters(CnnEmnist(0).build((1, 28, 28), 10)) == 1_199_882
 
 
+def test_glorot_weights_of_the_cnn_for_emnist_fill_their_range():
+    plain, glorot = (
+        CnnEmnist(0, initial_weights=w).build((3, 32, 32), 10) for w in (None, "glorot")
+    )
+    assert parameters(plain) == parameters(glorot) == 1_626_442
+    for layer in (glorot[0], glorot[2], glorot[6], glorot[8]):
+        area = layer.weight[0, 0].numel()
+        fans = area * (layer.weight.shape[0] + layer.weight.shape[1])
+        assert layer.weight.abs().max().item() == pytest.approx((6 / fans) ** 0.5, rel=0.02)
+    assert torch.equal(flat(CnnEmnist(0).build((3, 32, 32), 10)), flat(plain))
+
+
 def test_the_mlp_has_25450_and_the_logistic_regression_7850_parameters():
     assert parameters(Mlp(0).build((1, 28, 28), 10)) == 25_450
     assert parameters(Logistic(0).build((1, 28, 28), 10)) == 7_850
