@@ -32,6 +32,7 @@ from fedpriv.algorithms.server_optimizer import (
 )
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import declared, field, number, one_of, same_as, set_apart, whole
+from fedpriv.privacy.core.sampling import samplings_of
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.run_context import RunContext
@@ -107,7 +108,7 @@ class DpScaffold(ServerOptimizerKeys, LocalStepsAlgorithm):
         from fedpriv.algorithms.record_computation import RecordComputation
         from fedpriv.algorithms.trainer import Trainer
 
-        samplings = [self.sampling_of(int(n)) for n in context.data.records_per_client]
+        samplings = samplings_of(self.sampling_of, context.data.records_per_client)
         variates = ControlVariates(
             self.learning_rate,
             self.local_steps,

@@ -7,6 +7,7 @@ engine in one pass. In later steps each client has weights of its own, and the c
 
 from __future__ import annotations
 
+from functools import cache
 from typing import cast
 
 import numpy as np
@@ -59,10 +60,9 @@ class RecordComputation(ClientComputation):
         self._samplings = samplings
         context.prove_engine(None if augmentation is None else augmentation.multiplicity)
         self.device = context.model.device
-        sizes = [
-            sampling.expected_size(int(n))
-            for sampling, n in zip(samplings, context.data.records_per_client, strict=True)
-        ]
+        expected_size = cache(lambda sampling, n: sampling.expected_size(n))
+        records = context.data.records_per_client.tolist()
+        sizes = [expected_size(sampling, n) for sampling, n in zip(samplings, records, strict=True)]
         self._lot_sizes = torch.tensor(sizes, dtype=torch.float32, device=self.device)
         self._stacked = StackedModel(context.model, engine=context.engine)
 

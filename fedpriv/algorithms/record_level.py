@@ -23,7 +23,12 @@ from fedpriv.common.fields import (
     whole,
 )
 from fedpriv.common.words import counted
-from fedpriv.privacy.core.sampling import SAMPLING_NAMES, Sampling, make_sampling
+from fedpriv.privacy.core.sampling import (
+    SAMPLING_NAMES,
+    Sampling,
+    make_sampling,
+    samplings_of,
+)
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.optimizers import Optimizer
@@ -167,7 +172,7 @@ class LocalStepsAlgorithm(Algorithm):
         from fedpriv.algorithms.record_computation import RecordComputation
         from fedpriv.algorithms.trainer import Trainer
 
-        samplings = [self.sampling_of(int(n)) for n in context.data.records_per_client]
+        samplings = samplings_of(self.sampling_of, context.data.records_per_client)
         server = self.server_step(context)
         if not callable(getattr(server, "apply", None)):
             raise ConfigError(

@@ -94,7 +94,8 @@ class Gradients:
         lots = self.context.sample_lots(samplings, round_index, 0, clients)
         sizes = torch.tensor([len(lot) for lot in lots])
         records = data.train.subset(np.concatenate(lots))
-        expected = [self._sampling.expected_size(len(data.clients[k])) for k in clients]
+        sizes_of_clients = data.records_per_client[clients].tolist()
+        expected = [self._sampling.expected_size(size) for size in sizes_of_clients]
         return self._gradients(records.inputs, records.targets, sizes, expected)
 
     def of_records(self, inputs: Tensor, targets: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from fedpriv.algorithms.run_context import RoundWeights, RunContext
 from fedpriv.attacks.triggers import concatenated
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.random_streams import numpy_stream
+from fedpriv.data.client_records import ClientRecords
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
 from fedpriv.engine import ClippedSums, Engine
@@ -122,14 +123,12 @@ def with_records(
             client, which has so many copies of its record.
     """
     numbers = len(data.train) + np.arange(len(homes))
-    clients = [numbers_of_client.copy() for numbers_of_client in data.clients]
     if copies is None:
-        clients = [
-            np.concatenate([numbers_of_client, numbers[homes == k]])
-            for k, numbers_of_client in enumerate(clients)
-        ]
+        clients = data.clients.with_records(homes, numbers)
     else:
-        clients += [np.full(copies, number) for number in numbers]
+        clients = data.clients.with_clients(
+            ClientRecords(np.repeat(numbers, copies), copies * np.arange(len(numbers) + 1))
+        )
     return replace(data, train=concatenated([data.train, records]), clients=clients)
 
 

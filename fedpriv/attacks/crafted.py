@@ -61,7 +61,7 @@ class CraftedRecord:
         rest = home_records[:-1] if replaced else home_records
         self._with = np.append(rest, first)
         self._without = np.append(rest, first + 1) if replaced else home_records
-        clients = [self._with, *data.clients[1:]]
+        clients = data.clients.with_client(HOME, self._with)
         self.data = replace(data, train=concatenated([train, crafted]), clients=clients)
 
     def with_attackers(self, round_index: int, cohort: np.ndarray) -> np.ndarray:

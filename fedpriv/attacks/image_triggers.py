@@ -86,14 +86,9 @@ class LabelFlip(Trigger):
         self, data: FederatedData, honest: np.ndarray, stream: np.random.Generator
     ) -> Planted:
         labels = data.train.targets.cpu().numpy()
-        records_of_source = {
-            k: data.clients[k][labels[data.clients[k]] == self.source] for k in honest
-        }
-        eligible = [
-            k
-            for k, records in records_of_source.items()
-            if 2 <= len(records) < len(data.clients[k])
-        ]
+        records_of_source = data.clients.where(labels[data.clients.indices] == self.source)
+        of_source, sizes = records_of_source.sizes[honest], data.clients.sizes[honest]
+        eligible = honest[(of_source >= 2) & (of_source < sizes)]
         if len(eligible) < self.writers:
             raise ConfigError(
                 "attack.trigger.writers",
@@ -291,7 +286,7 @@ class EdgeCases(Trigger):
         self, data: FederatedData, honest: np.ndarray, stream: np.random.Generator
     ) -> Planted:
         # Records that no client holds are nobody's, and stay so.
-        held = np.unique(np.concatenate(data.clients))
+        held = np.unique(data.clients.indices)
         of_source = held[(data.train.targets[held] == self.source).cpu().numpy()]
         count = max(2, round(self.share * len(of_source)))
         if count > len(of_source):

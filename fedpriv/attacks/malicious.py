@@ -20,6 +20,7 @@ from fedpriv.common.random_streams import numpy_stream
 
 if TYPE_CHECKING:
     from fedpriv.attacks.triggers import Trigger
+    from fedpriv.data.client_records import ClientRecords
     from fedpriv.data.federated import FederatedData
     from fedpriv.data.records import Records
 
@@ -153,7 +154,7 @@ class MaliciousClients(Attackers):
             train, bounded = self._training.changes, partial(project, radius)
             if settings.boosted == MALICIOUS_PART:
                 malicious = train(t, clients, {}, self._poisoned, bounded)
-                clean = dict(enumerate(self.data.clients))
+                clean = {int(k): self.data.clients[k] for k in clients}
                 benign = train(t, clients, clean, {}, partial(project, None))
                 sent = benign.add_(malicious.mul_(boost))
             else:
@@ -176,11 +177,10 @@ class MaliciousClients(Attackers):
         return 1.0 / (weights * attackers)
 
 
-def _without(clients: list[np.ndarray], withheld: np.ndarray) -> list[np.ndarray]:
+def _without(clients: ClientRecords, withheld: np.ndarray) -> ClientRecords:
     """Return each client's records without those withheld; ConfigError if a client would have none."""
-    remaining = [records[~np.isin(records, withheld)] for records in clients]
-    empty = sum(not len(records) for records in remaining)
-    if empty:
+    remaining = clients.where(~np.isin(clients.indices, withheld))
+    if empty := int((remaining.sizes == 0).sum()):
         raise ConfigError(
             f"attack.trigger withholds all records of {empty} clients; take fewer, or clients with more "
             "records (partition.min_records)"

@@ -74,7 +74,7 @@ def make_mislabelled(
         raise ArgumentError("canaries", count, f"<= {most}, the training records")
     signed = neighbours == REPLACE_ONE
     stream = numpy_stream(seed, "canary_labels")
-    chosen = stream.permutation(np.concatenate(data.clients))[:count]
+    chosen = stream.permutation(data.clients.indices)[:count]
     labels = 2 if signed else 1
     if data.classes <= labels:
         raise ArgumentError(

@@ -6,7 +6,7 @@ Most attributes have a default, so a class of the user's own defines only a few 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fedpriv.common.base_classes import fact
@@ -280,7 +280,7 @@ class Partition(ABC):
                 yield ConfigError(f"algorithm.{key}", assumed, allowed, hint)
 
     @abstractmethod
-    def assign(self, labels: np.ndarray, client_ids: np.ndarray | None) -> list[np.ndarray]:
+    def assign(self, labels: np.ndarray, client_ids: np.ndarray | None) -> Sequence[np.ndarray]:
         """Assign records to clients.
 
         Args:
@@ -289,7 +289,8 @@ class Partition(ABC):
 
         Returns:
             The record indices of each client: int64, sorted, disjoint, never empty. Disjointness is what
-            makes the privacy guarantee of one client independent of the other clients.
+            makes the privacy guarantee of one client independent of the other clients. A list of arrays, or
+            for very many clients a :class:`fedpriv.data.client_records.ClientRecords`.
 
         Raises:
             ConfigError: The data cannot be split by these settings.

@@ -13,6 +13,7 @@ import numpy as np
 from fedpriv.common.errors import ConfigError, DataError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.data.base import Dataset, Partition
+from fedpriv.data.client_records import ClientRecords
 from fedpriv.data.records import CLASSIFICATION, LoadedDataset, Records
 from fedpriv.data.storage import unreadable
 
@@ -28,7 +29,8 @@ class FederatedData:
 
     Attributes:
         train: Training records [n].
-        clients: Sorted record indices (int64) of each client in ``train``.
+        clients: Sorted record indices (int64) of each client in ``train``. A list of arrays that is given
+            becomes a :class:`ClientRecords`, which reads the same.
         validation: Public split held out of the training records; None if nothing reads it.
         test: Test records.
         classes: Number of labels, or of token ids for a language model.
@@ -40,7 +42,7 @@ class FederatedData:
     """
 
     train: Records
-    clients: list[np.ndarray]
+    clients: ClientRecords
     validation: Records | None
     test: Records
     classes: int
@@ -48,6 +50,9 @@ class FederatedData:
     task: str = CLASSIFICATION
     vocabulary: Vocabulary | None = None
     numbers: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clients", ClientRecords.of(self.clients))
 
     @property
     def client_count(self) -> int:
@@ -57,12 +62,12 @@ class FederatedData:
     @cached_property
     def records_per_client(self) -> np.ndarray:
         """Number of records n_k of each client, int64 [K]."""
-        return np.array([len(indices) for indices in self.clients], dtype=np.int64)
+        return self.clients.sizes
 
     @property
     def of_clients(self) -> Records:
         """Records of all clients together, in the order of the training records."""
-        held = np.sort(np.concatenate(self.clients))
+        held = np.sort(self.clients.indices)
         return self.train if len(held) == len(self.train) else self.train.subset(held)
 
     @cached_property
@@ -78,9 +83,7 @@ class FederatedData:
                 sha256.update(f"{' '.join(records.source)}\n".encode())
             else:
                 records.add_values_to(sha256)
-        for indices in self.clients:
-            sha256.update(f"{len(indices)}\n".encode())
-            sha256.update(np.ascontiguousarray(indices, dtype=np.int64).data)
+        self.clients.add_to(sha256)
         return sha256.hexdigest()
 
     @cached_property
@@ -88,9 +91,11 @@ class FederatedData:
         """Number of records per client and label, int64 [K, classes]; None if targets are sequences."""
         if self.train.targets.ndim != 1:
             return None
-        targets = self.train.targets.cpu().numpy()
-        counts = [np.bincount(targets[indices], minlength=self.classes) for indices in self.clients]
-        return np.stack(counts)
+        labels = self.train.targets.cpu().numpy()[self.clients.indices]
+        cells = self.clients.owners * self.classes
+        cells += labels
+        counts = np.bincount(cells, minlength=self.client_count * self.classes)
+        return counts.reshape(self.client_count, self.classes)
 
 
 @dataclass(frozen=True)
@@ -144,8 +149,7 @@ def federate(
         held_out = train.subset(validation_indices).to(device)
         train = train.subset(train_indices)
         client_ids = None if client_ids is None else client_ids[train_indices]
-    clients = partition.assign(train.targets.numpy(), client_ids)
-    _refuse_shared_records(clients, len(train))
+    clients = clients_of(partition, train.targets.numpy(), client_ids)
     return FederatedData(
         train=train.to(device),
         clients=clients,
@@ -165,18 +169,36 @@ def unreadable_data(dataset: Dataset, error: OSError) -> DataError:
     return DataError(f"dataset {dataset.name}: {unreadable(where, error)}")
 
 
-def _refuse_shared_records(clients: list[np.ndarray], records: int) -> None:
-    """Raise DataError unless the partition gives each record to at most one client.
+def clients_of(
+    partition: Partition, labels: np.ndarray, client_ids: np.ndarray | None
+) -> ClientRecords:
+    """Return the record indices that a partition assigns to each client.
 
-    If two clients held the same record, the epsilon of neither client would protect it.
+    Args:
+        partition: The rule.
+        labels: Labels of the training records [n], or their sequences of targets [n, L].
+        client_ids: Author of each record, int64 [n], or None.
+
+    Raises:
+        DataError: A client has no record, or a record does not belong to one client at most. If two clients
+            held the same record, the epsilon of neither client would protect it.
+        ConfigError: The data cannot be split by the settings of the partition.
     """
-    if not len(clients) or any(not len(indices) for indices in clients):
+    assigned, records = partition.assign(labels, client_ids), len(labels)
+    try:
+        clients = ClientRecords.of(assigned)
+    except TypeError as error:
+        raise DataError(f"partition: assign must give arrays of record indices ({error})") from None
+    if not len(clients) or not clients.sizes.all():
         raise DataError("partition: assign must give every client a record")
-    assigned = np.concatenate(clients)
-    if assigned.min() < 0 or assigned.max() >= records:
+    indices = clients.indices
+    if indices.min() < 0 or indices.max() >= records:
         raise DataError(f"partition: assign must give indices from 0 to {records - 1}")
-    if len(np.unique(assigned)) < len(assigned):
+    held = np.zeros(records, dtype=bool)
+    held[indices] = True
+    if np.count_nonzero(held) < len(indices):
         raise DataError("partition: assign must give each record to one client at most, once")
+    return clients
 
 
 def _refuse_other_than_said(dataset: Dataset, loaded: object) -> None:

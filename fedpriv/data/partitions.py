@@ -1,8 +1,8 @@
 """Partitions: rules that assign the training records to clients.
 
 A partition is a function of the labels (or of the records' authors) and of its seed. ``assign`` returns
-one array of record indices per client: int64, sorted, disjoint, never empty. ``assign`` raises
-ConfigError if the data cannot be split by the settings; constructors raise ArgumentError.
+the record indices of each client: int64, sorted, disjoint, never empty. It raises ConfigError if the data
+cannot be split by the settings; constructors raise ArgumentError.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from fedpriv.common.fields import declared, field, number, or_null, random_seed,
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.words import in_short
 from fedpriv.data.base import Partition
+from fedpriv.data.client_records import ClientRecords
 
 
 @declared
@@ -31,7 +32,7 @@ class Iid(Partition):
     clients: int = field(whole(at_least=1), default=10, help="number of clients")
     seed: int = field(random_seed, default=0, help="seed that shuffles the records")
 
-    def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
+    def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> ClientRecords:
         """Return the indices of each client; ``labels`` [n] gives only the number of records.
 
         Raises:
@@ -39,7 +40,8 @@ class Iid(Partition):
         """
         refuse_more_clients_than_records(self.clients, len(labels))
         shuffled = numpy_stream(self.seed, "partition_iid").permutation(len(labels))
-        return [np.sort(part) for part in np.array_split(shuffled, self.clients)]
+        owners = np.repeat(np.arange(self.clients), even_shares(len(labels), self.clients))
+        return ClientRecords.by_owner(owners, self.clients, shuffled)
 
 
 @declared
@@ -67,7 +69,7 @@ class FixedSize(Partition):
     )
     seed: int = field(random_seed, default=0, help="seed that draws the records")
 
-    def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
+    def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> ClientRecords:
         """Return the indices of each client; ``labels`` [n] gives only the number of records.
 
         Raises:
@@ -80,7 +82,8 @@ class FixedSize(Partition):
             raise ConfigError("partition.records", self.records, allowed)
         shuffled = numpy_stream(self.seed, "partition_fixed_size").permutation(len(labels))
         drawn = shuffled[: self.clients * self.records]
-        return list(np.sort(drawn.reshape(self.clients, self.records), axis=1))
+        owners = np.repeat(np.arange(self.clients), self.records)
+        return ClientRecords.by_owner(owners, self.clients, drawn)
 
 
 @declared
@@ -137,7 +140,7 @@ class Shards(Partition):
             raise ArgumentError("shards", self.shards, f"{rule}, or null")
         self.shards = total
 
-    def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
+    def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> ClientRecords:
         """Return the indices of each client from the labels [n].
 
         Raises:
@@ -150,12 +153,12 @@ class Shards(Partition):
         if self.shards > len(labels):
             allowed = f"<= {len(labels)} (the number of training records)"
             raise ConfigError("partition.shards", self.shards, allowed)
-        pieces = np.array_split(np.argsort(labels, kind="stable"), self.shards)
+        by_label = np.argsort(labels, kind="stable")
         shard_order = numpy_stream(self.seed, "partition_shards").permutation(self.shards)
-        return [
-            np.sort(np.concatenate([pieces[shard] for shard in client_shards]))
-            for client_shards in shard_order.reshape(self.clients, self.shards_per_client)
-        ]
+        owner_of_shard = np.empty(self.shards, dtype=np.int64)
+        owner_of_shard[shard_order] = np.repeat(np.arange(self.clients), self.shards_per_client)
+        owners = np.repeat(owner_of_shard, even_shares(len(labels), self.shards))
+        return ClientRecords.by_owner(owners, self.clients, by_label)
 
 
 @declared
@@ -195,7 +198,7 @@ class Dirichlet(Partition):
     )
     seed: int = field(random_seed, default=0, help="seed that draws the proportions")
 
-    def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
+    def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> ClientRecords:
         """Return the indices of each client from the labels [n].
 
         Raises:
@@ -208,25 +211,25 @@ class Dirichlet(Partition):
             allowed = f"<= {most} ({len(labels)} training records over {self.clients} clients)"
             raise ConfigError("partition.min_records", self.min_records, allowed)
         for attempt in range(self.TRIES):
-            parts = self._draw(labels, attempt)
-            if min(map(len, parts)) >= self.min_records:
-                return parts
+            clients = self._draw(labels, attempt)
+            if clients.sizes.min() >= self.min_records:
+                return clients
         raise ConfigError(
             f"partition: {self.TRIES} draws left a client with fewer than "
             f"partition.min_records={self.min_records} records",
             hint="raise partition.alpha, or lower partition.clients or partition.min_records",
         )
 
-    def _draw(self, labels: np.ndarray, attempt: int) -> list[np.ndarray]:
+    def _draw(self, labels: np.ndarray, attempt: int) -> ClientRecords:
         stream = numpy_stream(self.seed, "partition_dirichlet", attempt)
         owner = np.empty(len(labels), dtype=np.int64)
         for label in np.unique(labels):
             members = stream.permutation(np.flatnonzero(labels == label))
             shares = stream.dirichlet(np.full(self.clients, self.alpha))
             ends = np.rint(np.cumsum(shares)[:-1] * len(members)).astype(np.int64)
-            for client, part in enumerate(np.split(members, ends)):
-                owner[part] = client
-        return [np.flatnonzero(owner == client) for client in range(self.clients)]
+            counts = np.diff(ends, prepend=0, append=len(members))
+            owner[members] = np.repeat(np.arange(self.clients), counts)
+        return ClientRecords.by_owner(owner, self.clients)
 
 
 @declared
@@ -255,7 +258,7 @@ class Natural(Partition):
     )
     seed: int = field(random_seed, default=0, help="seed that chooses the users")
 
-    def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> list[np.ndarray]:
+    def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> ClientRecords:
         """Return the indices of each client from the authors ``client_ids`` [n]; ``labels`` do not count.
 
         Raises:
@@ -269,21 +272,32 @@ class Natural(Partition):
                 "of emnist, with dataset=csv name the column of the user in dataset.user, or choose "
                 "another partition",
             )
-        authors, counts = np.unique(client_ids, return_counts=True)
-        authors = authors[counts >= self.min_records]
-        if not len(authors):
+        authors, author_of_record, counts = np.unique(
+            client_ids, return_inverse=True, return_counts=True
+        )
+        chosen = np.flatnonzero(counts >= self.min_records)
+        if not len(chosen):
             allowed = f"<= {counts.max()} (the largest number of records of a user)"
             raise ConfigError("partition.min_records", self.min_records, allowed)
         if self.clients is not None:
-            if self.clients > len(authors):
+            if self.clients > len(chosen):
                 requirement = (
                     f"the number of users with at least {self.min_records} training records"
                 )
-                allowed = f"<= {len(authors)} ({requirement})"
+                allowed = f"<= {len(chosen)} ({requirement})"
                 raise ConfigError("partition.clients", self.clients, allowed)
-            order = numpy_stream(self.seed, "partition_natural").permutation(len(authors))
-            authors = np.sort(authors[order[: self.clients]])
-        return [np.flatnonzero(client_ids == author) for author in authors]
+            order = numpy_stream(self.seed, "partition_natural").permutation(len(chosen))
+            chosen = np.sort(chosen[order[: self.clients]])
+        client_of_author = np.full(len(authors), -1)
+        client_of_author[chosen] = np.arange(len(chosen))
+        return ClientRecords.by_owner(client_of_author[author_of_record], len(chosen))
+
+
+def even_shares(count: int, parts: int) -> np.ndarray:
+    """Return how many of ``count`` things each of ``parts`` gets [parts]; the first ones get one more."""
+    shares = np.full(parts, count // parts)
+    shares[: count % parts] += 1
+    return shares
 
 
 def refuse_more_clients_than_records(clients: int, records: int) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import numpy_stream
+from fedpriv.data.client_records import ClientRecords
 from fedpriv.data.names import HELD_OUT, TEST, Shadow
 from fedpriv.data.records import Records
 
@@ -58,7 +59,7 @@ def outside(data: FederatedData, nonmembers: str) -> np.ndarray:
     count = len(data.train)
     if nonmembers == TEST:
         return np.arange(count, count + len(data.test))
-    return np.setdiff1d(np.arange(count), np.concatenate(data.clients))
+    return np.setdiff1d(np.arange(count), data.clients.indices)
 
 
 def outside_pool(data: FederatedData, nonmembers: str, seed: int) -> np.ndarray:
@@ -75,9 +76,10 @@ def outside_pool(data: FederatedData, nonmembers: str, seed: int) -> np.ndarray:
     return np.sort(numpy_stream(seed, "shadow_pool").permutation(nonmember_numbers)[:member_count])
 
 
-def shadow_clients(data: FederatedData, shadow: Shadow) -> list[np.ndarray]:
+def shadow_clients(data: FederatedData, shadow: Shadow) -> ClientRecords:
     """Return the record numbers of each client in the shadow run, ascending."""
-    pool = np.concatenate([*data.clients, outside_pool(data, shadow.nonmembers, shadow.seed)])
+    nonmembers = outside_pool(data, shadow.nonmembers, shadow.seed)
+    pool = np.concatenate([data.clients.indices, nonmembers])
     pair, is_second_half = divmod(shadow.half, 2)
     order = numpy_stream(shadow.seed, "shadow_half", pair).permutation(np.sort(pool))
     middle = len(order) // 2
@@ -111,7 +113,7 @@ def of_shadow(data: FederatedData, shadow: Shadow) -> FederatedData:
     )
 
 
-def _deal(data: FederatedData, half: np.ndarray, stream: np.random.Generator) -> list[np.ndarray]:
+def _deal(data: FederatedData, half: np.ndarray, stream: np.random.Generator) -> ClientRecords:
     """Assign the records of a half to clients.
 
     Each client gets as many records as before, with about the same labels. If the half has fewer records
@@ -124,15 +126,15 @@ def _deal(data: FederatedData, half: np.ndarray, stream: np.random.Generator) ->
             "that no client has"
         )
     labels = _labels(data)
-    owner = np.repeat(np.arange(len(sizes)), sizes)
+    owners = data.clients.owners
     position = np.concatenate([stream.permutation(size) for size in sizes])
     # The slots of every client are spread evenly over [0, 1). Taking the first ones gives each client a
     # slot first (position 0) and then shrinks all clients in proportion to their size.
     slots = np.argsort(position / np.repeat(sizes, sizes), kind="stable")[: len(half)]
-    wanted_labels = labels[np.concatenate(data.clients)][slots]
+    wanted_labels = labels[data.clients.indices][slots]
     slots_by_label = slots[np.lexsort((stream.random(len(slots)), wanted_labels))]
     sorted_half = half[np.lexsort((stream.random(len(half)), labels[half]))]
-    return [np.sort(sorted_half[owner[slots_by_label] == client]) for client in range(len(sizes))]
+    return ClientRecords.by_owner(owners[slots_by_label], len(sizes), sorted_half)
 
 
 def _labels(data: FederatedData) -> np.ndarray:

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import FedprivError
 from fedpriv.common.files import locked
-from fedpriv.data.federated import ClientSizes, federate, split_records
+from fedpriv.data.federated import ClientSizes, clients_of, federate, split_records
 from fedpriv.data.records import CLASSIFICATION
 from fedpriv.experiment import assemble, checkpoint
 from fedpriv.experiment.instantiate import within_group
@@ -135,9 +135,7 @@ def _sizes(parts: Parts, needs_model: bool, download: bool) -> ClientSizes | Non
     # Such a partition asks for users and the number of labels alone: made-up labels serve, and no record is
     # read.
     labels = np.zeros(records if one_label else (records, 1), dtype=np.int8)
-    return ClientSizes(
-        np.array([len(indices) for indices in parts.partition.assign(labels, users)])
-    )
+    return ClientSizes(clients_of(parts.partition, labels, users).sizes)
 
 
 def _client_sizes(parts: Parts) -> ClientSizes:

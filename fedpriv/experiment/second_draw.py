@@ -98,7 +98,11 @@ class SecondDraw:
             return
         release = opened.release
         groups = opened.announcement.groups
-        samplings = {int(k): group.upload.joint.sampling for group in groups for k in group.clients}
+        samplings = {
+            int(k): group.upload.joint.sampling
+            for group in groups
+            for k in np.intersect1d(group.clients, opened.cohort)
+        }
         log: list[np.ndarray] = []
         object.__setattr__(self._train, "log", log)
         steps = 0

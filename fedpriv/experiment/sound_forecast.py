@@ -10,6 +10,7 @@ import numpy as np
 from dp_accounting import dp_event
 
 from fedpriv.common.errors import ConfigError
+from fedpriv.data.client_records import ClientRecords
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan
 from fedpriv.privacy.accountants import GdpAccountant
@@ -95,4 +96,4 @@ def _sizes_known(parts: Parts) -> bool:
         clients = parts.partition.assign(np.zeros(records, dtype=np.int64), None)
     except ConfigError:  # too few records: the run is refused once the data are read
         return False
-    return min(map(len, clients)) >= parts.even_share
+    return int(ClientRecords.of(clients).sizes.min()) >= parts.even_share

@@ -28,6 +28,7 @@ TITLES = {
     "labels_per_client": "Labels of each client",
 }
 _CLIENTS_WITH_A_BAR = 40
+_MOST_BARS = 1000
 _MARKED_ROUNDS = 40  # of a curve; more are a line alone
 _WIDTH = 1.5  # points, of a line
 
@@ -226,10 +227,15 @@ def _labels(counts: np.ndarray) -> StackedBars:
     """Return one bar for each client.
 
     Hundreds of clients become bands without gaps, sorted by the most frequent label of a client, so that
-    groups of similar clients can be seen.
+    groups of similar clients can be seen. Of thousands of clients a band is the mean of a group.
     """
-    few = len(counts) <= _CLIENTS_WITH_A_BAR
+    few, records = len(counts) <= _CLIENTS_WITH_A_BAR, "training records"
+    label = "client" if few else "clients, sorted by most frequent label"
     if not few:
         counts = counts[np.lexsort((-counts.max(axis=1), counts.argmax(axis=1)))]
-    label = "client" if few else "clients, sorted by most frequent label"
-    return StackedBars("training records", label, counts, apart=few, legend_title="label")
+    if len(counts) > _MOST_BARS:
+        ends = np.linspace(0, len(counts), _MOST_BARS + 1).astype(np.int64)
+        label = f"groups of {len(counts) // _MOST_BARS:,} {label}"
+        counts = np.add.reduceat(counts, ends[:-1]) / np.diff(ends)[:, None]
+        records = "training records of a client, mean of its group"
+    return StackedBars(records, label, counts, apart=few, legend_title="label")

@@ -20,6 +20,7 @@ from torch.nn import functional
 from fedpriv.algorithms import CdpFedAvg
 from fedpriv.algorithms.run_context import RunContext
 from fedpriv.common.secret_streams import SecretStreams
+from fedpriv.data.client_records import ClientRecords
 from fedpriv.data.federated import FederatedData
 from fedpriv.data.records import Records
 from fedpriv.engine import ClippedSums, FlatModel, StackedModel, make_engine
@@ -100,8 +101,8 @@ def rows_of(model: str, work: LocalTraining) -> Iterator[TimedStep]:
 
 def stacked_round(model: FlatModel, records: Records, work: LocalTraining) -> Callable[[], None]:
     """Return a round of DP-FedAvg as a run does it, without noise."""
-    indices = list(np.arange(len(records)).reshape(CLIENTS, work.records))
-    data = FederatedData(records, indices, None, records, CLASSES, SHAPE)
+    clients = ClientRecords.of(np.arange(len(records)).reshape(CLIENTS, work.records))
+    data = FederatedData(records, clients, None, records, CLASSES, SHAPE)
     algorithm = CdpFedAvg(
         name="bench",
         client_rate=1.0,

@@ -160,8 +160,8 @@ def test_more_writers_than_have_such_records_are_refused(digits):
 
 def test_a_trigger_that_would_empty_a_client_is_refused(digits):
     own = digits.clients[3]
-    few = dataclasses.replace(digits, clients=[*digits.clients])
-    few.clients[3] = own[(digits.train.targets[own] != 2).numpy()]
+    without = own[(digits.train.targets[own] != 2).numpy()]
+    few = dataclasses.replace(digits, clients=digits.clients.with_client(3, without))
     with pytest.raises(ConfigError, match="withholds all records of 1 client"):
         attacked(Semantic(few.clients[3].tolist()), few)
 

@@ -148,6 +148,23 @@ def test_all_pairs_of_five_are_alike():
     assert stats.chisquare(counts).pvalue > 1e-4
 
 
+@given(n=st.integers(1, 300), share=st.floats(0, 1), seed=small)
+def test_a_choice_is_the_beginning_of_a_permutation(n, share, seed):
+    size = int(share * n) if share > 0.3 else int(share * n / 8)
+    chosen = stream(seed).choice(n, size)
+    assert chosen.tolist() == stream(seed).permutation(n)[:size].tolist()
+    rows = 7 * np.arange(n)
+    assert stream(seed).choice(rows, size).tolist() == rows[chosen].tolist()
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 9])
+def test_equal_words_are_chosen_in_their_order(size, monkeypatch):
+    words = np.tile(np.array([3, 1, 2, 1], dtype=np.uint64), 25)
+    monkeypatch.setattr(Stream, "bits", lambda *_: words)
+    expected = np.argsort(words, kind="stable")[:size]
+    assert stream(0).choice(100, size).tolist() == expected.tolist()
+
+
 def test_a_choice_of_too_many_or_with_replacement_is_refused():
     with pytest.raises(ValueError, match="cannot choose 3 of 2"):
         stream().choice(2, 3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -56,7 +58,7 @@ def test_clients_keep_their_size_and_about_their_labels(sequences):
 def test_labels_stay_where_they_are_of_one_kind():
     data = federated((300, 300), train=3000)
     labels = data.train.targets.numpy()[:600]
-    data.clients[:] = [np.flatnonzero(labels < 2), np.flatnonzero(labels >= 2)]
+    data = replace(data, clients=[np.flatnonzero(labels < 2), np.flatnonzero(labels >= 2)])
     counts = of_shadow(data, Shadow(0, "held_out", 0)).labels_per_client
     assert counts[0, :2].sum() > 0.9 * counts[0].sum()
 

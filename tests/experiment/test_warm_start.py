@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -81,7 +82,7 @@ def test_records_that_no_client_holds_are_left_out():
     _, context = made("algorithm=fedavg", "partition.clients=4", "rounds=2", *ON_CLIENTS)
     data = context.original
     assert data.of_clients is data.train
-    data.clients[:] = [data.clients[2], data.clients[0]]
+    data = replace(data, clients=[data.clients[2], data.clients[0]])
     held = torch.from_numpy(np.sort(np.concatenate(data.clients)))
     assert torch.equal(data.of_clients.inputs, data.train.inputs[held])
 

@@ -8,6 +8,7 @@ the same kind of object. A sample may be empty (its sum still gets noise). Sums 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -240,6 +241,20 @@ def make_sampling(
     if name == "poisson":
         return PoissonSampling(sample_rate)
     return FixedSizeSampling(records, max(1, round(sample_rate * records)))
+
+
+def samplings_of(
+    sampling_of: Callable[[int], Sampling], records_per_client: np.ndarray
+) -> list[Sampling]:
+    """Return the sampling of each client's lots [K], made once for each number of records.
+
+    Args:
+        sampling_of: Number of records → sampling.
+        records_per_client: Number of records of each client [K].
+    """
+    sizes, size_of_client = np.unique(records_per_client, return_inverse=True)
+    of_sizes = [sampling_of(int(size)) for size in sizes]
+    return [of_sizes[place] for place in size_of_client.tolist()]
 
 
 def sample_lot(

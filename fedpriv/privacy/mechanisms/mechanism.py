@@ -238,10 +238,19 @@ class Mechanism:
         Args:
             records_per_client: Number of records of each client [K].
         """
-        groups: dict[Sampling, list[int]] = {}
-        for client, records in enumerate(records_per_client):
-            groups.setdefault(self.algorithm.sampling_of(int(records)), []).append(client)
-        self._groups = [(sampling, np.array(members)) for sampling, members in groups.items()]
+        sizes, first, size_of_client = np.unique(
+            records_per_client, return_index=True, return_inverse=True
+        )
+        groups: dict[Sampling, list[int]] = {}  # numbers of records, in the order of the clients
+        for place in np.argsort(first).tolist():
+            groups.setdefault(self.algorithm.sampling_of(int(sizes[place])), []).append(place)
+        group_of_size = np.empty(len(sizes), dtype=np.int64)
+        for group, places in enumerate(groups.values()):
+            group_of_size[places] = group
+        group_of_client = group_of_size[size_of_client]
+        by_group = np.argsort(group_of_client, kind="stable")
+        ends = np.cumsum(np.bincount(group_of_client, minlength=len(groups)))[:-1]
+        self._groups = list(zip(groups, np.split(by_group, ends), strict=True))
         self._last = (None, ())
         self.clients = len(records_per_client)
         self._fixed = None if self.schedule.adaptive else deepcopy(self.schedule)

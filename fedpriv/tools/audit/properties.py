@@ -127,7 +127,8 @@ def _writer(subject: AuditedRun, _: str) -> tuple[str, np.ndarray]:
     assert makers is not None  # a natural partition needs the writer of each record
     numbers = subject.context.data.numbers
     makers = makers if numbers is None else makers[numbers]
-    writers = np.array([makers[records[0]] for records in subject.context.data.clients])
+    clients = subject.context.data.clients
+    writers = makers[clients.indices[clients.offsets[:-1]]]
     student = (writers >= STUDENTS.start) & (writers < STUDENTS.stop)
     return "writer a student (NIST hsf_4), not a census employee", student.astype(float)
 

@@ -84,8 +84,7 @@ def choose(
         participants = np.arange(len(clients))
     if subject.context.attack is not None:
         participants = np.setdiff1d(participants, subject.context.attack.attackers)
-    none = np.empty(0, dtype=np.int64)
-    inside = np.concatenate([none, *(clients[k] for k in participants)])
+    inside = clients.together(participants)
     outside = others_of(data, nonmembers) if pool is None else pool
     if nonmembers == HELD_OUT and subject.context.attack is not None:
         attack = cast("Attackers", subject.context.attack)

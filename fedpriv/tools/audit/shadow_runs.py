@@ -21,6 +21,7 @@ from fedpriv.common.errors import ConfigError, FedprivError, Interrupted
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.words import counted
 from fedpriv.common.workers import end_earlier_workers, job_of_a_worker
+from fedpriv.data.client_records import ClientRecords
 from fedpriv.data.names import Shadow
 from fedpriv.data.shadow import outside_pool, records_at, shadow_clients
 from fedpriv.experiment import checkpoint
@@ -67,13 +68,12 @@ class ShadowRun:
     """
 
     folder: RunFolder
-    clients: list[np.ndarray]
+    clients: ClientRecords
 
     def trained_on(self) -> np.ndarray:
         """Return the numbers of the records of the clients that took part."""
         participants = StoredRun(self.folder).participants(len(self.clients))
-        clients = range(len(self.clients)) if participants is None else participants
-        return np.concatenate([np.empty(0, dtype=np.int64), *(self.clients[k] for k in clients)])
+        return self.clients.indices if participants is None else self.clients.together(participants)
 
 
 def refuse_without_shadows(subject: AuditedRun) -> None:
@@ -240,7 +240,7 @@ def _population(
     These are as many records as candidates from outside the pool, or the candidates if there are too few.
     """
     data = subject.context.data
-    pool = np.concatenate([*data.clients, pool_outside(subject, options)])
+    pool = np.concatenate([data.clients.indices, pool_outside(subject, options)])
     rest = np.setdiff1d(np.arange(len(data.train) + len(data.test)), pool)
     if len(rest) < _FEWEST_OF_POPULATION:
         return candidates.numbers

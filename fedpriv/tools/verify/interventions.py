@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedpriv.data.client_records import ClientRecords
 from fedpriv.data.federated import FederatedData
 from fedpriv.experiment.loop import Loop
 from fedpriv.privacy.budget import Budget
@@ -156,4 +157,4 @@ def unequal_clients(data: FederatedData, seed: int) -> FederatedData:
         indices[: max(1, math.ceil(share * len(indices)))]
         for indices, share in zip(data.clients, shares, strict=True)
     ]
-    return replace(data, clients=clients)
+    return replace(data, clients=ClientRecords.of(clients))

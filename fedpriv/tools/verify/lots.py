@@ -90,8 +90,9 @@ def seen_lots(context: Context, run: Recording) -> list[sampling.Lot]:
     """
     data = context.subject.context.data
     owner, place = np.full(len(data.train), -1), np.zeros(len(data.train), dtype=int)
-    for client, indices in enumerate(data.clients):
-        owner[indices], place[indices] = client, np.arange(len(indices))
+    clients = data.clients
+    owner[clients.indices] = clients.owners
+    place[clients.indices] = np.arange(len(clients.indices)) - clients.offsets[clients.owners]
     steps = max(1, max((len(reads) for reads in run.reads), default=1))
     lots = []
     for t, reads in enumerate(run.reads):

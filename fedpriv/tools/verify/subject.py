@@ -276,7 +276,7 @@ class Subject:
 
         They are the first and the last client, the clients with most and fewest records, and random clients.
         """
-        sizes = np.array([len(indices) for indices in self.context.data.clients])
+        sizes = self.context.data.clients.sizes
         others = np.random.default_rng(self.seed).permutation(self.clients).tolist()
         chosen = (0, self.clients - 1, int(sizes.argmax()), int(sizes.argmin()), *others)
         return list(dict.fromkeys(chosen))[:most]
@@ -310,9 +310,9 @@ class Subject:
             self.unit_client = chosen
             self.unit_record = int(self.context.data.clients[chosen][-1])
             return True
-        for client, indices in enumerate(self.context.data.clients):
-            if chosen in indices:
-                self.unit_client, self.unit_record = client, chosen
+        clients = self.context.data.clients
+        for place in np.flatnonzero(clients.indices == chosen).tolist():
+            self.unit_client, self.unit_record = int(clients.owners[place]), chosen
         return True
 
     # ---- running

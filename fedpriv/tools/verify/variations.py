@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedpriv.data.client_records import ClientRecords
 from fedpriv.data.federated import FederatedData, with_train
 from fedpriv.data.records import Records
 from fedpriv.privacy.core.names import REPLACE_ONE, ZERO_OUT
@@ -105,15 +106,34 @@ class Without(np.ndarray):
         return records[records != self.missing] if np.ndim(records) else records
 
 
+class _OtherRecords(ClientRecords):
+    """Clients of which one is read with other records. Its number of records stays as it was.
+
+    Args:
+        clients: The clients.
+        client: Number of the client that is read otherwise.
+        records: Indices that are read of it.
+    """
+
+    def __init__(self, clients: ClientRecords, client: int, records: np.ndarray):
+        super().__init__(clients.indices, clients.offsets)
+        self._client, self._records = client, records
+
+    def __getitem__(self, client: Any) -> Any:
+        if not isinstance(client, slice) and client == self._client:
+            return self._records
+        return super().__getitem__(client)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[client] for client in range(len(self)))
+
+
 def _with_records(data: FederatedData, client: int, records: np.ndarray) -> FederatedData:
     """Return data in which a client has other records, with the same numbers of records per client.
 
     These numbers are public, because denominators follow from them. So they must not depend on the unit.
     """
-    clients = [records if k == client else indices for k, indices in enumerate(data.clients)]
-    result = replace(data, clients=clients)
-    result.__dict__["records_per_client"] = data.records_per_client
-    return result
+    return replace(data, clients=_OtherRecords(data.clients, client, records))
 
 
 def empty(subject: Subject, adds_or_removes: bool) -> Variation | None:

@@ -68,6 +68,16 @@ def test_orders_follow_from_the_key():
         assert any((a != b).any() for a, b in zip(one, other, strict=True))
 
 
+@pytest.mark.parametrize("kind", [Turns, ShuffledEpochs])
+def test_an_order_that_is_kept_is_not_that_of_other_streams(kind):
+    kept, allowed = kind(4, None), np.ones(CLIENTS, dtype=bool)
+    for t in range(9):
+        for seed, clients in ((0, CLIENTS), (1, CLIENTS), (1, CLIENTS - 1)):
+            streams = SecretStreams.simulated(seed, 0)
+            cohort = kept.choose(streams, t, allowed[:clients])
+            assert cohort.tolist() == kind(4, None).choose(streams, t, allowed[:clients]).tolist()
+
+
 def test_a_poisson_turn_has_each_of_its_group_with_the_rate():
     runs = [cohorts_of(CyclicPoisson(3, 0.25), 30, seed, 60) for seed in range(20)]
     share = np.mean([len(cohort) for run in runs for cohort in run]) / 20
