@@ -4,8 +4,9 @@ PLD gives the tightest ε here. The privacy loss of the whole composition is con
 rounded up, in cells that widen with ε. Where RDP knows the same events and is lower (very many draws), ε of
 RDP is taken. PLD holds for compositions that are fixed in advance; an adaptive σ needs a filter.
 
-Two losses are computed by fedpriv. The loss of lots without replacement is in
-:mod:`~fedpriv.privacy.accountants.without_replacement`. The loss of b-min-sep sampling is sampled
+Some losses are computed by fedpriv. The loss of lots without replacement is in
+:mod:`~fedpriv.privacy.accountants.without_replacement`. Other losses that dp_accounting lacks are discretised
+from privacy profiles (:mod:`~fedpriv.privacy.core.profile_events`). The loss of b-min-sep sampling is sampled
 (:mod:`~fedpriv.privacy.accountants.monte_carlo_cost`); with other releases it composes by sharing out δ.
 
 Rounding in the transforms is bounded (:mod:`~fedpriv.privacy.accountants.rounding`). Where rounding may move
@@ -47,6 +48,7 @@ from fedpriv.privacy.core.events import event_words
 from fedpriv.privacy.core.grid import on_grid
 from fedpriv.privacy.core.min_sep_events import BMinSepDpEvent
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, RELATION_WORDS, REPLACE_ONE
+from fedpriv.privacy.core.profile_events import EpsilonDeltaEvent, Profile, sampled_profiles
 from fedpriv.privacy.core.rdp import RELATION
 from fedpriv.privacy.core.trade_off import profile_of
 
@@ -199,6 +201,11 @@ def _knows(event: dp_event.DpEvent, neighbours: str) -> bool:
     lot = event.event if isinstance(event, dp_event.PoissonSampledDpEvent) else event
     if isinstance(lot, dp_event.GaussianDpEvent) and neighbours != REPLACE_ONE:
         return True  # the case of nearly every run, answered without importing the library
+    return _library_knows(event, neighbours) or sampled_profiles(event, neighbours) is not None
+
+
+@functools.lru_cache(maxsize=16384)
+def _library_knows(event: dp_event.DpEvent, neighbours: str) -> bool:
     from dp_accounting.pld import pld_privacy_accountant as library
 
     truncated = isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent)
@@ -214,6 +221,9 @@ def _similar(event: dp_event.DpEvent) -> dp_event.DpEvent:
     if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent):
         gaussian = dp_event.GaussianDpEvent(event.noise_multiplier)
         return dp_event.PoissonSampledDpEvent(event.sampling_probability, gaussian)
+    for neighbours in (ADD_OR_REMOVE, REPLACE_ONE):
+        if profiles := sampled_profiles(event, neighbours):
+            return EpsilonDeltaEvent(profiles[0].largest, 0.0)
     return event
 
 
@@ -378,11 +388,28 @@ def _once(
 ) -> PrivacyLossDistribution:
     if known_here(event, neighbours):
         return privacy_loss(event, discretization)
+    if not _library_knows(event, neighbours) and (profiles := sampled_profiles(event, neighbours)):
+        return _loss_of(profiles, discretization)
     from dp_accounting.pld import pld_privacy_accountant as library
 
     accountant = library.PLDAccountant(RELATION[neighbours], discretization)
     accountant.compose(_library_event(event, neighbours))
     return accountant._pld  # the library has no public access to it
+
+
+def _loss_of(profiles: tuple[Profile, Profile], cell: float) -> PrivacyLossDistribution:
+    """Return the loss of a pair of distributions with these profiles ("Connect the dots", algorithm 1)."""
+    from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots_fixed_gap
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+    removed_and_added = []
+    for profile in profiles:
+        first, last = math.floor(profile.smallest / cell), math.ceil(profile.largest / cell)
+        deltas = np.clip(profile.deltas(np.arange(first, last + 1) * cell), 0.0, 1.0)
+        removed_and_added.append(
+            create_pmf_pessimistic_connect_dots_fixed_gap(cell, first, last, deltas)
+        )
+    return PrivacyLossDistribution(*removed_and_added)
 
 
 def _library_event(event: dp_event.DpEvent, neighbours: str) -> dp_event.DpEvent:

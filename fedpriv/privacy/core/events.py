@@ -18,6 +18,12 @@ from dp_accounting import dp_event
 
 from fedpriv.privacy.core.discrete_events import DiscreteGaussianSharesDpEvent, SkellamSharesDpEvent
 from fedpriv.privacy.core.min_sep_events import BMinSepDpEvent
+from fedpriv.privacy.core.profile_events import (
+    DiscreteGaussianEvent,
+    EpsilonDeltaEvent,
+    ExponentialMechanismEvent,
+    PermuteAndFlipEvent,
+)
 
 _FORMS = {
     dp_event.NonPrivateDpEvent: "NonPrivate",
@@ -52,6 +58,11 @@ _WORDS = {
     BMinSepDpEvent: "rounds of correlated noise with b-min-sep sampling",
     dp_event.LaplaceDpEvent: "Laplace noise without sampling",
     dp_event.DiscreteLaplaceDpEvent: "discrete Laplace noise without sampling",
+    dp_event.ZCDpEvent: "zCDP mechanisms",
+    EpsilonDeltaEvent: "(epsilon, delta)-DP mechanisms",
+    ExponentialMechanismEvent: "exponential mechanisms",
+    PermuteAndFlipEvent: "permute-and-flip mechanisms",
+    DiscreteGaussianEvent: "discrete Gaussian noise",
 }
 _TOGETHER = " + "
 
@@ -60,7 +71,11 @@ def event_words(event: dp_event.DpEvent) -> str:
     """Return the kind of release that an event is, in words and in the plural."""
     if isinstance(event, dp_event.ComposedDpEvent):
         return " with ".join(dict.fromkeys(map(event_words, event.events)))
-    return _WORDS.get(type(event), type(event).__name__)
+    words = _WORDS.get(type(event), type(event).__name__)
+    inner = getattr(event, "event", None)
+    if inner is None or isinstance(inner, dp_event.GaussianDpEvent):
+        return words
+    return f"{words} with {event_words(inner).removesuffix(' without sampling')}"
 
 
 def describe_event(event: dp_event.DpEvent) -> str:

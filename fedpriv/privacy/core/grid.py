@@ -19,11 +19,11 @@ FEW = 24  # compositions of so few distinct events are accounted for as they are
 def weaker_event(event: dp_event.DpEvent) -> dp_event.DpEvent:
     """Return the event with its noise multiplier rounded down to the grid.
 
-    The multiplier is that of a Gaussian, or of the Gaussian on a sample. Any other event is returned as it
-    is.
+    The multiplier is that of a Gaussian or Laplace mechanism, alone or on a sample. If the event has an ε
+    instead, that is rounded up. Any other event is returned as it is.
     """
     multiplier = getattr(event, "noise_multiplier", 0)
-    if isinstance(event, _GAUSSIANS) and multiplier > 0:
+    if isinstance(event, _WITH_MULTIPLIER) and multiplier > 0:
         level = math.floor(math.log(multiplier) / math.log1p(STEP) + 1e-9)
         rounded = math.exp(level * math.log1p(STEP))
         return attr.evolve(event, noise_multiplier=min(rounded, multiplier))
@@ -33,12 +33,18 @@ def weaker_event(event: dp_event.DpEvent) -> dp_event.DpEvent:
     ):
         # The most frequent case: attr.evolve would be slower.
         return dp_event.PoissonSampledDpEvent(event.sampling_probability, weaker_event(inner))
-    if isinstance(inner, dp_event.GaussianDpEvent):
+    if inner is not None:
         return attr.evolve(event, event=weaker_event(inner))
+    epsilon = getattr(event, "epsilon", 0)
+    if epsilon > 0:
+        level = math.ceil(math.log(epsilon) / math.log1p(STEP) - 1e-9)
+        return attr.evolve(event, epsilon=max(math.exp(level * math.log1p(STEP)), epsilon))
     return event
 
 
-_GAUSSIANS = (dp_event.GaussianDpEvent, dp_event.TruncatedSubsampledGaussianDpEvent)
+_WITH_MULTIPLIER = (
+    dp_event.GaussianDpEvent, dp_event.TruncatedSubsampledGaussianDpEvent, dp_event.LaplaceDpEvent,
+)  # fmt: skip
 
 
 def gridded(composition: Mapping[dp_event.DpEvent, int]) -> dict[dp_event.DpEvent, int]:

@@ -1,6 +1,6 @@
 """``fedpriv account`` and ``fedpriv calibrate``: the privacy cost of releases, without running anything.
 
 Begin with ``account`` and ``calibrate``. The releases come from flags, a schedule or the ledger of a run
-(``releases``), from what other libraries ran (``history``, ``event_json``), or from the shuffle model
-(``shuffle``). ``speed`` times the accountants.
+(``releases``), from what other libraries ran (``history``, with ``rows``, ``event_json`` and ``pfl_plan``),
+or from the shuffle model (``shuffle``). ``speed`` times the accountants.
 """

@@ -6,7 +6,6 @@ table, JSON or a plot.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,7 +21,6 @@ from fedpriv.common.words import percent_up
 from fedpriv.privacy.accountants import (
     Accountant,
     CannotAccount,
-    GdpAccountant,
     PldAccountant,
     RdpAccountant,
 )
@@ -40,6 +38,7 @@ from fedpriv.tools.accounting.releases import (
     from_run,
     from_schedule,
     stored_run,
+    tightest_epsilon,
 )
 
 _shown = partial(arguments.rounded_up, digits=4)
@@ -91,6 +90,33 @@ def run(options: SimpleNamespace) -> int:
     arguments.refuse(options, ("report_epsilon",), "without --shuffle")
     releases = read_releases(options)
     deltas = _deltas(options, releases)
+    answers = _answers(options, releases, deltas)
+    simulated = releases.simulated
+    for_simulated = [] if simulated is None else _answers(options, simulated, deltas)
+    # Before the table: a warning that the ledger is damaged must not come after numbers from it.
+    if options.run_folder is not None and not releases.noise_adapts and not releases.claimed:
+        _compare_with_statement(options, releases, deltas, answers)
+    if options.json:
+        content = as_json(releases, deltas, answers)
+        if simulated is not None:
+            content["simulated"] = as_json(simulated, deltas, for_simulated)
+        print(json_text(content, allow_nan=False), end="")
+    else:
+        _show(releases, deltas, answers)
+        if simulated is not None:
+            _show(simulated, deltas, for_simulated)
+    if options.plot is not None:
+        drawn = with_epsilon(answers)
+        if options.accountant is None:  # the curve of prv takes minutes and lies on that of pld
+            drawn = [answer for answer in drawn if answer.name != "prv"] or drawn
+        draw(options.plot, releases, deltas, drawn)
+        if not options.json:
+            console().print(f"plot: {options.plot}{_note_on_points(releases, drawn)}")
+    return 0
+
+
+def _answers(options: SimpleNamespace, releases: Releases, deltas: list[float]) -> list[Answer]:
+    """Return the answers of all accountants to ask. Raise ConfigError if none of them has an ε."""
     answers = []
     for accountant in _accountants(options, releases):
         # Who asks for prv by name gets its answer, however long it takes.
@@ -102,21 +128,7 @@ def run(options: SimpleNamespace) -> int:
     if all(answer.reason for answer in answers):
         reasons = "; ".join(answer.reason or "" for answer in answers)
         raise ConfigError(f"no accountant can account for this: {reasons}")
-    # Before the table: a warning that the ledger is damaged must not come after numbers from it.
-    if options.run_folder is not None and not releases.noise_adapts and not releases.claimed:
-        _compare_with_statement(options, releases, deltas, answers)
-    if options.json:
-        print(json_text(as_json(releases, deltas, answers), allow_nan=False), end="")
-    else:
-        _show(releases, deltas, answers)
-    if options.plot is not None:
-        drawn = with_epsilon(answers)
-        if options.accountant is None:  # the curve of prv takes minutes and lies on that of pld
-            drawn = [answer for answer in drawn if answer.name != "prv"] or drawn
-        draw(options.plot, releases, deltas, drawn)
-        if not options.json:
-            console().print(f"plot: {options.plot}{_note_on_points(releases, drawn)}")
-    return 0
+    return answers
 
 
 def _compare_with_statement(
@@ -288,19 +300,6 @@ def tightest(answers: list[Answer], which: int = 0) -> Answer:
     able = with_epsilon(answers)
     bounds = [answer for answer in able if answer.name != "published"]
     return min(bounds or able, key=lambda answer: answer.epsilons[which])
-
-
-def tightest_epsilon(releases: Releases, delta: float) -> float:
-    """Return the smallest ε of the worst client by gdp, pld or rdp, which are quick; infinite if none can.
-
-    Args:
-        releases: The releases to account for.
-        delta: δ of the ε.
-    """
-    accountants: tuple[Accountant, ...] = (GdpAccountant(), PldAccountant(), RdpAccountant())
-    answers = [answer_of(releases, accountant, [delta]) for accountant in accountants]
-    able = with_epsilon(answers)
-    return tightest(able).epsilons[0] if able else math.inf
 
 
 def compare_ledger(run: StoredRun) -> None:

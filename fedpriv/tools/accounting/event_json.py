@@ -20,8 +20,16 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, did_you_mean
 from fedpriv.privacy.calibration import MOST_NOISE
 from fedpriv.privacy.core.names import REPLACE_ONE
+from fedpriv.privacy.core.profile_events import (
+    DiscreteGaussianEvent,
+    EpsilonDeltaEvent,
+    ExponentialMechanismEvent,
+    PermuteAndFlipEvent,
+    profile_of_event,
+)
 
 _DEEPEST = 20  # nesting of events
+_MOST_EPSILON = 1e6
 MOST_STEPS = 10**9
 MOST_EVENTS = 1_000_000
 
@@ -32,12 +40,32 @@ def _multiplier(name: str, value: object) -> float:
     return checks.number(name, value, above=0, at_most=MOST_NOISE)
 
 
+def _scale(name: str, value: object) -> float:
+    return checks.number(name, value, at_least=1e-12, at_most=1e12)
+
+
 def _share(name: str, value: object) -> float:
     return checks.number(name, value, above=0, at_most=1)
 
 
 def _whole(name: str, value: object) -> int:
     return checks.whole(name, value, at_least=1, at_most=MOST_STEPS)
+
+
+def _epsilon(name: str, value: object) -> float:
+    return checks.number(name, value, at_least=1e-9, at_most=_MOST_EPSILON)
+
+
+def _epsilon_or_zero(name: str, value: object) -> float:
+    return checks.number(name, value, at_least=0, at_most=_MOST_EPSILON)
+
+
+def _delta(name: str, value: object) -> float:
+    return checks.number(name, value, at_least=0, below=1)
+
+
+def _dimension(name: str, value: object) -> int | None:
+    return None if value is None else _whole(name, value)
 
 
 _RELEASES: dict[str, tuple[type[dp_event.DpEvent], dict[str, ValueCheck]]] = {
@@ -52,6 +80,14 @@ _RELEASES: dict[str, tuple[type[dp_event.DpEvent], dict[str, ValueCheck]]] = {
         dp_event.RandomizedResponseDpEvent,
         {"noise_parameter": _share, "num_buckets": _whole},
     ),
+    "DiscreteGaussianDpEvent": (
+        DiscreteGaussianEvent,
+        {"sigma": _scale, "sensitivity": _scale, "dimension": _dimension},
+    ),
+    "EpsilonDeltaDpEvent": (EpsilonDeltaEvent, {"epsilon": _epsilon_or_zero, "delta": _delta}),
+    "ExponentialMechanismDpEvent": (ExponentialMechanismEvent, {"epsilon": _epsilon}),
+    "PermuteAndFlipDpEvent": (PermuteAndFlipEvent, {"epsilon": _epsilon}),
+    "ZCDpEvent": (dp_event.ZCDpEvent, {"rho": _epsilon_or_zero, "xi": _epsilon_or_zero}),
     "TruncatedSubsampledGaussianDpEvent": (
         dp_event.TruncatedSubsampledGaussianDpEvent,
         {
@@ -71,6 +107,13 @@ _SAMPLED: dict[str, tuple[type[dp_event.DpEvent], dict[str, ValueCheck]]] = {
 }
 _TOGETHER = ("NoOpDpEvent", "SelfComposedDpEvent", "ComposedDpEvent")
 CLASSES = (*_RELEASES, *_SAMPLED, *_TOGETHER)
+_NOT_PRICED = {
+    "UnsupportedDpEvent": "it says that its mechanism is not described",
+    "SampledWithReplacementDpEvent": "a unit can be in a lot drawn with replacement several times",
+    "SingleEpochTreeAggregationDpEvent": "it holds for zeroed-out units, not for the relations here",
+    "RepeatAndSelectDpEvent": "fedpriv has no accountant for the best of a random number of runs",
+    "MixtureOfGaussiansDpEvent": "fedpriv has no accountant for mixtures of sensitivities",
+}
 
 
 class NotAnEvent(ValueError):
@@ -137,9 +180,12 @@ def _release(
             raise NotAnEvent(f"{place}.sample_size must be at most source_dataset_size")
         if values.get("sampling_probability") == 1.0:  # everyone takes part every time
             return values["event"]
-    elif name in ("GaussianDpEvent", "LaplaceDpEvent") and neighbours == REPLACE_ONE:
-        # A release inside a sample is halved where it is read, in ``_inner``.
-        values["noise_multiplier"] /= 2.0
+    elif neighbours == REPLACE_ONE:
+        # A release inside a sample is counted twice where it is read, in ``_inner``.
+        if name in ("GaussianDpEvent", "LaplaceDpEvent"):
+            values["noise_multiplier"] /= 2.0
+        elif name == "DiscreteLaplaceDpEvent":
+            values["sensitivity"] *= 2
     return kind(**values)
 
 
@@ -153,13 +199,15 @@ def _inner(value: object, neighbours: str, place: str, depth: int) -> dp_event.D
     releases = list(_flat(value, 1, neighbours, place, depth))
     if len(releases) == 1:
         event, count = releases[0]
-        if count == 1 and isinstance(event, (dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent)):
+        gaussian = isinstance(event, dp_event.GaussianDpEvent)
+        if count == 1 and (gaussian or profile_of_event(event, neighbours) is not None):
             return event
     if releases and all(isinstance(event, dp_event.GaussianDpEvent) for event, _ in releases):
         precision = math.fsum(n * event.noise_multiplier**-2 for event, n in releases)
         return dp_event.GaussianDpEvent(precision**-0.5)
     raise NotAnEvent(
-        f"{place} must be one GaussianDpEvent or LaplaceDpEvent, or Gaussians composed"
+        f"{place} must be one mechanism whose privacy profile is known, or Gaussians composed; what sampling "
+        "saves of other events is not known"
     )
 
 
@@ -170,6 +218,8 @@ def _named(value: object, place: str, depth: int) -> tuple[str, dict[str, Any]]:
     if not isinstance(value, dict) or not isinstance(value.get("class_name"), str):
         raise NotAnEvent(f"{place} must be an object with a class_name, such as GaussianDpEvent")
     name = value["class_name"]
+    if name in _NOT_PRICED:
+        raise NotAnEvent(f"{place} is a {name}, which is not priced: {_NOT_PRICED[name]}")
     if name not in CLASSES:
         hint = did_you_mean(name, CLASSES, "; ")
         raise NotAnEvent(

@@ -32,7 +32,7 @@ _ACCOUNT_EXAMPLES = """\b
 examples:
   fedpriv account --noise-multiplier 3 --sample-rate 0.013 --steps 7921 --delta 1e-5
   fedpriv account --schedule steps.csv --sample-rate 0.013 --delta 1e-5
-  fedpriv account --history opacus.pt --delta 1e-5
+  fedpriv account --history opacus.pt --delta 1e-5 --sampling poisson --neighbours add_or_remove
   fedpriv account --run outputs/<run folder> --view published
   fedpriv account --shuffle 500,1e4,1e6 --report-epsilon 0.5,1,2,4,8 --delta 1e-6
 """
@@ -52,7 +52,10 @@ _NEIGHBOURS = (
     f"{', '.join(RELATIONS)}; default: replace_one without replacement, else add_or_remove"
 )
 _ALL = ", ".join(ACCOUNTANTS)
-_HISTORY = "what another framework ran: CSV, Opacus, Flower, dp_accounting"
+_HISTORY = (
+    "what another framework ran: CSV, Opacus, Flower, pfl, dp_accounting; file or flags must state sampling "
+    "and neighbours"
+)
 _DRAWN = "draw epsilon against steps: .png, .pdf, .svg"
 
 _released = together(

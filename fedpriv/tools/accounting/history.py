@@ -3,19 +3,22 @@
 =====================  ==============================================================================
 a CSV                  a row for each stretch of equal releases, with the columns ``COLUMNS``
 a file of torch.save   ``accountant.state_dict()`` of Opacus, or its ``save_checkpoint``
-JSON                   the same state; ``state_dict()`` of Flower's accountant; or
+JSON                   the same state; ``state_dict()`` of Flower's accountant; the parameters of an
+                       accountant of pfl (:mod:`~fedpriv.tools.accounting.pfl_plan`); or
                        ``{"neighbours": ..., "event": ...}``, events of dp_accounting
 =====================  ==============================================================================
 
 The file may come from anybody. Nothing in it is run, its size is limited, and an error is one sentence that
-names the file and the row.
+names the file and the row. Where file and flags leave sampling or neighbours open, the error says what each
+choice would cost.
 """
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,22 +28,29 @@ from dp_accounting import dp_event
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, show
 from fedpriv.common.words import counted
-from fedpriv.privacy.calibration import MOST_NOISE, RepeatedRelease
+from fedpriv.privacy.accountants import RdpAccountant
 from fedpriv.privacy.core.events import event_words
+from fedpriv.privacy.core.grid import FEW
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, RELATIONS, REPLACE_ONE
 from fedpriv.store.saved import refuse_no_file, saved_json, saved_tensors
 from fedpriv.tools.accounting import arguments
 from fedpriv.tools.accounting.event_json import MOST_EVENTS, MOST_STEPS, NotAnEvent, releases_of
-from fedpriv.tools.accounting.releases import Releases, Stages, rows_of
+from fedpriv.tools.accounting.pfl_plan import is_plan, plan_of
+from fedpriv.tools.accounting.releases import Releases, Stages, rows_of, tightest_epsilon
+from fedpriv.tools.accounting.rows import (
+    BY_FLAG,
+    COLUMNS,
+    DEFAULTS,
+    IN_FILE,
+    ReleaseHistory,
+    Rows,
+    Stretch,
+    Untold,
+)
 
 LARGEST = 1 << 28  # bytes
-COLUMNS = (
-    "noise_multiplier", "sample_rate", "steps", "sampling", "neighbours", "records", "max_lot_size", "client",
-)  # fmt: skip
 _MOST_CLIENTS = 1000
 _MOST_ROWS = 4_000_000  # of all clients together
-# Flags for what a file does not say.
-_DEFAULTS = ("sampling", "neighbours", "records", "max_lot_size")
 _OPACUS = ("rdp", "gdp", "prv")
 _STATE = "privacy_accountant_state_dict"  # the key in Opacus' checkpoints
 _FLOWER_SAMPLINGS = {
@@ -48,41 +58,6 @@ _FLOWER_SAMPLINGS = {
 }  # fmt: skip
 _FLOWER_NEIGHBOURS = {"add-or-remove-one": ADD_OR_REMOVE, "replace-one": REPLACE_ONE}
 _FIXED_AHEAD = "noise, sampling and number of steps did not depend on the data"
-_FILE = "the file tells"
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """A stretch of equal releases.
-
-    Attributes:
-        event: The event of each release.
-        steps: Number of releases.
-        client: The client that released; empty for all clients.
-    """
-
-    event: dp_event.DpEvent
-    steps: int
-    client: str = ""
-
-
-@dataclass(frozen=True)
-class ReleaseHistory:
-    """The content of a history file.
-
-    Attributes:
-        kind: The kind of file, in words.
-        sampling: How lots were drawn, and the source of that information.
-        neighbours: The adjacency, and the source of that information.
-        stretches: The releases in order.
-        delta: δ of the file's budget, if it has one.
-    """
-
-    kind: str
-    sampling: tuple[str, str]
-    neighbours: tuple[str, str]
-    stretches: list[Stretch]
-    delta: float | None = None
 
 
 def from_history(options: SimpleNamespace) -> Releases:
@@ -103,7 +78,18 @@ def from_history(options: SimpleNamespace) -> Releases:
     if not options.history:
         raise ConfigError("--history", "nothing", "a file")
     path = Path(options.history)
-    history = _read(path, options)
+    try:
+        history = _read(path, options)
+    except Untold as untold:
+        raise ConfigError(_what_to_tell(path, options, untold)) from None
+    releases = _releases(path, history)
+    if history.simulated is not None:
+        releases = replace(releases, simulated=_releases(path, history.simulated))
+    return releases
+
+
+def _releases(path: Path, history: ReleaseHistory) -> Releases:
+    """Return the releases of a history, with what the table says about them."""
     histories = _histories(path, history.stretches)
     steps = max(sum(count for _, count in stages) for stages in histories)
     if steps > MOST_STEPS:
@@ -113,14 +99,85 @@ def from_history(options: SimpleNamespace) -> Releases:
     parts = [counted(steps, "step"), counted(distinct, "distinct release")]
     if clients:
         parts.insert(0, f"the worst of {counted(clients, 'client')}")
+    population = (("population", history.population),) if history.population else ()
+    with_gaussians = any(isinstance(_innermost(s.event), _GAUSSIANS) for s in history.stretches)
+    gaussian = (("noise multiplier", "noise std / clip norm"),) if with_gaussians else ()
     lines = (
         ("history", f"{path}, {history.kind}: {', '.join(parts)}"),
+        *population,
         ("sampling", f"{history.sampling[0]} ({history.sampling[1]})"),
         ("neighbours", f"{history.neighbours[0]} ({history.neighbours[1]})"),
-        ("noise multiplier", "noise std / clip norm"),
+        *gaussian,
         ("taken as given", _FIXED_AHEAD),
     )
     return Releases(lines, history.neighbours[0], histories, run_delta=history.delta)
+
+
+_GAUSSIANS = (dp_event.GaussianDpEvent, dp_event.TruncatedSubsampledGaussianDpEvent)
+
+
+def _innermost(event: dp_event.DpEvent) -> dp_event.DpEvent:
+    return getattr(event, "event", event)
+
+
+_OPEN = {
+    "sampling": "how lots were drawn",
+    "neighbours": "which data sets are neighbours",
+}
+_CHOICES = {
+    ("sampling", "neighbours"): (
+        ("poisson", ADD_OR_REMOVE), ("none", ADD_OR_REMOVE), ("poisson", REPLACE_ONE),
+    ),
+    ("sampling",): (("poisson", None), ("none", None)),
+    ("neighbours",): ((None, ADD_OR_REMOVE), (None, REPLACE_ONE)),
+}  # fmt: skip
+_MEANS: dict[str | None, str] = {"none": "whatever the lots, such as shuffled batches"}
+
+
+def _what_to_tell(path: Path, options: SimpleNamespace, untold: Untold) -> str:
+    """Return the sentence that asks for sampling or neighbours, with ε of each choice at the first δ.
+
+    Args:
+        path: The file.
+        options: The values of the flags.
+        untold: What is open.
+    """
+    names = tuple(name for name in _OPEN if name in untold.names)
+    delta, first_mistake = None, ""
+    choices: list[str] = []
+    for sampling, neighbours in _CHOICES[names]:
+        given = {"sampling": sampling, "neighbours": neighbours}
+        given = {name: value for name, value in given.items() if value is not None}
+        try:
+            releases = from_history(SimpleNamespace(**{**vars(options), **given}))
+        except ConfigError as error:  # the file does not go with this choice
+            first_mistake = first_mistake or str(error)
+            continue
+        flags = " ".join(f"{arguments.flag(name)} {value}" for name, value in given.items())
+        first = not choices
+        meaning = untold.by_default if first else _MEANS.get(sampling, "")
+        delta = releases.run_delta
+        if options.delta is not None:
+            delta = arguments.delta(options.delta.split(",")[0])
+        if delta is not None:
+            flags = f"{_about(releases, delta)} by {flags}"
+        choices.append(f"{flags} ({meaning})" if meaning else flags)
+    if not choices:
+        return first_mistake
+    listed = " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
+    depends = ": give --delta and" if delta is None else f"; epsilon at delta = {delta:g} is"
+    return f"{path} does not say {' or '.join(_OPEN[name] for name in names)}{depends} {listed}"
+
+
+def _about(releases: Releases, delta: float) -> str:
+    """Return ε in words; of many kinds of releases RDP's, which is quick and larger."""
+    if len(releases.events()) <= FEW:
+        at_most, epsilon = "", tightest_epsilon(releases, delta)
+    else:
+        at_most, accountant = "at most ", RdpAccountant()
+        refused = releases.refusal(accountant)
+        epsilon = math.inf if refused else releases.epsilon(accountant, delta)
+    return "unknown" if epsilon == math.inf else at_most + arguments.rounded_up(epsilon, digits=4)
 
 
 def _read(path: Path, options: SimpleNamespace) -> ReleaseHistory:
@@ -141,6 +198,8 @@ def _read(path: Path, options: SimpleNamespace) -> ReleaseHistory:
         return _flower(path, content, options)
     if "history" in content or _STATE in content:
         return _opacus(path, content, options)
+    if is_plan(content):
+        return plan_of(path, content, options)
     return _dp_accounting(path, content, options)
 
 
@@ -168,137 +227,8 @@ def _histories(path: Path, stretches: Sequence[Stretch]) -> tuple[Stages, ...]:
 # ---- rows of Gaussians: CSV, Opacus, Flower
 
 
-class _Rows:
-    """Stretches from rows of plain values; flags supply what the rows do not say.
-
-    Args:
-        path: The file, for messages.
-        options: The values of the flags.
-        told_by: The beginning of a message about a value that both the file and a flag give.
-    """
-
-    def __init__(self, path: Path, options: SimpleNamespace, told_by: str):
-        self.path, self.options, self.told_by = path, options, told_by
-        self.stretches: list[Stretch] = []
-        self._told: dict[
-            str, set[str]
-        ] = {}  # sources of each of _DEFAULTS; "" where a row has none
-        self._releases: dict[tuple[object, ...], tuple[RepeatedRelease, dp_event.DpEvent]] = {}
-        self._samplings: dict[str, None] = {}
-        self._neighbours: str | None = None
-
-    def add(self, where: str, row: Mapping[str, object]) -> None:
-        """Add a row.
-
-        Args:
-            where: The position of the row, for messages.
-            row: A value for each column. Without ``steps`` it stands for one release, without ``client`` for
-                all clients.
-
-        Raises:
-            ConfigError: A value is not allowed, a flag says it too, or the adjacency differs from that of
-                earlier rows.
-        """
-        if len(self.stretches) >= MOST_EVENTS:
-            raise ConfigError(f"{self.path} has more than {MOST_EVENTS:,} rows")
-        for name, value in row.items():
-            if not isinstance(value, (str, int, float)):
-                raise ConfigError(f"{where}: {name}", value, "a number or a word")
-        client = str(row.get("client", ""))[:80]
-        # Rows repeat a few kinds of releases, so each kind is read and checked once.
-        kind = tuple(row.get(name) for name in COLUMNS if name not in ("steps", "client"))
-        try:
-            if kind not in self._releases:
-                self._releases[kind] = self._release(row)
-            release, event = self._releases[kind]
-            steps = checks.whole(
-                "steps", _number(row.get("steps", 1)), at_least=1, at_most=MOST_STEPS
-            )
-        except (ArgumentError, ConfigError) as error:
-            raise ConfigError(f"{where}: {error}") from None
-        if self._neighbours not in (None, release.neighbours):
-            raise ConfigError(
-                f"{where}: neighbours are {release.neighbours} here and {self._neighbours} before; a "
-                "guarantee has one kind"
-            )
-        self._neighbours = release.neighbours
-        self._samplings[release.sampling] = None
-        self.stretches.append(Stretch(event, steps, client))
-
-    def _release(self, row: Mapping[str, object]) -> tuple[RepeatedRelease, dp_event.DpEvent]:
-        """Return the kind of release of a row, and its event.
-
-        What a row does not say is taken from a flag. The source of each value is noted for the table.
-        """
-        values: dict[str, Any] = {name: row[name] for name in _DEFAULTS if name in row}
-        for name in _DEFAULTS:
-            flag = getattr(self.options, name)
-            if flag is not None and name in values:
-                raise ConfigError(f"{arguments.flag(name)} cannot be given: {self.told_by} {name}")
-            if flag is not None:
-                values[name] = flag
-            self._told.setdefault(name, set()).add(
-                "" if name not in values else "by its flag" if flag is not None else _FILE
-            )
-        for name in ("records", "max_lot_size"):
-            if name in values:
-                values[name] = _number(values[name])
-        release = RepeatedRelease(**{"sampling": "poisson", **values})
-        if "noise_multiplier" not in row:
-            raise ConfigError("noise_multiplier is missing")
-        multiplier = _number(row["noise_multiplier"])
-        multiplier = checks.number(
-            "noise_multiplier", multiplier, at_least=1e-100, at_most=MOST_NOISE
-        )
-        return release, release.event(multiplier, self._rate(release, row))
-
-    def _rate(self, release: RepeatedRelease, row: Mapping[str, object]) -> float:
-        """Return the sample rate of a row, from its column or from the flag."""
-        flag = self.options.sample_rate
-        if "sample_rate" in row and flag is not None:
-            raise ConfigError(f"--sample-rate cannot be given: {self.told_by} sample_rate")
-        value = row.get("sample_rate", flag)
-        if value is None and release.sampling != "none":
-            raise ConfigError(
-                "sample_rate is missing; a row, --sample-rate or the sampling none must say it"
-            )
-        if value is None:
-            return 1.0
-        return checks.number("sample_rate", _number(value), above=0, at_most=1)
-
-    def history(self, kind: str, otherwise: str, delta: float | None = None) -> ReleaseHistory:
-        """Return the history of all rows.
-
-        Args:
-            kind: The kind of file, in words.
-            otherwise: The source of what neither the file nor a flag says.
-            delta: δ of the file's budget, if it has one.
-
-        Raises:
-            ConfigError: There is no row.
-        """
-        if not self.stretches:
-            raise ConfigError(f"{self.path} has no releases")
-        sources = {
-            name: otherwise if "" in told else " and ".join(told)
-            for name, told in self._told.items()
-        }
-        return ReleaseHistory(
-            kind,
-            (" and ".join(self._samplings), sources["sampling"]),
-            (self._neighbours or "", sources["neighbours"]),
-            self.stretches,
-            delta,
-        )
-
-
-def _number(value: object) -> object:
-    """Return the number that a text stands for, and any other value as it is."""
-    return checks.parsed(value) if isinstance(value, str) else value
-
-
 def _csv(path: Path, options: SimpleNamespace) -> ReleaseHistory:
-    rows = _Rows(path, options, f"{path} has a column")
+    rows = Rows(path, options, f"{path} has a column")
     _refuse_cut_short(path)
     for line, row in rows_of(path, "--history"):
         for name in row:
@@ -309,7 +239,7 @@ def _csv(path: Path, options: SimpleNamespace) -> ReleaseHistory:
         if row.get("steps") == "":  # else it would count as one step
             raise ConfigError(f"{path}, line {line}: steps is empty; every row states it")
         rows.add(f"{path}, line {line}", {name: text for name, text in row.items() if text})
-    return rows.history("CSV", "assumed: neither a column nor a flag says")
+    return rows.history("CSV")
 
 
 def _refuse_cut_short(path: Path) -> None:
@@ -336,7 +266,7 @@ def _opacus(path: Path, content: object, options: SimpleNamespace) -> ReleaseHis
             f"{path} is no state of an Opacus accountant: a history, a list, and a mechanism, one of "
             + ", ".join(_OPACUS)
         )
-    rows = _Rows(path, options, f"{path} has a")
+    rows = Rows(path, options, f"{path} has a")
     for number, entry in enumerate(entries, start=1):
         where = f"{path}, history entry {number}"
         if not isinstance(entry, (tuple, list)) or len(entry) != 3:
@@ -344,12 +274,15 @@ def _opacus(path: Path, content: object, options: SimpleNamespace) -> ReleaseHis
         if not all(type(value) in (int, float) for value in entry):
             raise ConfigError(f"{where}: {show(entry)} are not three numbers")
         rows.add(where, dict(zip(COLUMNS, entry, strict=False)))
-    return rows.history(f"Opacus, {mechanism} accountant", "assumed, as Opacus' accountants do")
+    return rows.history(f"Opacus, {mechanism} accountant", "as Opacus' accountants assume")
 
 
 def _flower(path: Path, content: Mapping[str, Any], options: SimpleNamespace) -> ReleaseHistory:
     """Read the state of a Flower accountant: events with counts; ``config`` has what the events share."""
-    arguments.refuse(options, (*_DEFAULTS, "sample_rate"), f"with {path}, which states them")
+    arguments.refuse(options, (*DEFAULTS, "sample_rate"), f"with {path}, which states them")
+    version = content.get("schema_version", 1)
+    if version != 1:
+        raise ConfigError(f"{path}, schema_version", version, "1, that of Flower 1.41 and 1.42")
     config, entries = content.get("config"), content["compositions"]
     if not isinstance(config, dict) or not isinstance(entries, list):
         raise ConfigError(
@@ -359,7 +292,7 @@ def _flower(path: Path, content: Mapping[str, Any], options: SimpleNamespace) ->
         "sampling": _known(path, config, "sampling_method", _FLOWER_SAMPLINGS),
         "neighbours": _known(path, config, "neighboring_relation", _FLOWER_NEIGHBOURS),
     }
-    rows = _Rows(path, options, f"{path} has a")
+    rows = Rows(path, options, f"{path} has a")
     for number, entry in enumerate(entries, start=1):
         where = f"{path}, composition {number}"
         event = entry.get("event") if isinstance(entry, dict) else None
@@ -379,7 +312,7 @@ def _flower(path: Path, content: Mapping[str, Any], options: SimpleNamespace) ->
         rows.add(where, {**row, "steps": entry.get("count", 1)})
     delta = config.get("target_delta")
     usable = type(delta) is float and 0 < delta < 1
-    return rows.history("Flower accountant", _FILE, delta if usable else None)
+    return rows.history("Flower accountant", delta=delta if usable else None)
 
 
 def _known(path: Path, config: Mapping[str, Any], key: str, names: Mapping[str, str]) -> str:
@@ -405,7 +338,7 @@ def _dp_accounting(
     if event is None:
         raise ConfigError(
             f"{path} is no history: neither an event of dp_accounting (event, neighbours), nor the state "
-            "of an accountant of Opacus (history) or Flower (compositions)"
+            "of an accountant of Opacus (history), Flower (compositions) or pfl (accountant)"
         )
     unknown = sorted(set(content) - {"event", "neighbours"}) if event is not content else []
     if unknown:
@@ -417,7 +350,7 @@ def _dp_accounting(
     if stated is not None and options.neighbours is not None:
         raise ConfigError(f"--neighbours cannot be given: {path} has a key neighbours")
     neighbours = stated or options.neighbours or ADD_OR_REMOVE
-    if neighbours not in RELATIONS:
+    if not isinstance(neighbours, str) or neighbours not in RELATIONS:
         raise ConfigError(f"{path}, neighbours", neighbours, "one of " + ", ".join(RELATIONS))
     stretches = []
     try:
@@ -428,14 +361,10 @@ def _dp_accounting(
             stretches.append(Stretch(kind, count))
     except NotAnEvent as error:
         raise ConfigError(f"{path}: {error}") from None
-    source = (
-        _FILE
-        if stated
-        else "by its flag"
-        if options.neighbours
-        else "assumed: neither file nor flag says"
-    )
+    if stretches and stated is None and options.neighbours is None:
+        raise Untold(("neighbours",), "as dp_accounting's accountants assume by default")
     kinds = ", ".join(dict.fromkeys(event_words(s.event) for s in stretches))
+    source = BY_FLAG if stated is None else IN_FILE
     return ReleaseHistory(
-        "events of dp_accounting", (kinds, _FILE), (neighbours, source), stretches
+        "events of dp_accounting", (kinds, IN_FILE), (neighbours, source), stretches
     )

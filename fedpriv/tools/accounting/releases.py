@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +17,13 @@ from dp_accounting import dp_event
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.words import counted
-from fedpriv.privacy.accountants import Accountant
+from fedpriv.privacy.accountants import (
+    Accountant,
+    CannotAccount,
+    GdpAccountant,
+    PldAccountant,
+    RdpAccountant,
+)
 from fedpriv.privacy.accountants.composition import CompositionAccountant, largest
 from fedpriv.privacy.calibration import MOST_NOISE, RepeatedRelease
 from fedpriv.privacy.core.names import BUDGET_VIEWS, PUBLISHED, SOUND
@@ -42,6 +50,8 @@ class Releases:
             ``run_delta``.
         run_delta: δ of the run.
         stated: The trade-off curve of the run's own statement, which bounds every attack.
+        simulated: The same releases as the simulated users see them, where these are those of an imagined
+            population.
     """
 
     lines: tuple[tuple[str, str], ...]
@@ -53,6 +63,7 @@ class Releases:
     guaranteed: float | None = None
     run_delta: float | None = None
     stated: TradeOff | None = None
+    simulated: Releases | None = None
 
     @property
     def steps(self) -> int:
@@ -132,6 +143,22 @@ class Releases:
         """Return why the accountant cannot account for these releases, or None if it can."""
         reasons = (accountant.supports(event, self.neighbours) for event in self.events())
         return next((reason for reason in reasons if reason), None)
+
+
+def tightest_epsilon(releases: Releases, delta: float) -> float:
+    """Return the smallest ε of the worst client by gdp, pld or rdp, which are quick; infinite if none can.
+
+    Args:
+        releases: The releases to account for.
+        delta: δ of the ε.
+    """
+    epsilons = []
+    accountants: tuple[Accountant, ...] = (GdpAccountant(), PldAccountant(), RdpAccountant())
+    for accountant in accountants:
+        if releases.refusal(accountant) is None:
+            with suppress(CannotAccount):
+                epsilons.append(releases.epsilon(accountant, delta))
+    return min(epsilons, default=math.inf)
 
 
 def composed(stages: Stages) -> dict[dp_event.DpEvent, int]:

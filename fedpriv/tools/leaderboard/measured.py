@@ -22,8 +22,7 @@ from fedpriv.store.caveats import CAVEATS
 from fedpriv.store.folder import FINISHED
 from fedpriv.store.searches import is_search
 from fedpriv.store.stored_run import StoredRun
-from fedpriv.tools.accounting.account import tightest_epsilon
-from fedpriv.tools.accounting.releases import Releases
+from fedpriv.tools.accounting.releases import Releases, tightest_epsilon
 
 _STOP_REASONS = tuple(reason for reason in FINISHED if reason != "diverged")
 _WEAK_DELTA = {CAVEATS["delta"], CAVEATS["delta_of_clients"]}

@@ -8,6 +8,7 @@ from dp_accounting import dp_event
 from fedpriv.privacy.core.sampling import PoissonSampling
 
 DELTA = ("--delta", "1e-5")
+POISSON_FLAGS = ("--sampling", "poisson", "--neighbours", "add_or_remove")
 
 
 POISSON = PoissonSampling(0.04).event(1.5)
@@ -37,6 +38,43 @@ def plain(event: dp_event.DpEvent) -> dict:
 
 
 GAUSSIAN = dp_event.GaussianDpEvent(2.0)
+
+
+def described(name: str, **fields: object) -> dict:
+    """An event of a version of dp_accounting that need not be installed."""
+    return {"class_name": f"{name}DpEvent", **fields}
+
+
+def poisson(rate: float, event: dict) -> dict:
+    return described("PoissonSampled", sampling_probability=rate, event=event)
+
+
+def fixed_lots(records: int, lot: int, event: dict) -> dict:
+    return described(
+        "SampledWithoutReplacement", source_dataset_size=records, sample_size=lot, event=event
+    )
+
+
+EXPONENTIAL = described("ExponentialMechanism", epsilon=0.5)
+
+
+# ---- pfl
+
+
+def pfl(**changes: object) -> dict:
+    """dataclasses.asdict of PLDPrivacyAccountant(500, 0.001, "gaussian", epsilon=2, delta=1e-6,
+    noise_scale=.05) of pfl 0.6."""
+    return {
+        "num_compositions": 500, "sampling_probability": 0.001, "mechanism": "gaussian", "epsilon": 2.0,
+        "delta": 1e-06, "noise_parameter": 0.5918741226196289, "noise_scale": 0.05,
+        "min_bound_noise_parameter": 0, "max_bound_noise_parameter": 100,
+        "value_discretization_interval": 0.0001, "use_connect_dots": True, "pessimistic_estimate": True,
+        "log_mass_truncation_bound": -50, **changes,
+    }  # fmt: skip
+
+
+SIZES = {"cohort_size": 50, "noise_cohort_size": 1000, "population": 10**6}
+TOLD = {"sampling": "poisson", "neighbours": "add_or_remove"}
 
 
 # ---- Flower

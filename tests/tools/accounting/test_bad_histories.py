@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 import zipfile
 
 import pytest
 import torch
 from dp_accounting import dp_event
-from histories import DELTA, GAUSSIAN, flower, opacus, plain
+from histories import (
+    DELTA,
+    EXPONENTIAL,
+    GAUSSIAN,
+    described,
+    fixed_lots,
+    flower,
+    opacus,
+    plain,
+    poisson,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -39,10 +51,35 @@ BAD_EVENTS = [
     ({"class_name": "ComposedDpEvent", "events": 3}, "must be a list"),
     ({"class_name": "PoissonSampledDpEvent", "sampling_probability": 2, "event": plain(GAUSSIAN)}, "<= 1"),
     ({"class_name": "PoissonSampledDpEvent", "sampling_probability": 0.1, "event":
-        plain(dp_event.NonPrivateDpEvent())}, "event.event must be one GaussianDpEvent"),
+        plain(dp_event.NonPrivateDpEvent())}, "event.event must be one mechanism"),
     ({"class_name": "SampledWithoutReplacementDpEvent", "source_dataset_size": 2, "sample_size": 3,
       "event": plain(GAUSSIAN)}, "at most source_dataset_size"),
     (deep(30), "nested more than 20"),
+    (described("ExponentialMechanism"), "has no epsilon"),
+    (described("ExponentialMechanism", epsilon=0), "epsilon must be"),
+    (described("ExponentialMechanism", epsilon=float("nan")), "epsilon must be finite"),
+    (described("PermuteAndFlip", epsilon=-1), "epsilon must be"),
+    (described("PermuteAndFlip", epsilon=[1]), "epsilon must be a number"),
+    (described("PermuteAndFlip", epsilon=1e9), "<= 1e+06"),
+    (described("EpsilonDelta", epsilon=1.0, delta=1.0), "delta must be >= 0 and < 1"),
+    (described("EpsilonDelta", epsilon=1.0), "has no delta"),
+    (described("DiscreteGaussian", sigma=0, sensitivity=1, dimension=1), "sigma must be"),
+    (described("DiscreteGaussian", sigma=1, sensitivity=1, dimension=0), "dimension must be a whole number"),
+    (described("ZC", rho=-0.1, xi=0), "rho must be"),
+    (described("RandomizedResponse", noise_parameter=1.5, num_buckets=2), "noise_parameter must be"),
+    (poisson(0.1, described("ZC", rho=0.1, xi=0.0)), "whose privacy profile is known"),
+    (poisson(0.1, described("DiscreteGaussian", sigma=2, sensitivity=1, dimension=None)),
+        "whose privacy profile is known"),
+    (poisson(0.1, plain(dp_event.SelfComposedDpEvent(dp_event.LaplaceDpEvent(1.0), 2))),
+        "or Gaussians composed"),
+    (poisson(0.1, poisson(0.1, EXPONENTIAL)), "whose privacy profile is known"),
+    (poisson(0.0, EXPONENTIAL), "sampling_probability must be > 0"),
+    (fixed_lots(10, 11, EXPONENTIAL), "at most source_dataset_size"),
+    (described("SampledWithReplacement"), "not priced: a unit can be in a lot drawn with replacement"),
+    (described("Unsupported"), "not priced: it says that its mechanism is not described"),
+    (described("RepeatAndSelect"), "is not priced"),
+    (described("SingleEpochTreeAggregation"), "is not priced"),
+    (described("MixtureOfGaussians"), "is not priced"),
     ([], "no history"),
     ({"class_name": "NoOpDpEvent"}, "no releases"),
 ]  # fmt: skip
@@ -66,6 +103,31 @@ def test_nothing_in_a_file_is_run(refused, place):
     said = refused("bomb.pt", {"history": [Boom()], "mechanism": "rdp"})
     assert "bomb.pt cannot be read" in said
     assert not (place / "exploded").exists()
+
+
+def test_a_file_that_was_cut_short_is_refused(refused, place):
+    torch.save(opacus(), place / "whole.pt")
+    whole = (place / "whole.pt").read_bytes()
+    text = json.dumps(opacus(entries=[[1.5, 0.04, 2250]]))
+    for share in (0.1, 0.5, 0.9, 0.999):
+        assert "cut.pt" in refused("cut.pt", whole[: int(len(whole) * share)])
+        assert "it is not JSON" in refused("cut.json", text[: int(len(text) * share)])
+
+
+def test_other_pickles_are_not_opened(refused, place):
+    """Neither a plain pickle nor torch's older format, whatever the name of the file."""
+    torch.save(opacus(), place / "old.pt", _use_new_zipfile_serialization=False)
+    for name in ("old.pt", "new.pt", "new.json"):
+        content = (place / "old.pt").read_bytes() if name == "old.pt" else pickle.dumps(Boom())
+        assert name in refused(name, content)
+    assert not (place / "exploded").exists()
+
+
+def test_flags_that_no_choice_mends_are_told_themselves(refused):
+    rows = "".join(f"4,.1,{client}\n" for client in range(1001))
+    assert "more than 1,000 clients" in refused(
+        "run.csv", f"noise_multiplier,sample_rate,client\n{rows}"
+    )
 
 
 def test_a_compressed_archive_is_refused(refused, place):
@@ -100,6 +162,8 @@ BAD_FILES = [
     ("state.json", {"event": plain(GAUSSIAN), "neighbours": "odd"}, "one of add_or_remove, replace_one"),
     ("state.json", {"compositions": []}, "no config"),
     ("state.json", {**flower(), "compositions": []}, "no releases"),
+    ("state.json", {**flower(), "schema_version": 2}, "schema_version must be 1"),
+    ("state.json", {**flower(), "schema_version": [1]}, "schema_version must be 1"),
     ("state.json", {**flower(), "compositions": [3]}, "composition 1"),
     ("state.json", {**flower(), "compositions": [{"event": {"noise_multiplier": [1], "sample_size": 1,
         "population_size": 2}}]}, "composition 1: noise_multiplier must be"),
@@ -139,6 +203,7 @@ def test_files_that_are_no_history(refused, name, content, words):
 def test_a_folder_a_missing_file_and_flags_that_contradict(command, place):
     (place / "folder").mkdir()
     (place / "run.csv").write_text("noise_multiplier,sample_rate\n1,.1\n")
+    told = ("--sampling", "poisson", "--neighbours", "add_or_remove")
     for words, said in (
         (("--history", "folder"), "not a file"),
         (("--history", "absent.csv"), "not there"),
@@ -150,7 +215,7 @@ def test_a_folder_a_missing_file_and_flags_that_contradict(command, place):
         found = command("account", *words, *DELTA)
         assert found.status == 2
         assert said in found.err
-    assert "--delta must be given" in command("account", "--history", "run.csv").err
+    assert "--delta must be given" in command("account", "--history", "run.csv", *told).err
 
 
 JSON = st.recursive(
@@ -158,7 +223,8 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3)
     | st.dictionaries(
         st.sampled_from(["class_name", "event", "events", "count", "noise_multiplier", "sample_size",
-                         "sampling_probability", "source_dataset_size", "noise_parameter"]),
+                         "sampling_probability", "source_dataset_size", "noise_parameter", "epsilon", "delta",
+                         "sigma", "sensitivity", "dimension", "rho", "xi"]),
         inner, max_size=5,
     ),
     max_leaves=12,
