@@ -108,6 +108,7 @@ class PldAccountant(CompositionAccountant):
             return bound
         if bound > _LARGE:
             return math.inf
+        _refuse_many_draws(composition, neighbours)
         epsilon = _epsilon(_ordered(composition), delta, neighbours, self._cell(bound))
         return min(epsilon, bound) if holds else epsilon
 
@@ -160,6 +161,7 @@ class PldAccountant(CompositionAccountant):
         by_rdp = self.quick_deltas(composition, epsilons, neighbours)
         if bound > _LARGE or (holds and sum(composition.values()) > _MANY_DRAWS):
             return by_rdp
+        _refuse_many_draws(composition, neighbours)
         pairs = _pairs(_ordered(composition))
         losses = [_composed(pair, neighbours, self._cell(bound)) for pair in pairs]
         forget_transforms()
@@ -211,6 +213,18 @@ def _library_knows(event: dp_event.DpEvent, neighbours: str) -> bool:
     truncated = isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent)
     known = library.PLDAccountant(RELATION[neighbours]).supports(event)
     return known and not (truncated and neighbours == REPLACE_ONE)
+
+
+def _refuse_many_draws(composition: Composition, neighbours: str) -> None:
+    """Raise CannotAccount for so many draws from profiles that the transforms take minutes."""
+    draws = sum(composition.values())
+    if draws > _MANY_DRAWS and any(
+        not _library_knows(event, neighbours) and sampled_profiles(event, neighbours) is not None
+        for event in composition
+    ):
+        raise CannotAccount(
+            f"pld cannot account for {draws:,} draws, more than {_MANY_DRAWS:,}, of which some have no RDP"
+        )
 
 
 def _similar(event: dp_event.DpEvent) -> dp_event.DpEvent:

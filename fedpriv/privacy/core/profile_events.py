@@ -54,8 +54,10 @@ class EpsilonDeltaEvent(dp_event.DpEvent):
         share = 1.0 / (1.0 + math.exp(-self.epsilon))
 
         def deltas(x: np.ndarray) -> np.ndarray:
-            response = np.maximum(-np.expm1(x - self.epsilon) * share, -np.expm1(x))
-            return self.delta + (1.0 - self.delta) * np.maximum(response, 0.0)
+            above = -np.expm1(np.minimum(x - self.epsilon, 0.0)) * share
+            return self.delta + (1.0 - self.delta) * np.maximum(
+                above, -np.expm1(np.minimum(x, 0.0))
+            )
 
         return Profile(deltas, self.epsilon, -self.epsilon)
 
@@ -87,7 +89,7 @@ class ExponentialMechanismEvent(dp_event.DpEvent):
         def deltas(x: np.ndarray) -> np.ndarray:
             half = -np.expm1((np.minimum(x, self.epsilon) - self.epsilon) / 2.0)
             inside = half**2 / -math.expm1(-self.epsilon)
-            return np.where(x < -self.epsilon, -np.expm1(x), inside)
+            return np.where(x < -self.epsilon, -np.expm1(np.minimum(x, 0.0)), inside)
 
         return Profile(deltas, self.epsilon, -self.epsilon)
 
@@ -124,7 +126,7 @@ class PermuteAndFlipEvent(dp_event.DpEvent):
 
         def deltas(x: np.ndarray) -> np.ndarray:
             inside = -np.expm1((np.minimum(x, self.epsilon) - self.epsilon) / 2.0)
-            return np.where(x < -self.epsilon, -np.expm1(x), inside)
+            return np.where(x < -self.epsilon, -np.expm1(np.minimum(x, 0.0)), inside)
 
         return Profile(deltas, self.epsilon, -self.epsilon)
 
@@ -160,19 +162,21 @@ class DiscreteGaussianEvent(dp_event.DpEvent):
         if self.dimension != 1 or self.sigma > _MOST_SIGMA or shift > _MOST_SIGMA:
             return None
         if shift == 0:  # whole numbers that differ by less than one are equal
-            return Profile(lambda x: np.maximum(-np.expm1(x), 0.0), 0.0, 0.0)
+            return Profile(lambda x: -np.expm1(np.minimum(x, 0.0)), 0.0, 0.0)
         ratio = shift / self.sigma
         largest = ratio**2 / 2.0 + _TAIL * ratio
         end = math.ceil(_CUT * self.sigma) + shift + 1
         masses = np.exp(-0.5 * (np.arange(-end, end + 1) / self.sigma) ** 2)
         below = np.cumsum(masses)
         below /= below[-1]
+        with np.errstate(divide="ignore"):
+            log_below = np.log(below)
 
         def deltas(x: np.ndarray) -> np.ndarray:
             last = np.ceil(shift / 2.0 - self.sigma**2 * x / shift).astype(int) - 1 + end
             inside = below[np.clip(last, 0, 2 * end)]
-            shifted = below[np.clip(last - shift, 0, 2 * end)]
-            return np.clip(inside - np.exp(x) * shifted, np.maximum(-np.expm1(x), 0.0), 1.0)
+            shifted = np.exp(np.minimum(x + log_below[np.clip(last - shift, 0, 2 * end)], 0.0))
+            return np.clip(inside - shifted, np.maximum(-np.expm1(np.minimum(x, 0.0)), 0.0), 1.0)
 
         return Profile(deltas, largest, -largest)
 
@@ -233,20 +237,22 @@ def _poisson(inner: Profile, rate: float) -> tuple[Profile, Profile]:
         H_α(M‖A) = q H_b(B‖A),  b = 1 + (α-1)/q, for α >= 1-q, and 1-α below
         H_α(A‖M) = (1 - α(1-q)) H_c(A‖B),  c = αq/(1 - α(1-q)), for 1 <= α < 1/(1-q), and 0 above
     """
+    limit = -math.log1p(-rate) if rate < 1.0 else math.inf
 
     def removed(x: np.ndarray) -> np.ndarray:
-        growth = np.expm1(x) / rate  # b - 1
-        some = growth > -1.0
-        return np.where(
-            some, rate * inner.deltas(np.log1p(np.where(some, growth, 0.0))), -np.expm1(x)
-        )
+        some = np.expm1(np.minimum(x, 0.0)) > -rate  # α > 1 - q
+        inside = rate * inner.deltas(_log_b(np.where(some, x, 0.0), rate))
+        return np.where(some, inside, -np.expm1(np.minimum(x, 0.0)))
 
     def added(x: np.ndarray) -> np.ndarray:
-        left = 1.0 - np.exp(x) * (1.0 - rate)
-        some = (x >= 0.0) & (left > 0.0)
+        # 1 - α(1-q), kept where 0 <= x < -log(1-q)
+        left = rate - np.expm1(np.clip(x, 0.0, 1.0 + limit)) * (1.0 - rate)
+        some = (x < limit) & (left > 0.0)
         left = np.where(some, left, 1.0)
-        above = left * inner.deltas(np.where(some, x, 0.0) + math.log(rate) - np.log(left))
-        below = -np.expm1(x) + np.exp(x) * removed(-x)  # H_α(Q‖P) = 1 - α + α H_(1/α)(P‖Q)
+        above = left * inner.deltas(
+            np.where(some, np.maximum(x, 0.0), 0.0) + math.log(rate) - np.log(left)
+        )
+        below = _turned(np.minimum(x, 0.0), removed(np.maximum(-x, 0.0)))
         return np.where(x < 0.0, below, np.where(some, above, 0.0))
 
     most = _amplified(inner.largest, rate)
@@ -262,11 +268,23 @@ def _without_replacement(inner: Profile, rate: float) -> Profile:
     """
 
     def deltas(x: np.ndarray) -> np.ndarray:
-        above = rate * inner.deltas(np.log1p(np.expm1(np.abs(x)) / rate))
-        return np.where(x < 0.0, -np.expm1(x) + np.exp(x) * above, above)
+        above = rate * inner.deltas(_log_b(np.abs(x), rate))
+        return np.where(x < 0.0, _turned(np.minimum(x, 0.0), above), above)
 
     most = _amplified(inner.largest, rate)
     return Profile(deltas, most, -most)
+
+
+def _log_b(x: np.ndarray, rate: float) -> np.ndarray:
+    """Return log(1 + (e^x - 1)/q) for x > log(1-q), also where e^x is beyond floating point."""
+    near = np.log1p(np.expm1(np.minimum(x, 1.0)) / rate)
+    far = x + np.log1p((rate - 1.0) * np.exp(-np.maximum(x, 1.0))) - math.log(rate)
+    return np.where(x <= 1.0, near, far)
+
+
+def _turned(x: np.ndarray, deltas: np.ndarray) -> np.ndarray:
+    """Return H_α(Q‖P) = 1 - α + α H_(1/α)(P‖Q) at α = e^x <= 1, given H_(1/α)(P‖Q)."""
+    return -np.expm1(x) + np.exp(x) * deltas
 
 
 def _amplified(epsilon: float, rate: float) -> float:
@@ -288,10 +306,9 @@ def _discrete_laplace(parameter: float, sensitivity: int) -> Profile:
         last = np.ceil((sensitivity - np.clip(x, -largest, largest) / parameter) / 2.0) - 1.0
         last = np.clip(last, 0.0, sensitivity - 1.0)
         inside = 1.0 - share * np.exp(-parameter * (last + 1.0))
-        shifted = share * np.exp(x - parameter * (sensitivity - last))
-        return np.where(
-            x >= largest, 0.0, np.maximum(np.maximum(inside - shifted, -np.expm1(x)), 0.0)
-        )
+        shifted = share * np.exp(np.minimum(x - parameter * (sensitivity - last), 0.0))
+        inside = np.maximum(inside - shifted, -np.expm1(np.minimum(x, 0.0)))
+        return np.where(x >= largest, 0.0, np.maximum(inside, 0.0))
 
     return Profile(deltas, largest, -largest)
 
@@ -306,8 +323,8 @@ def _randomized_response(parameter: float, buckets: int) -> Profile:
     largest = math.log(own / other)
 
     def deltas(x: np.ndarray) -> np.ndarray:
-        alpha = np.exp(x)
-        rest = (buckets - 2) * other * np.maximum(-np.expm1(x), 0.0)
+        alpha = np.exp(np.minimum(x, largest))  # beyond the largest loss all terms are 0
+        rest = (buckets - 2) * other * -np.expm1(np.minimum(x, 0.0))
         return np.maximum(own - alpha * other, 0.0) + np.maximum(other - alpha * own, 0.0) + rest
 
     return Profile(deltas, largest, -largest)

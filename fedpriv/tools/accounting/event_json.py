@@ -48,6 +48,10 @@ def _share(name: str, value: object) -> float:
     return checks.number(name, value, above=0, at_most=1)
 
 
+def _rate(name: str, value: object) -> float:
+    return checks.number(name, value, at_least=1e-100, at_most=1)
+
+
 def _whole(name: str, value: object) -> int:
     return checks.whole(name, value, at_least=1, at_most=MOST_STEPS)
 
@@ -99,7 +103,7 @@ _RELEASES: dict[str, tuple[type[dp_event.DpEvent], dict[str, ValueCheck]]] = {
     ),
 }
 _SAMPLED: dict[str, tuple[type[dp_event.DpEvent], dict[str, ValueCheck]]] = {
-    "PoissonSampledDpEvent": (dp_event.PoissonSampledDpEvent, {"sampling_probability": _share}),
+    "PoissonSampledDpEvent": (dp_event.PoissonSampledDpEvent, {"sampling_probability": _rate}),
     "SampledWithoutReplacementDpEvent": (
         dp_event.SampledWithoutReplacementDpEvent,
         {"source_dataset_size": _whole, "sample_size": _whole},

@@ -42,8 +42,8 @@ from fedpriv.tools.accounting.rows import (
     COLUMNS,
     DEFAULTS,
     IN_FILE,
+    HistoryRows,
     ReleaseHistory,
-    Rows,
     Stretch,
     Untold,
 )
@@ -228,7 +228,7 @@ def _histories(path: Path, stretches: Sequence[Stretch]) -> tuple[Stages, ...]:
 
 
 def _csv(path: Path, options: SimpleNamespace) -> ReleaseHistory:
-    rows = Rows(path, options, f"{path} has a column")
+    rows = HistoryRows(path, options, f"{path} has a column")
     _refuse_cut_short(path)
     for line, row in rows_of(path, "--history"):
         for name in row:
@@ -266,7 +266,7 @@ def _opacus(path: Path, content: object, options: SimpleNamespace) -> ReleaseHis
             f"{path} is no state of an Opacus accountant: a history, a list, and a mechanism, one of "
             + ", ".join(_OPACUS)
         )
-    rows = Rows(path, options, f"{path} has a")
+    rows = HistoryRows(path, options, f"{path} has a")
     for number, entry in enumerate(entries, start=1):
         where = f"{path}, history entry {number}"
         if not isinstance(entry, (tuple, list)) or len(entry) != 3:
@@ -292,7 +292,7 @@ def _flower(path: Path, content: Mapping[str, Any], options: SimpleNamespace) ->
         "sampling": _known(path, config, "sampling_method", _FLOWER_SAMPLINGS),
         "neighbours": _known(path, config, "neighboring_relation", _FLOWER_NEIGHBOURS),
     }
-    rows = Rows(path, options, f"{path} has a")
+    rows = HistoryRows(path, options, f"{path} has a")
     for number, entry in enumerate(entries, start=1):
         where = f"{path}, composition {number}"
         event = entry.get("event") if isinstance(entry, dict) else None

@@ -23,7 +23,7 @@ from dp_accounting import dp_event
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, show
 from fedpriv.tools.accounting.event_json import MOST_STEPS
-from fedpriv.tools.accounting.rows import ReleaseHistory, Rows
+from fedpriv.tools.accounting.rows import HistoryRows, ReleaseHistory
 
 _NEEDED = ("num_compositions", "sampling_probability", "mechanism", "noise_parameter")
 _KNOWN = (
@@ -158,7 +158,7 @@ class _Plan:
         sampling = shared.get("sampling", options.sampling)
         if sampling == "without_replacement" and records is not None and options.records is None:
             row["records"] = records
-        rows = Rows(path, options, f"{path} has a key")
+        rows = HistoryRows(path, options, f"{path} has a key")
         rows.add(str(path), row)
         mechanism = "Laplace" if self.laplace else "Gaussian"
         history = rows.history(

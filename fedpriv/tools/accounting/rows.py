@@ -77,7 +77,7 @@ class Untold(Exception):
         self.names, self.by_default = names, by_default
 
 
-class Rows:
+class HistoryRows:
     """Stretches from rows of plain values; flags supply what the rows do not say.
 
     Args:

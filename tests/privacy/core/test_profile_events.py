@@ -12,7 +12,7 @@ from dp_accounting.pld import privacy_loss_distribution as library
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 from dp_accounting.rdp import RdpAccountant as LibraryRdp
 
-from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
+from fedpriv.privacy.accountants import CannotAccount, PldAccountant, RdpAccountant
 from fedpriv.privacy.accountants.pld import _loss_of, deltas_of_loss
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.core.profile_events import (
@@ -311,8 +311,24 @@ def test_poisson_lots_of_other_mechanisms_under_replace_one_have_no_price():
     assert "exponential mechanisms" in PLD.supports(event, REPLACE_ONE)
 
 
+@pytest.mark.parametrize("event", [
+    ExponentialMechanismEvent(1000.0), PermuteAndFlipEvent(1000.0), EpsilonDeltaEvent(1000.0, 0.0),
+    DiscreteGaussianEvent(1.0, 50.0, 1), dp_event.DiscreteLaplaceDpEvent(1e-3, 10**6),
+], ids=lambda event: type(event).__name__)  # fmt: skip
+def test_losses_beyond_the_range_of_exp_are_kept(event):
+    """e^710 is infinite in floating point; sampling half of the data leaves nearly all of the loss."""
+    alone = PLD.epsilon_of({event: 1}, 1e-5, ADD_OR_REMOVE)
+    sampled = PLD.epsilon_of({dp_event.PoissonSampledDpEvent(0.5, event): 1}, 1e-5, ADD_OR_REMOVE)
+    lots = dp_event.SampledWithoutReplacementDpEvent(10, 5, event)
+    assert alone > 900
+    assert sampled == pytest.approx(alone, rel=0.01)
+    assert PLD.epsilon_of({lots: 1}, 1e-5, REPLACE_ONE) == pytest.approx(alone, rel=0.01)
+
+
 def test_huge_epsilons_and_counts_end():
     assert PLD.epsilon_of({ExponentialMechanismEvent(1e6): 10}, 1e-5, ADD_OR_REMOVE) > 1e6
     many = PLD.epsilon_of({PermuteAndFlipEvent(1e-6): 10**9}, 1e-5, ADD_OR_REMOVE)
     assert 0 < many < 1.0
     assert PLD.epsilon_of({EpsilonDeltaEvent(1.0, 1e-3): 10**6}, 1e-5, ADD_OR_REMOVE) == math.inf
+    with pytest.raises(CannotAccount, match="more than 2,000,000"):
+        PLD.epsilon_of({EpsilonDeltaEvent(1e-4, 1e-15): 10**9}, 1e-5, ADD_OR_REMOVE)

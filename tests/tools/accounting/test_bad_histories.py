@@ -73,7 +73,7 @@ BAD_EVENTS = [
     (poisson(0.1, plain(dp_event.SelfComposedDpEvent(dp_event.LaplaceDpEvent(1.0), 2))),
         "or Gaussians composed"),
     (poisson(0.1, poisson(0.1, EXPONENTIAL)), "whose privacy profile is known"),
-    (poisson(0.0, EXPONENTIAL), "sampling_probability must be > 0"),
+    (poisson(0.0, EXPONENTIAL), "sampling_probability must be >= 1e-100"),
     (fixed_lots(10, 11, EXPONENTIAL), "at most source_dataset_size"),
     (described("SampledWithReplacement"), "not priced: a unit can be in a lot drawn with replacement"),
     (described("Unsupported"), "not priced: it says that its mechanism is not described"),
