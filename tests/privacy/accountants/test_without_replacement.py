@@ -135,10 +135,11 @@ def test_a_lot_of_everything_is_no_lot():
     assert whole == pytest.approx(plain, abs=2e-3)
 
 
-def test_only_a_gaussian_under_replace_one_is_priced():
+def test_only_a_gaussian_under_replace_one_is_known_here():
     event = FixedSizeSampling(50, 5).event(4.0)
     assert known_here(event, REPLACE_ONE)
     assert not known_here(event, ADD_OR_REMOVE)
     assert PLD.supports(event, ADD_OR_REMOVE) is not None
     other = dp_event.SampledWithoutReplacementDpEvent(50, 5, dp_event.LaplaceDpEvent(1.0))
-    assert PLD.supports(other, REPLACE_ONE) is not None
+    assert not known_here(other, REPLACE_ONE)
+    assert PLD.supports(other, ADD_OR_REMOVE) is not None
