@@ -1,21 +1,21 @@
 """Ledger of a run: everything that was released, by kind of release.
 
-The ledger stays small: it counts releases per joint query and client. The absolute noise and sensitivity of
-each query are kept as ranges. An adaptive clip norm gives every round another absolute noise, but the same
-multiplier, hence the same privacy cost.
+The ledger stays small: it counts releases per joint query, and clients with the same counts share them. The
+absolute noise and sensitivity of each query are kept as ranges. An adaptive clip norm gives every round
+another absolute noise, but the same multiplier, hence the same privacy cost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import starmap
 from typing import Any
 
 import numpy as np
 
 from fedpriv.common.errors import FedprivError
 from fedpriv.common.saved import StateDict
+from fedpriv.privacy.core.alike import CountsOfClients
 from fedpriv.privacy.core.columns import pack, pack_counts, unpack, unpack_counts
 from fedpriv.privacy.mechanisms.joint import JointQuery
 from fedpriv.privacy.mechanisms.release import Release
@@ -37,27 +37,18 @@ class Extent:
 
 @dataclass
 class Entry:
-    """All releases of one kind.
+    """All releases of one kind; the ledger knows which clients made them, see :meth:`Ledger.counts`.
 
     Attributes:
         claimed: Number of samples that the published theorem charges to every client. None means that it
             charges those who released.
-        everyone: Number of samples that every client answered on.
-        some: Further samples of each client [K], or None if all releases came from every client.
         noise_std: Range of the absolute noise, by query name.
         sensitivity: Range of the absolute sensitivity, by query name.
     """
 
     claimed: int | None = None
-    everyone: int = 0
-    some: np.ndarray | None = None  # [K], only for releases that not every client made
     noise_std: dict[str, Extent] = field(default_factory=dict)
     sensitivity: dict[str, Extent] = field(default_factory=dict)
-
-    def counts(self, clients: int) -> np.ndarray:
-        """Return the number of such samples that each client answered on [K]."""
-        base = np.zeros(clients, dtype=np.int64) if self.some is None else self.some
-        return base + self.everyone
 
 
 class Ledger:
@@ -84,6 +75,7 @@ class Ledger:
         self.clients = clients
         self.neighbours: str | None = None
         self._entries: dict[JointQuery, Entry] = {}
+        self._counts: CountsOfClients[JointQuery] = CountsOfClients(clients)
 
     def record(self, release: Release, claimed: int | None = None) -> None:
         """Enter a release.
@@ -106,13 +98,7 @@ class Ledger:
         entry = self._entries.setdefault(joint, Entry())
         if claimed is not None:
             entry.claimed = (entry.claimed or 0) + claimed
-        # One number stands for the releases that all clients made; only others need a number for each client.
-        if len(release.clients) == self.clients:
-            entry.everyone += release.count
-        else:
-            if entry.some is None:
-                entry.some = np.zeros(self.clients, dtype=np.int64)
-            entry.some[release.clients] += release.count
+        self._counts.add(joint, release.clients, release.count)
         for query in joint.queries:
             include(entry.sensitivity, query.name, release.sensitivity[query.name])
             if not query.protects:
@@ -136,40 +122,46 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def counts(self, joint: JointQuery) -> np.ndarray:
+        """Return the number of samples on which each client answered this joint query, int64 [K]."""
+        return self._counts.of_kind(joint)
+
     def has_of_everyone(self, joint: JointQuery) -> bool:
         """Return whether every client is charged for this joint query."""
-        entry = self._entries.get(joint)
-        return entry is not None and bool((entry.counts(self.clients) > 0).all())
+        return self._counts.least(joint) > 0
 
     def draws(self) -> Iterator[tuple[JointQuery, Entry, np.ndarray, int]]:
         """Iterate over (joint query, entry, clients [m], count), with clients of equal counts together.
 
         Clients that did not answer a joint query are left out of its clients.
         """
+        of_some = {joint: (clients, counts) for joint, clients, counts in self._counts.rows()}
         for joint, entry in self:
-            counts = entry.counts(self.clients)
-            for count in np.unique(counts[counts > 0]):
-                yield joint, entry, np.flatnonzero(counts == count), int(count)
+            of_all = self._counts.everyone.get(joint, 0)
+            clients, counts = of_some.get(joint, (np.zeros(0, dtype=np.int64),) * 2)
+            if of_all:
+                of_each = np.full(self.clients, of_all)
+                of_each[clients] += counts
+                clients, counts = np.arange(self.clients), of_each
+            for count in np.unique(counts):
+                yield joint, entry, clients[counts == count], int(count)
 
     def composition(self, client: int) -> dict[JointQuery, int]:
         """Return the joint queries that one client answered, and how often."""
-        composition = {}
-        for joint, entry in self._entries.items():
-            count = int(entry.counts(self.clients)[client])
-            if count:
-                composition[joint] = count
-        return composition
+        ((counts,), _) = self._counts.groups(np.array([client]))
+        return self._in_order(counts)
 
     def histories(self) -> list[dict[JointQuery, int]]:
         """Return the distinct compositions of the clients that released anything."""
-        if not self._entries:
-            return []
-        counts = np.stack([entry.counts(self.clients) for entry in self._entries.values()], axis=1)
-        rows = np.unique(counts[counts.any(axis=1)], axis=0)
-        return [
-            {joint: int(n) for joint, n in zip(self._entries, row, strict=True) if n}
-            for row in rows
-        ]
+        histories = map(self._in_order, self._counts.distinct())
+        joints = list(self._entries)
+        return sorted(filter(None, histories), key=lambda h: [h.get(joint, 0) for joint in joints])
+
+    def _in_order(self, counts: dict[JointQuery, int]) -> dict[JointQuery, int]:
+        """Return the counts in the order in which joint queries were first answered, without zeros."""
+        if len(counts) > 1:
+            counts = {joint: counts[joint] for joint in self._entries if joint in counts}
+        return {joint: count for joint, count in counts.items() if count}
 
     def samples_of(self, query: str | None = None) -> np.ndarray:
         """Return the number of samples that each client answered on [K].
@@ -177,27 +169,34 @@ class Ledger:
         Args:
             query: Name of a query; if given, only samples on which it was answered count.
         """
-        total = np.zeros(self.clients, dtype=np.int64)
-        for joint, entry in self._entries.items():
-            if query is None or any(q.name == query for q in joint.queries):
-                total += entry.counts(self.clients)
-        return total
+        return self._counts.of_kinds(
+            [
+                joint
+                for joint in self._entries
+                if query is None or any(q.name == query for q in joint.queries)
+            ]
+        )
 
     def state_dict(self) -> dict[str, object]:
+        of_some = {joint: (clients, counts) for joint, clients, counts in self._counts.rows()}
+        everyone = self._counts.everyone
         return {
             "neighbours": self.neighbours,
-            "entries": pack(_row_of(joint, entry) for joint, entry in self),
-            "some": pack_counts(entry.some for _, entry in self),
+            "entries": pack(_row_of(joint, entry, everyone.get(joint, 0)) for joint, entry in self),
+            "some": pack_counts(of_some.get(joint) for joint in self._entries),
         }
 
     def load_state_dict(self, state: StateDict) -> None:
         self.neighbours = state["neighbours"]
-        entries = starmap(_entry_of, unpack(state["entries"]))
-        counts = unpack_counts(state["some"], self.clients)
-        self._entries = {}
-        for (joint, entry), some in zip(entries, counts, strict=True):
-            entry.some = some
+        self._entries, self._counts = {}, CountsOfClients(self.clients)
+        rows, everyone = unpack_counts(state["some"]), np.arange(self.clients)
+        for (form, numbers), of_some in zip(unpack(state["entries"]), rows, strict=True):
+            joint, entry, of_all = _entry_of(form, numbers)
             self._entries[joint] = entry
+            if of_all:
+                self._counts.add(joint, everyone, of_all)
+            if of_some is not None:
+                self._counts.add_rows(joint, *of_some)
 
 
 def include(extents: dict[str, Extent], name: str, values: np.ndarray) -> None:
@@ -214,11 +213,11 @@ def include(extents: dict[str, Extent], name: str, values: np.ndarray) -> None:
         extent.high = max(extent.high, float(np.max(values)))
 
 
-def _row_of(joint: JointQuery, entry: Entry) -> tuple[tuple[Any, ...], list[float]]:
-    """Return the form and the numbers of an entry, without its ``some``."""
+def _row_of(joint: JointQuery, entry: Entry, everyone: int) -> tuple[tuple[Any, ...], list[float]]:
+    """Return the form and the numbers of an entry, with the count of what all clients answered."""
     form, numbers = joint_row(joint)
     claimed = entry.claimed is not None
-    counts = [entry.everyone, entry.claimed] if claimed else [entry.everyone]
+    counts = [everyone, entry.claimed] if claimed else [everyone]
     extents = [
         extents_by_query.get(query.name, Extent())
         for query in joint.queries
@@ -230,10 +229,10 @@ def _row_of(joint: JointQuery, entry: Entry) -> tuple[tuple[Any, ...], list[floa
     return (form, claimed), [*counts, *ends, *numbers]
 
 
-def _entry_of(form: Any, numbers: Sequence[float]) -> tuple[JointQuery, Entry]:
-    """Return the joint query and the entry that :func:`_row_of` was given."""
+def _entry_of(form: Any, numbers: Sequence[float]) -> tuple[JointQuery, Entry, int]:
+    """Return what :func:`_row_of` was given."""
     (joint_form, claimed), remaining = form, iter(numbers)
-    entry = Entry(everyone=int(next(remaining)))
+    entry, everyone = Entry(), int(next(remaining))
     if claimed:
         entry.claimed = int(next(remaining))
     ends = [next(remaining) for _ in range(4 * queries_in(joint_form))]
@@ -243,4 +242,4 @@ def _entry_of(form: Any, numbers: Sequence[float]) -> tuple[JointQuery, Entry]:
             low, high = ends[at : at + 2]
             if low <= high:  # it was seen
                 extents_by_query[query.name] = Extent(low, high)
-    return joint, entry
+    return joint, entry, everyone

@@ -26,7 +26,7 @@ def facts_before(budget: Budget) -> dict[str, Any]:
             facts = {
                 "released": query.describe(),
                 "clip_norm": entry.sensitivity[FEATURE_STATISTICS].high,
-                "clients": int(np.count_nonzero(entry.counts(budget.ledger.clients))),
+                "clients": int(np.count_nonzero(budget.ledger.counts(joint))),
                 "epsilon_alone": epsilon_alone,
             }
             return {"before_first_round": facts}

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import csv_text, saying_where
 from fedpriv.store.digests import FileDigests, begun
@@ -190,14 +192,14 @@ def ranges(numbers: Iterable[int]) -> str:
     >>> ranges([0, 1, 2, 5])
     '0-2 5'
     """
-    runs: list[list[int]] = []
-    for number in numbers:
-        number = int(number)
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    array = np.fromiter(numbers, dtype=np.int64)
+    if not len(array):
+        return ""
+    breaks = np.flatnonzero(np.diff(array) != 1)
+    firsts = array[np.append(0, breaks + 1)].tolist()
+    lasts = array[np.append(breaks, len(array) - 1)].tolist()
+    pairs = zip(firsts, lasts, strict=True)
+    return " ".join(str(first) if first == last else f"{first}-{last}" for first, last in pairs)
 
 
 def parse_ranges(text: str) -> list[int]:

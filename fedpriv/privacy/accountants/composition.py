@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Self
 
 import numpy as np
@@ -24,7 +25,8 @@ from fedpriv.privacy.accountants.base import Accountant, Composition, Compositio
 from fedpriv.privacy.accountants.histories import Counts, Histories, weaker
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.accountants.search import MANY_STEPS
-from fedpriv.privacy.core.columns import each_client, of_clients
+from fedpriv.privacy.core.alike import AlikeRows
+from fedpriv.privacy.core.columns import each_client, of_groups
 from fedpriv.privacy.core.events import describe_event, parse_event
 from fedpriv.privacy.core.grid import FEW, gridded, on_grid
 from fedpriv.privacy.core.rdp import without_noise
@@ -41,7 +43,10 @@ _SHOWN = 16  # largest number of histories whose quick bounds are computed while
 # How well the allowance of a client is known.
 _UNKNOWN, _AT_LEAST, _EXACTLY = 0, 1, 2
 _RDP = RdpAccountant()
-_PER_CLIENT = ("_for", "_left", "_known", "_served")
+# Columns of an allowance: id of its event, draws left, how well it is known, draws since the event was set.
+_FOR, _LEFT, _KNOWN, _SERVED = range(4)
+_COLUMNS = {"_for": np.int64, "_left": np.int64, "_known": np.int8, "_served": np.int64}
+"""Names and types of these columns in checkpoints."""
 
 
 class CompositionAccountant(Accountant):
@@ -142,13 +147,10 @@ class CompositionTotal(RunningTotal):
         self._known_epsilons: dict[tuple[frozenset, float], float] = {}
         self._tightness = 1.0  # ρ of the last ε ÷ ρ of its quick bound
         # The allowance of a client: this many more draws of one event, or of a cheaper one, fit within the
-        # budget (ε, δ) = _limit. The names of these attributes are keys of checkpoints.
+        # budget (ε, δ) = _limit.
         self._limit: tuple[float, float] | None = None
         self._ids: dict[tuple[dp_event.DpEvent, bool], int] = {}  # (event, not on the grid) → id
-        self._for = np.full(clients, -1, dtype=np.int64)  # id of the event of the allowance [K]
-        self._left = np.zeros(clients, dtype=np.int64)  # draws left [K]
-        self._known = np.zeros(clients, dtype=np.int8)  # _UNKNOWN, _AT_LEAST or _EXACTLY [K]
-        self._served = np.zeros(clients, dtype=np.int64)  # draws since the event was set [K]
+        self._allowances = AlikeRows(clients, np.array([-1, 0, _UNKNOWN, 0]))
 
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
         if not count or not len(clients):
@@ -157,13 +159,18 @@ class CompositionTotal(RunningTotal):
         # An exact allowance covers its event only. An allowance on the grid covers every event that rounds to
         # its event, and cheaper events. After a cheaper draw more may be left than the allowance says.
         same_ids = [self._ids.get((event, True), -2), self._ids.get((weaker(event), False), -2)]
-        allowed_ids = self._for[clients]
-        covered = np.isin(allowed_ids, [*same_ids, *self._covering(event)])
-        cheaper = ~np.isin(allowed_ids, same_ids)
-        self._left[clients] -= count
-        self._served[clients] += count
-        self._known[clients[cheaper]] = np.minimum(self._known[clients[cheaper]], _AT_LEAST)
-        self._known[clients[~covered]] = _UNKNOWN
+        covering_ids = [*same_ids, *self._covering(event)]
+
+        def charged(allowances: np.ndarray) -> np.ndarray:
+            covered = np.isin(allowances[:, _FOR], covering_ids)
+            cheaper = ~np.isin(allowances[:, _FOR], same_ids)
+            allowances[:, _LEFT] -= count
+            allowances[:, _SERVED] += count
+            allowances[cheaper, _KNOWN] = np.minimum(allowances[cheaper, _KNOWN], _AT_LEAST)
+            allowances[~covered, _KNOWN] = _UNKNOWN
+            return allowances
+
+        self._allowances.change(clients, charged)
 
     @property
     def slow(self) -> bool:
@@ -174,7 +181,7 @@ class CompositionTotal(RunningTotal):
         return self._histories.kinds > _MANY_KINDS
 
     def bound(self, delta: float) -> float:
-        histories = self._histories.groups()[0]
+        histories = self._histories.distinct()
         if len(histories) > _SHOWN:
             return math.inf
         return max(self._bound(history, delta) for history in histories)
@@ -197,7 +204,7 @@ class CompositionTotal(RunningTotal):
 
     def worst(self, delta: float) -> float:
         """Return ε of the worst client, computing as few ε as the quick bounds allow."""
-        histories = largest(self._histories.groups()[0])
+        histories = largest(self._histories.distinct())
         if not self._few(histories):
             return max(self._bound(history, delta) for history in histories)
         worst = 0.0
@@ -216,7 +223,7 @@ class CompositionTotal(RunningTotal):
         return self.patience is None or len(histories) <= self.patience
 
     def deltas(self, epsilons: np.ndarray) -> np.ndarray:
-        histories = largest(self._histories.groups()[0])
+        histories = largest(self._histories.distinct())
         accountant = self.accountant
         deltas_of = accountant.deltas_of if self._few(histories) else accountant.quick_deltas
         return np.max(
@@ -226,7 +233,7 @@ class CompositionTotal(RunningTotal):
     @property
     def bounded(self) -> bool:
         """True if there are so many histories that the quick bound stands for ε."""
-        return not self._few(largest(self._histories.groups()[0]))
+        return not self._few(largest(self._histories.distinct()))
 
     def _bound(self, history: Counts, delta: float) -> float:
         return self.accountant.bound(history, delta, self.neighbours) if history else 0.0
@@ -247,48 +254,79 @@ class CompositionTotal(RunningTotal):
         delta: float,
         clients: np.ndarray | None = None,
     ) -> np.ndarray:
-        clients = np.arange(self._histories.clients) if clients is None else clients
         aim = self._aim_at(event, epsilon, delta, clients)
-        sufficient = (self._left[clients] >= count) & (self._known[clients] != _UNKNOWN)
-        exact = (self._known[clients] == _EXACTLY) & (self._for[clients] == aim)
-        unresolved = clients[~sufficient & ~exact]
-        if len(unresolved):
-            histories, group_of = self._histories.groups()
-            for group, event_id in {*zip(group_of[unresolved], self._for[unresolved], strict=True)}:
-                same = (group_of[unresolved] == group) & (self._for[unresolved] == event_id)
-                self._allow(histories[group], unresolved[same], event, aim, count, (epsilon, delta))
-        return self._left[clients] < count
+        allowances = self._allowances.distinct
+        sufficient = (allowances[:, _LEFT] >= count) & (allowances[:, _KNOWN] != _UNKNOWN)
+        exact = (allowances[:, _KNOWN] == _EXACTLY) & (allowances[:, _FOR] == aim)
+        unresolved_rows = ~sufficient & ~exact
+        if unresolved_rows.any():
+            everyone = np.arange(self._histories.clients) if clients is None else clients
+            index = self._allowances.index(everyone)
+            unresolved = everyone[unresolved_rows[index]]
+            index = index[unresolved_rows[index]]
+            histories, group_of = self._histories.groups(unresolved)
+            # Clients that share one history and one allowed event are looked at together.
+            ids, id_of_row = np.unique(allowances[:, _FOR], return_inverse=True)
+            pair_of = group_of * len(ids) + id_of_row[index]
+            for pair in np.unique(pair_of).tolist():
+                same = pair_of == pair
+                served = int(allowances[np.unique(index[same]), _SERVED].max())
+                allowed_event, history = int(ids[pair % len(ids)]), histories[pair // len(ids)]
+                allowance = self._allow(
+                    history, allowed_event, served, event, aim, count, (epsilon, delta)
+                )
+                self._allowances.change(unresolved[same], allowance)
+        exceeds = self._allowances.distinct[:, _LEFT] < count
+        return self._allowances.spread(exceeds, clients)
 
     def _allow(
         self,
         history: Counts,
-        members: np.ndarray,
+        event_id: int,
+        served: int,
         event: dp_event.DpEvent,
         aim: int,
         count: int,
         budget: tuple[float, float],
-    ) -> None:
+    ) -> Callable[[np.ndarray], np.ndarray]:
         """Find the allowance of clients that share one history and one allowed event.
 
         If their allowance is for an event that costs more than ``event``, that one is extended first. Where
         this is not enough for ``count`` draws, the allowance becomes one for ``event``.
+
+        Args:
+            history: Their draws.
+            event_id: Id of their allowed event.
+            served: Largest number of draws since that event was set.
+            event: Event of the further draws.
+            aim: Its id.
+            count: Number of further draws.
+            budget: ε and δ.
+
+        Returns:
+            Function that writes the allowance into their rows.
         """
-        if (event_id := int(self._for[members[0]])) != aim:
+        moved = False
+        if event_id != aim:
             costly_event = next(
                 kind for (kind, _), known_id in self._ids.items() if known_id == event_id
             )
-            served = int(self._served[members].max())
             allowed, exact = self._further(history, costly_event, count, *budget, served)
-            if allowed < count:
-                self._for[members], self._served[members], event_id = aim, 0, aim
-        if event_id == aim:
-            served = int(self._served[members].max())
-            allowed, exact = self._further(history, event, count, *budget, served)
-        self._left[members] = allowed
-        self._known[members] = _EXACTLY if exact else _AT_LEAST
+            moved = allowed < count
+        if event_id == aim or moved:
+            allowed, exact = self._further(history, event, count, *budget, 0 if moved else served)
+
+        def written(allowances: np.ndarray) -> np.ndarray:
+            if moved:
+                allowances[:, _FOR], allowances[:, _SERVED] = aim, 0
+            allowances[:, _LEFT] = allowed
+            allowances[:, _KNOWN] = _EXACTLY if exact else _AT_LEAST
+            return allowances
+
+        return written
 
     def _aim_at(
-        self, event: dp_event.DpEvent, epsilon: float, delta: float, clients: np.ndarray
+        self, event: dp_event.DpEvent, epsilon: float, delta: float, clients: np.ndarray | None
     ) -> int:
         """Make the allowances of ``clients`` apply to ``event`` and return the id of ``event``.
 
@@ -297,19 +335,25 @@ class CompositionTotal(RunningTotal):
         """
         if self._limit != (epsilon, delta):
             self._limit = (epsilon, delta)
-            self._known[:] = _UNKNOWN
+            self._allowances.change(None, _unknown)
         exact = self._histories.kinds_with(event) <= FEW
         aim = (event if exact else weaker(event), exact)
         if aim not in self._ids:  # ids that no allowance uses are never looked up again
-            used = set(self._for.tolist())
+            used = set(self._allowances.distinct[:, _FOR].tolist())
             self._ids = {
                 known: known_id for known, known_id in self._ids.items() if known_id in used
             }
             self._ids[aim] = 1 + max(used)
         event_id = self._ids[aim]
         usable_ids = [event_id] if exact else [event_id, *self._covering(event)]
-        outdated = clients[~np.isin(self._for[clients], usable_ids)]
-        self._for[outdated], self._known[outdated], self._served[outdated] = event_id, _UNKNOWN, 0
+
+        def usable(allowances: np.ndarray) -> np.ndarray:
+            outdated = ~np.isin(allowances[:, _FOR], usable_ids)
+            allowances[np.ix_(outdated, (_FOR, _KNOWN, _SERVED))] = event_id, _UNKNOWN, 0
+            return allowances
+
+        if not np.isin(self._allowances.distinct[:, _FOR], usable_ids).all():
+            self._allowances.change(clients, usable)
         return event_id
 
     def _covering(self, event: dp_event.DpEvent) -> list[int]:
@@ -355,7 +399,14 @@ class CompositionTotal(RunningTotal):
                 (describe_event(event), exactly, event_id)
                 for (event, exactly), event_id in self._ids.items()
             ],
-            **{name: of_clients(getattr(self, name)) for name in _PER_CLIENT},
+            **self._state_of_allowances(),
+        }
+
+    def _state_of_allowances(self) -> dict[str, object]:
+        rows, index = self._allowances.distinct, self._allowances.index()
+        return {
+            name: of_groups(rows[:, column].astype(kind), index)
+            for column, (name, kind) in enumerate(_COLUMNS.items())
         }
 
     def load_state_dict(self, state: StateDict) -> None:
@@ -365,8 +416,13 @@ class CompositionTotal(RunningTotal):
         self._ids = {
             (parse_event(text), exactly): event_id for text, exactly, event_id in state["ids"]
         }
-        for name in _PER_CLIENT:
-            setattr(self, name, each_client(state[name]))
+        of_clients = [each_client(state[name]).astype(np.int64) for name in _COLUMNS]
+        self._allowances.load_rows(np.stack(of_clients, axis=1))
+
+
+def _unknown(allowances: np.ndarray) -> np.ndarray:
+    allowances[:, _KNOWN] = _UNKNOWN
+    return allowances
 
 
 def _rho(epsilon: float, delta: float) -> float:

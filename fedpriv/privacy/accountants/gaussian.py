@@ -29,7 +29,7 @@ from fedpriv.privacy.accountants.base import (
     alike,
 )
 from fedpriv.privacy.accountants.search import MANY_STEPS
-from fedpriv.privacy.core.columns import each_client, of_clients
+from fedpriv.privacy.core.alike import AlikeRows
 from fedpriv.privacy.core.events import event_words
 from fedpriv.privacy.core.rdp import without_noise
 
@@ -179,7 +179,7 @@ class ZcdpAccountant(GaussianAccountant):
 
 
 class GaussianTotal(RunningTotal):
-    """The sum Σ z^-2 of each client [K], which is also a privacy filter.
+    """The sum Σ z^-2 of each client, which is also a privacy filter. Clients charged the same share one sum.
 
     Fully adaptive composition of Gaussians: Smith & Thakurta 2022; Koskela, Tobaben, Honkela 2023.
 
@@ -189,22 +189,28 @@ class GaussianTotal(RunningTotal):
 
     def __init__(self, accountant: GaussianAccountant, clients: int):
         self.accountant = accountant
-        self._sums = np.zeros(clients)
-        self._largest: dict[tuple[float, float], float] = {}
+        self._sums = AlikeRows(clients, np.zeros(()))
+        self._allowed: dict[tuple[float, float], float] = {}
 
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
         if count:
-            self._sums[clients] += count * inverse_square(event)
+            step = count * inverse_square(event)
+            self._sums.change(clients, lambda spent: spent + step)
 
     def epsilon(self, delta: float) -> np.ndarray:
-        sums, index = np.unique(self._sums, return_inverse=True)
-        return np.array([self.accountant.epsilon_of_sum(float(s), delta) for s in sums])[index]
+        sums = self._sums.distinct.tolist()
+        epsilons = np.array([self.accountant.epsilon_of_sum(spent, delta) for spent in sums])
+        return self._sums.spread(epsilons)
 
     def worst(self, delta: float) -> float:
-        return self.accountant.epsilon_of_sum(float(self._sums.max()), delta)
+        return self.accountant.epsilon_of_sum(self._largest, delta)
 
     def deltas(self, epsilons: np.ndarray) -> np.ndarray:
-        return deltas_of_sum(float(self._sums.max()), epsilons)
+        return deltas_of_sum(self._largest, epsilons)
+
+    @property
+    def _largest(self) -> float:
+        return float(self._sums.distinct.max())
 
     def deltas_within(self, epsilons: np.ndarray, epsilon: float, delta: float) -> np.ndarray:
         return deltas_of_sum(self._largest_sum(epsilon, delta), epsilons)
@@ -217,35 +223,34 @@ class GaussianTotal(RunningTotal):
         delta: float,
         clients: np.ndarray | None = None,
     ) -> np.ndarray:
-        spent = self._sums if clients is None else self._sums[clients]
         step = count * inverse_square(event) if count else 0.0
-        total, largest = spent + step, self._largest_sum(epsilon, delta)
+        total, largest = self._sums.distinct + step, self._largest_sum(epsilon, delta)
         exceeds = ~(total <= largest)
         # Near the limit the sums are compared up to rounding only, so ε itself decides.
         for i in np.flatnonzero(exceeds & (total <= largest * (1 + 1e-9))):
             exceeds[i] = self.accountant.epsilon_of_sum(float(total[i]), delta) > epsilon
-        return exceeds
+        return self._sums.spread(exceeds, clients)
 
     def share_of(self, epsilon: float, delta: float) -> float:
         """Return the spent share of the largest sum of z^-2 that the budget allows."""
-        return float(min(1.0, self._sums.max() / self._largest_sum(epsilon, delta)))
+        return float(min(1.0, self._largest / self._largest_sum(epsilon, delta)))
 
     def _largest_sum(self, epsilon: float, delta: float) -> float:
-        if (epsilon, delta) not in self._largest:
-            self._largest[epsilon, delta] = self.accountant.largest_sum(epsilon, delta)
-        return self._largest[epsilon, delta]
+        if (epsilon, delta) not in self._allowed:
+            self._allowed[epsilon, delta] = self.accountant.largest_sum(epsilon, delta)
+        return self._allowed[epsilon, delta]
 
     def agrees_with(self, other: Self, delta: float) -> bool:
-        return alike(self._sums, other._sums)
+        return alike(*self._sums.pairs(other._sums))
 
     def filter_words(self) -> str:
         return "the sum of the z^-2, kept within what the budget allows, guards it"
 
     def state_dict(self) -> dict[str, object]:
-        return {"sums": of_clients(self._sums)}
+        return {"sums": self._sums.state()}
 
     def load_state_dict(self, state: StateDict) -> None:
-        self._sums = each_client(state["sums"])
+        self._sums.load(state["sums"])
 
 
 def _sum_of(counted: Iterable[tuple[dp_event.DpEvent, int]]) -> float:

@@ -24,7 +24,7 @@ from fedpriv.privacy.accountants.base import (
     alike,
 )
 from fedpriv.privacy.accountants.search import MANY_STEPS
-from fedpriv.privacy.core.columns import each_client, of_clients
+from fedpriv.privacy.core.alike import AlikeRows
 from fedpriv.privacy.core.events import event_words
 from fedpriv.privacy.core.names import CONVERSIONS, RELATION_WORDS
 from fedpriv.privacy.core.rdp import (
@@ -215,7 +215,9 @@ class RdpAccountant(Accountant):
 
 
 class RdpTotal(RunningTotal):
-    """RDP summed for each client [K, orders]; with one order that was fixed in advance, a privacy filter.
+    """RDP summed for each client; with one order that was fixed in advance, a privacy filter.
+
+    Clients that were charged the same share one row of sums, so a total is small for any number of clients.
 
     Theorems: additivity of RDP (Mironov 2017, proposition 1); the filter (Feldman & Zrnic 2021).
 
@@ -239,22 +241,31 @@ class RdpTotal(RunningTotal):
         self.neighbours = neighbours
         self.is_filter = is_filter
         self._order_array = np.asarray(self.orders)
-        self._rdp = np.zeros((clients, len(self.orders)))
+        self._rdp = AlikeRows(clients, np.zeros(len(self.orders)))
 
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
         if count:  # 0 draws of an event without noise cost nothing, but 0 · inf is nan
-            self._rdp[clients] += count * self.accountant.rdp(event, self.neighbours)
+            step = count * self.accountant.rdp(event, self.neighbours)
+            self._rdp.change(clients, lambda spent: spent + step)
 
     def epsilon(self, delta: float) -> np.ndarray:
-        epsilon = self._convert(self._rdp, delta)
+        return self._rdp.spread(self._epsilons(self._rdp.distinct, delta))
+
+    def worst(self, delta: float) -> float:
+        return float(self._epsilons(self._rdp.distinct, delta).max())
+
+    def _epsilons(self, rdp: np.ndarray, delta: float) -> np.ndarray:
+        """Return ε of each of some rows of sums [g, orders]."""
+        epsilon = self._convert(rdp, delta)
         if not self.is_filter:  # nothing released costs nothing; a filter starts at its offset
-            epsilon = np.where(self._rdp.any(axis=1), epsilon, 0.0)
+            epsilon = np.where(rdp.any(axis=1), epsilon, 0.0)
         return epsilon
 
     def deltas(self, epsilons: np.ndarray) -> np.ndarray:
-        if not self._rdp.any():
+        rdp = self._rdp.distinct
+        if not rdp.any():
             return np.zeros_like(epsilons)
-        return deltas_from_rdp(self._rdp.max(axis=0), self._order_array, epsilons)
+        return deltas_from_rdp(rdp.max(axis=0), self._order_array, epsilons)
 
     def deltas_within(self, epsilons: np.ndarray, epsilon: float, delta: float) -> np.ndarray:
         room = epsilon - conversion_offset(self._order_array, delta, self.conversion)
@@ -269,11 +280,12 @@ class RdpTotal(RunningTotal):
         able = room > 0
         if not able.any():
             return 1.0
-        return float(min(1.0, (self._rdp[:, able] / room[able]).min(axis=1).max()))
+        return float(min(1.0, (self._rdp.distinct[:, able] / room[able]).min(axis=1).max()))
 
     def best_order(self, delta: float) -> float:
         """Return the order that gives the worst client's ε."""
-        worst = self._rdp[[int(np.argmax(self.epsilon(delta)))]]
+        first = np.array([np.argmax(self.epsilon(delta))])  # of clients whose ε is the largest
+        worst = self._rdp.distinct[self._rdp.index(first)]
         return float(epsilon_from_rdp(worst, self._order_array, delta, self.conversion)[1][0])
 
     def would_exceed(
@@ -284,12 +296,12 @@ class RdpTotal(RunningTotal):
         delta: float,
         clients: np.ndarray | None = None,
     ) -> np.ndarray:
-        spent = self._rdp if clients is None else self._rdp[clients]
         step = count * self.accountant.rdp(event, self.neighbours) if count else 0.0
-        return ~(self._convert(spent + step, delta) <= epsilon)  # nan exceeds
+        exceeds = ~(self._convert(self._rdp.distinct + step, delta) <= epsilon)  # nan exceeds
+        return self._rdp.spread(exceeds, clients)
 
     def agrees_with(self, other: Self, delta: float) -> bool:
-        return alike(self._rdp, other._rdp)
+        return alike(*self._rdp.pairs(other._rdp))
 
     def filter_words(self) -> str:
         if not self.is_filter:
@@ -303,7 +315,7 @@ class RdpTotal(RunningTotal):
         return epsilon_from_rdp(rdp, self._order_array, delta, self.conversion)[0]
 
     def state_dict(self) -> dict[str, object]:
-        return {"rdp": of_clients(self._rdp)}
+        return {"rdp": self._rdp.state()}
 
     def load_state_dict(self, state: StateDict) -> None:
-        self._rdp = each_client(state["rdp"])
+        self._rdp.load(state["rdp"])

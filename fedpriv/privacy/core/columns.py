@@ -47,27 +47,66 @@ def of_clients(values: np.ndarray) -> Tensor | dict[str, object]:
     """
     if len(values) < _FEW_CLIENTS:
         return tensor(values)
+    if values.dtype == bool and values.ndim == 1:  # two rows at most, and no row to be hashed
+        rows = np.unique(values)
+        return _form(rows, values.view(np.uint8) if len(rows) > 1 else None, len(values))
     first, row_of_client = _distinct(values)
     if 2 * len(first) > len(values) or not np.array_equal(
         values[first][row_of_client], values, equal_nan=values.dtype.kind == "f"
     ):
         return tensor(values)
-    index = row_of_client.astype(np.uint8 if len(first) <= 256 else np.int32)
-    all_alike = len(first) == 1
-    return {
-        "clients": len(values),
-        "rows": tensor(values[first]),
-        "row_of_client": None if all_alike else tensor(index),
-    }
+    return _form(values[first], row_of_client, len(values))
+
+
+def of_groups(rows: np.ndarray, row_of_client: np.ndarray) -> Tensor | dict[str, object]:
+    """Return :func:`of_clients` of ``rows[row_of_client]``, without an array of all clients.
+
+    Args:
+        rows: Rows that clients have [g, …].
+        row_of_client: Index of each client's row [K].
+    """
+    clients = len(row_of_client)
+    first, row_of_row = _distinct(rows)
+    merged = rows[first][row_of_row]
+    if (
+        clients < _FEW_CLIENTS
+        or 2 * len(first) > clients
+        or not np.array_equal(merged, rows, equal_nan=rows.dtype.kind == "f")
+    ):
+        return tensor(rows[row_of_client])
+    return _form(rows[first], row_of_row[row_of_client], clients)
+
+
+def _form(rows: np.ndarray, row_of_client: np.ndarray | None, clients: int) -> dict[str, object]:
+    index = None
+    if row_of_client is not None and len(rows) > 1:  # else all clients are alike
+        index = tensor(row_of_client.astype(np.uint8 if len(rows) <= 256 else np.int32))
+    return {"clients": clients, "rows": tensor(rows), "row_of_client": index}
+
+
+def groups_of(state: Tensor | StateDict) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct rows and the index of each client's row of what :func:`of_clients` returned."""
+    if isinstance(state, Mapping):
+        index = state["row_of_client"]
+        of_client = np.zeros(state["clients"], dtype=int) if index is None else array(index)
+        return array(state["rows"]), of_client
+    return distinct_rows(array(state))
+
+
+def distinct_rows(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct rows [g, …] of an array [K, …], and the index of each client's row [K]."""
+    first, row_of_client = _distinct(values)
+    if not np.array_equal(values[first][row_of_client], values, equal_nan=values.dtype.kind == "f"):
+        return values, np.arange(len(values))
+    return values[first], row_of_client
 
 
 def each_client(state: Tensor | StateDict) -> np.ndarray:
     """Return the array that :func:`of_clients` was given. Older checkpoints hold the array itself."""
     if not isinstance(state, Mapping):
         return array(state)
-    rows, row_of_client = array(state["rows"]), state["row_of_client"]
-    index = np.zeros(state["clients"], dtype=int) if row_of_client is None else array(row_of_client)
-    return rows[index]
+    rows, row_of_client = groups_of(state)
+    return rows[row_of_client]
 
 
 def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -127,11 +166,12 @@ def unpack(state: StateDict) -> Iterator[tuple[Hashable, tuple[float, ...]]]:
         yield form, next(numbers)
 
 
-def _column(values: Sequence[float]) -> Tensor | float | None:
+def _column(values: Sequence[float] | np.ndarray) -> Tensor | float | None:
     """Return the numbers as a tensor; one number if all are equal, and None if there are none."""
-    if not values:
+    if not len(values):
         return None
-    numbers = np.array(values, dtype=np.int64 if isinstance(values[0], int) else np.float64)
+    whole = isinstance(values[0], int | np.integer)
+    numbers = np.array(values, dtype=np.int64 if whole else np.float64)
     return numbers[0].item() if (numbers == numbers[0]).all() else tensor(numbers)
 
 
@@ -161,36 +201,40 @@ def unpack_events(state: Mapping[str, object]) -> dict[dp_event.DpEvent, int]:
     return counted
 
 
-def pack_counts(counts: Iterable[np.ndarray | None]) -> dict[str, object]:
-    """Return the counts of every client in many rows, without the zeros, for a checkpoint.
+CountsOfSome = tuple[np.ndarray, np.ndarray]
+"""Clients, ascending [m], and the number of things counted for each of them [m]."""
+
+
+def pack_counts(counts: Iterable[CountsOfSome | None]) -> dict[str, object]:
+    """Return rows of counts of clients, for a checkpoint.
 
     Args:
-        counts: Rows of counts [K], mostly zeros; ``None`` stands for a row that has no counts.
+        counts: Rows; ``None`` stands for a row that has no counts.
     """
     rows = list(counts)
-    present = [np.flatnonzero(row) for row in rows if row is not None]
-    values = [row[row != 0] for row in rows if row is not None]
+    present = [row[0] for row in rows if row is not None]
+    values = [row[1] for row in rows if row is not None]
     lengths = iter(map(len, present))
     return {
         "rows": len(rows),
         "lengths": _column([-1 if row is None else next(lengths) for row in rows]),
         "clients": tensor(_joined(present).astype(np.int32)),
-        "counts": _column(_joined(values).tolist()),
+        "counts": _column(_joined(values)),
     }
 
 
-def unpack_counts(state: StateDict, clients: int) -> Iterator[np.ndarray | None]:
+def unpack_counts(state: StateDict) -> Iterator[CountsOfSome | None]:
     """Yield the rows that :func:`pack_counts` was given."""
     present, start = array(state["clients"]), 0
-    counts = np.array(_values(state["counts"], len(present)), dtype=np.int64)
+    counts = state["counts"]
+    counts = array(counts) if hasattr(counts, "numpy") else np.full(len(present), counts or 0)
     for length in _values(state["lengths"], state["rows"]):
         if length < 0:
             yield None
             continue
-        row = np.zeros(clients, dtype=np.int64)
-        row[present[start : start + length]] = counts[start : start + length]
-        start += length
-        yield row
+        end = start + length
+        yield present[start:end].astype(np.int64), counts[start:end].astype(np.int64)
+        start = end
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:

@@ -55,9 +55,10 @@ def test_rows_come_back_exactly_and_in_order(rows):
     )
 )
 def test_counts_come_back(counts):
-    found = list(unpack_counts(saved(pack_counts(counts)), 3))
-    assert [None if row is None else row.tolist() for row in found] == [
-        None if row is None else row.tolist() for row in counts
+    rows = [None if row is None else (np.flatnonzero(row), row[row != 0]) for row in counts]
+    found = list(unpack_counts(saved(pack_counts(rows))))
+    assert [None if row is None else [part.tolist() for part in row] for row in found] == [
+        None if row is None else [part.tolist() for part in row] for row in rows
     ]
 
 
