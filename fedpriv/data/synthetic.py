@@ -49,7 +49,7 @@ class SyntheticDataset(Dataset):
     """
 
     users: int = field(
-        whole(at_least=1, at_most=10_000_000),
+        whole(at_least=1, at_most=1_000_000),
         default=1000,
         kw_only=True,
         help="number of users; each is a client with partition=natural",

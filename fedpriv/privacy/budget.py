@@ -141,6 +141,10 @@ class Budget:
         self._took_part = np.zeros(clients, dtype=bool)
         self.honest = np.ones(clients, dtype=bool)
         self.honest[np.asarray(attackers, dtype=int)] = False
+        # Made once, as every round asks for them; nobody may write into them.
+        self._everyone, self._honest_clients = np.arange(clients), np.flatnonzero(self.honest)
+        for numbers in (self._everyone, self._honest_clients):
+            numbers.flags.writeable = False
         # What attackers would have spent had they been honest. It bars them as it would bar honest clients.
         self._if_honest = deepcopy(self._enforced) if len(attackers) else None
         # Whether the theorem amplifies by sampling clients, and so charges all of them in every round.
@@ -178,12 +182,16 @@ class Budget:
             return eligible
         for group in announcement.groups:
             event, count = self._enforced_events(group)
-            # Attackers come second: their total is the hypothetical one, and overrides what was set first.
-            attackers = group.clients[~self.honest[group.clients]]
-            for total, members in ((self._enforced, group.clients), (self._if_honest, attackers)):
-                if total is not None:
-                    exceeded = total.would_exceed(event, count, self.limit, self.delta, members)
-                    eligible[members] = ~exceeded
+            members = group.clients
+            exceeded = self._enforced.would_exceed(event, count, self.limit, self.delta, members)
+            eligible[members[exceeded]] = False
+            if self._if_honest is not None:
+                # Attackers have a hypothetical total, which overrides the total of what they were charged.
+                attackers = members[~self.honest[members]]
+                exceeded = self._if_honest.would_exceed(
+                    event, count, self.limit, self.delta, attackers
+                )
+                eligible[attackers] = ~exceeded
         return eligible
 
     def _enforced_events(self, group: Group) -> tuple[DpEvent, int]:
@@ -196,8 +204,9 @@ class Budget:
 
     def payers(self, cohort: np.ndarray) -> np.ndarray:
         """Return the clients that are charged for a round with this cohort, ascending, without attackers."""
-        payers = self.trust.charged(cohort, self.ledger.clients)
-        return payers[self.honest[payers]]
+        if self.trust.secret_cohort:
+            return self._honest_clients
+        return cohort[self.honest[cohort]]
 
     # ---- after a round
 
@@ -232,11 +241,10 @@ class Budget:
             self._charge(release, lowest[release.joint])
         if self.claim is not None and self._charges_everyone and not releases:
             # A round of attackers alone. The theorem charges everyone, whoever took part.
-            everyone = np.arange(self.ledger.clients)
             for group in announcement.groups:
                 joint, times = group.upload.joint, group.upload.times
                 self.ledger.claim(joint, times)
-                self._charge_claim(self.claim.event(joint), everyone, times)
+                self._charge_claim(self.claim.event(joint), self._everyone, times)
         if self._if_honest is not None and sampled is not None:
             self._charge_attackers(announcement, sampled)
 
@@ -253,7 +261,7 @@ class Budget:
         # does not cover the release (0), or by all clients, whether they took part or not.
         claimed, claimed_count = clients, None if covered or self.claim is None else 0
         if covered and self._charges_everyone:
-            claimed, claimed_count = np.arange(self.ledger.clients), count
+            claimed, claimed_count = self._everyone, count
         self.ledger.record(release, claimed=claimed_count)
         if self.view == SOUND:
             self._enforced.add(event, clients, count)
@@ -275,7 +283,7 @@ class Budget:
         for group in announcement.groups:
             attackers = payers[np.isin(payers, group.clients) & ~self.honest[payers]]
             if self.view != SOUND and self._charges_everyone:
-                attackers = np.arange(self.ledger.clients)
+                attackers = self._everyone
             if len(attackers) and self._if_honest is not None:
                 event, count = self._enforced_events(group)
                 self._if_honest.add(event, attackers, count)
@@ -316,7 +324,7 @@ class Budget:
         self.charge_prior(
             Release(
                 JointQuery(WholeData(self.neighbours), queries),
-                np.arange(self.ledger.clients),
+                self._everyone,
                 {query.name: np.array([np.inf]) for query in queries},
                 {},
             )
