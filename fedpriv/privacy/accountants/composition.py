@@ -349,7 +349,8 @@ class CompositionTotal(RunningTotal):
 
         def usable(allowances: np.ndarray) -> np.ndarray:
             outdated = ~np.isin(allowances[:, _FOR], usable_ids)
-            allowances[np.ix_(outdated, (_FOR, _KNOWN, _SERVED))] = event_id, _UNKNOWN, 0
+            for column, value in ((_FOR, event_id), (_KNOWN, _UNKNOWN), (_SERVED, 0)):
+                allowances[outdated, column] = value
             return allowances
 
         if not np.isin(self._allowances.distinct[:, _FOR], usable_ids).all():

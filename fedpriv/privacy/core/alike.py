@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
@@ -74,7 +74,7 @@ class ClientGroups:
         self._known = {key: group for group, key in keys.items()}
 
     def move(
-        self, clients: np.ndarray, keys_of: Callable[[np.ndarray, np.ndarray], list[Hashable]]
+        self, clients: np.ndarray, keys_of: Callable[[np.ndarray, np.ndarray], Sequence[Hashable]]
     ) -> np.ndarray:
         """Move clients to the groups that have their new values.
 
@@ -250,8 +250,7 @@ class CountsOfClients(Generic[Kind]):
             return
         counts: list[dict[Kind, int]] = []
 
-        def keys_of(groups: np.ndarray, whole: np.ndarray) -> list[Hashable]:
-            keys: list[Hashable] = []
+        def keys_of(groups: np.ndarray, whole: np.ndarray) -> list[int]:
             for group, leaves in zip(groups.tolist(), whole.tolist(), strict=True):
                 before = self._counts.pop(group) if leaves else dict(self._counts[group])
                 old, key = before.get(kind, 0), self._keys[group]
@@ -259,12 +258,11 @@ class CountsOfClients(Generic[Kind]):
                 counts.append(before)
                 # The key is a sum of one hash for each kind and count, so a long history is not read again.
                 keys.append((key - _hash(number, old) + _hash(number, old + count)) % _MODULUS)
-            new_keys.extend(keys)
             return keys
 
-        new_keys: list[int] = []
+        keys: list[int] = []
         targets = self._groups.move(clients, keys_of).tolist()
-        for target, of_group, key in zip(targets, counts, new_keys, strict=True):
+        for target, of_group, key in zip(targets, counts, keys, strict=True):
             self._counts[target], self._keys[target] = of_group, key
 
     def add_rows(self, kind: Kind, clients: np.ndarray, counts: np.ndarray) -> None:

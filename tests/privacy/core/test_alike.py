@@ -17,9 +17,7 @@ from fedpriv.privacy.core.sampling import PoissonSampling
 CLIENTS = 20
 COHORTS = st.sets(st.integers(0, CLIENTS - 1)).map(lambda some: np.array(sorted(some), dtype=int))
 EVERYONE = st.just(np.arange(CLIENTS))
-STEPS = st.lists(
-    st.tuples(COHORTS | EVERYONE, st.sampled_from([0.1, 0.2, 0.3, 1e9])), max_size=12
-)
+STEPS = st.lists(st.tuples(COHORTS | EVERYONE, st.sampled_from([0.1, 0.2, 0.3, 1e9])), max_size=12)
 
 
 @given(steps=STEPS)
