@@ -1,4 +1,4 @@
-"""Clients that share rows and counts have, bit for bit, what an array with a row for each client would hold."""
+"""Clients that share rows and counts have what an array with a row for each client holds."""
 
 from __future__ import annotations
 
