@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from fedpriv.common.errors import FedprivError, Interrupted, WriteError
 
@@ -101,6 +101,23 @@ def as_sentence(error: BaseException) -> FedprivError | None:
         phrase in message for phrase in _NO_MEMORY
     )
     return FedprivError("there is not enough memory") if no_memory or says_no_memory else None
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let a terminated command remove what it has begun and end what it has started, as after Ctrl-C."""
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        for number in before:
+            signal.signal(number, end)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -168,3 +169,10 @@ def test_an_import_of_torch_is_not_interrupted_half_way(tmp_path):
         env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert done.stdout.split() == ["imported", "interrupted"]
+
+
+def test_a_terminated_command_is_interrupted_and_cleans_up():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), endings.ended_by_signals():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == before

@@ -12,8 +12,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from fedpriv.common import checks as arguments
 from fedpriv.common.console import console
+from fedpriv.common.endings import ended_by_signals
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.files import write_json
 from fedpriv.common.notices import notice
@@ -44,7 +47,13 @@ def run(options: SimpleNamespace) -> int:
     limit = _seconds(options.time_limit)
     file, make = _adapter(options.adapter)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    with AdapterProcess(file, make, options.python or sys.executable, limit) as process:
+    python = options.python or sys.executable
+    # What is not finite fails its checks. Warnings of numpy would only repeat it.
+    with (
+        ended_by_signals(),
+        np.errstate(all="ignore"),
+        AdapterProcess(file, make, python, limit) as process,
+    ):
         claim = read_claim(process.facts["claim"], process.facts["holds_still"])
         subject = AdapterSubject(process, claim, seed)
         checks = judged(list(all_checks(subject)))

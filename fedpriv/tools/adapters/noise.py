@@ -30,18 +30,23 @@ class NoiseRuns:
 
     Args:
         subject: The adapter.
+        count: Number of runs.
+        absent: Unit that is absent in all of them; None: all are there.
 
     Attributes:
         seeds: Seed of each run.
         runs: What left in each round of each run.
     """
 
-    def __init__(self, subject: AdapterSubject, count: int = RUNS):
+    def __init__(self, subject: AdapterSubject, count: int = RUNS, absent: int | None = None):
         self.subject = subject
         self.members = range(0, subject.claim.units, 2)
         self.seeds = [subject.new_seed() for _ in range(count)]
-        data = [subject.quiet] * subject.rounds
+        units = subject.quiet if absent is None else subject.without(subject.quiet, absent)
+        data = [units] * subject.rounds
         self.runs = subject.all_runs([(seed, data) for seed in self.seeds], self.members)
+        if absent is not None:
+            return  # fewer units may leave other shapes
         for run in self.runs:
             for t, seen in enumerate(run):
                 subject.steady(seen, t + 1)

@@ -5,6 +5,7 @@ Nothing is pickled: the other end answers with JSON and raw float64 (:mod:`fedpr
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import selectors
@@ -26,6 +27,8 @@ from fedpriv.common.words import printable
 
 _SERVER = Path(__file__).with_name("server.py")
 _LARGEST_HEADER, _LARGEST_ANSWER = 1 << 22, 1 << 31
+_MOST_PRINTED = 1 << 20  # bytes that are kept of what the adapter prints
+_CUT_EVERY = 1.0  # seconds
 _OPEN = 60.0  # least seconds that importing the adapter's packages may take
 
 
@@ -79,6 +82,10 @@ class AdapterProcess:
         self.touched: set[str] = set()
         self.calls = 0
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  closed by ``close``
+        # The adapter writes at the end, wherever that is once the file was cut.
+        fcntl.fcntl(
+            self._output, fcntl.F_SETFL, fcntl.fcntl(self._output, fcntl.F_GETFL) | os.O_APPEND
+        )
         try:
             self._process = subprocess.Popen(
                 [python, str(_SERVER)],
@@ -163,8 +170,7 @@ class AdapterProcess:
     def printed(self) -> list[str]:
         """Return the lines that the adapter printed so far."""
         self._output.seek(0)
-        text = self._output.read(1 << 20).decode("utf-8", "replace")
-        self._output.seek(0, os.SEEK_END)
+        text = self._output.read(_MOST_PRINTED).decode("utf-8", "replace")
         return [printable(line) for line in text.splitlines() if line.strip()]
 
     def _send(self, request: Mapping[str, Any], arrays: Sequence[np.ndarray], what: str) -> None:
@@ -219,6 +225,11 @@ class AdapterProcess:
             values.append(np.frombuffer(self._read(8 * count, deadline), "<f8").reshape(shape))
         return header, values
 
+    def _cut_output(self) -> None:
+        """Keep what an adapter prints from filling the disk."""
+        if os.fstat(self._output.fileno()).st_size > _MOST_PRINTED:
+            os.ftruncate(self._output.fileno(), _MOST_PRINTED)
+
     def _read(self, size: int, deadline: float) -> bytes:
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
@@ -226,7 +237,11 @@ class AdapterProcess:
         with selectors.DefaultSelector() as selector:
             selector.register(descriptor, selectors.EVENT_READ)
             while missing:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
+                self._cut_output()
+                left = max(0.0, deadline - time.monotonic())
+                if not selector.select(min(left, _CUT_EVERY)):
+                    if left > 0:
+                        continue
                     raise TimeoutError
                 part = os.read(descriptor, min(missing, 1 << 20))
                 if not part:

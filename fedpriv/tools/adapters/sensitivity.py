@@ -12,8 +12,10 @@ import numpy as np
 
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.tools.adapters.members import Fingerprints
+from fedpriv.tools.adapters.noise import NoiseRuns
 from fedpriv.tools.adapters.process import RoundRaised
 from fedpriv.tools.adapters.subject import AdapterSubject, Data, RoundSeen
+from fedpriv.tools.verify import statistics
 from fedpriv.tools.verify.table import Check
 
 _UNITS = 5
@@ -31,11 +33,9 @@ def checks(subject: AdapterSubject, fingerprints: Fingerprints) -> Iterator[Chec
     claim, members = subject.claim, range(subject.claim.units)
     # A unit can be absent where nobody samples, or where fedpriv says who takes part.
     removes = claim.neighbours == ADD_OR_REMOVE and claim.units > 1
-    removes = removes and (claim.law.whole or subject.chooses_members)
-    comparable = removes and _noise_stays(subject)
+    comparable = removes and (claim.law.whole or subject.chooses_members) and _noise_stays(subject)
     if removes and not comparable:
-        reason = "skipped: with one less, the same seed makes other noise"
-        yield Check("sensitivity", f"a {claim.unit} absent", reason, "-")
+        yield from _noise_without(subject)
     for unit, seed in _tried(subject, fingerprints):
         variations = _variations(subject, base, unit)
         seen = subject.runs([(seed, [data]) for data in variations.values()], members)
@@ -176,6 +176,32 @@ def _noise_stays(subject: AdapterSubject) -> bool:
         if len(a) > 1 and a @ b < 0.999 * np.linalg.norm(a) * np.linalg.norm(b):
             return False
     return True
+
+
+def _noise_without(subject: AdapterSubject) -> Iterator[Check]:
+    """Test the level of the noise of runs without one unit.
+
+    A denominator that counts the units shows in it. Nothing else of an absence shows where the same seed
+    makes other noise, or draws other members, with one unit less.
+    """
+    unit = subject.claim.unit
+    try:
+        runs = NoiseRuns(subject, absent=subject.claim.units - 1)
+    except RoundRaised as error:
+        yield Check("sensitivity", f"a {unit} absent", f"skipped: {error}", "-")
+        return
+    for name in runs.names():
+        values = runs.standardised(name)
+        if values.shape[-1] != subject.claim.size or subject.claim.least:
+            continue  # a count varies with the members, and noise may be more than the least one
+        ratio = math.sqrt(float((values**2).mean()))
+        p = statistics.spread_p(values.reshape(-1))
+        yield Check(
+            "sensitivity", f"{name}: noise with a {unit} absent",
+            f"{ratio:.4f} ({values.size:,} numbers)", "1", p, weight=0.5,
+            note=f"without a {unit} the noise of {name} has {ratio:.4g} times its standard deviation, "
+            "which tells of the unit",
+        )  # fmt: skip
 
 
 def _without(subject: AdapterSubject, seed: int, data: Data, unit: int) -> RoundSeen | str:

@@ -29,6 +29,10 @@ if TYPE_CHECKING:  # Python 3.8 cannot evaluate it
     Reply = tuple[dict[str, Any], list[np.ndarray]]
 
 
+LARGEST = 1 << 27
+"""Most numbers that a round may leave."""
+
+
 class Adapter:
     """An adapter and the state of its current run.
 
@@ -79,7 +83,14 @@ class Adapter:
         seen, self.state = answer
         if not isinstance(seen, dict):
             seen = {"update": seen}
+        if any(np.iscomplexobj(value) for value in seen.values()):
+            raise TypeError("what the observer sees must be real numbers, got complex ones")
         values = [np.asarray(value, dtype=np.float64) for value in seen.values()]
+        count = sum(value.size for value in values)
+        if count > LARGEST:
+            raise ValueError(
+                f"what the observer sees has {count:,} numbers; at most {LARGEST:,} can be tested"
+            )
         return {"values": [str(name) for name in seen], "charged": charged}, values
 
 
@@ -149,9 +160,11 @@ def _run_all(
 
 def _answer(answers: BinaryIO, path: str, call: Callable[[], Reply]) -> bool:
     """Send what a call returns, or the exception that it raises, and return whether it returned."""
-    before = _generators()
+    before, process = _generators(), os.getpid()
     try:
         reply, values = call()
+        if os.getpid() != process:
+            os._exit(0)  # a copy that the adapter forked: the pipe is not its own
         after = _generators()
         reply["touched"] = [name for name in after if after[name] != before[name]]
         text, good = json.dumps(reply, default=_plain), True

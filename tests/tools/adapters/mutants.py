@@ -129,6 +129,18 @@ class RealisedDenominator(FedAvg):
         ), number + 1
 
 
+class DenominatorCountsClients(FedAvg):
+    """The mean is over the expected cohort of those who are there, so the noise tells how many they are."""
+
+    def round(self, state, data, seed):
+        seen, number = super().round(state, data, seed)
+        return seen * CLIENTS / len(data), number
+
+
+class DenominatorCountsClientsOfFixedNumber(DenominatorCountsClients):
+    changes = {"neighbours": "zero_out"}
+
+
 class RealisedDenominatorOfFixedSize(FedAvgForReplacement):
     def round(self, state, data, seed):
         return RealisedDenominator.round(self, state, data, seed)

@@ -17,6 +17,8 @@ FAULTS = [  # the fault, kind and words of the check that finds it, and a correc
     ("DiscardedClip", "sensitivity", "a client huge", "FedAvg"),
     ("NanPasses", "sensitivity", "a client not a number", "FedAvg"),
     ("RealisedDenominator", "sensitivity", "worst client", "RealisedDenominatorOfFixedSize"),
+    ("DenominatorCountsClients", "sensitivity", "noise with a client absent",
+     "DenominatorCountsClientsOfFixedNumber"),
     ("AverageOfEveryone", "sensitivity", "a client absent", "Everyone"),
     ("LastLayerNotClipped", "sensitivity", "a client huge in its last number", "FedAvg"),
     ("OnlyOneNormChecked", "sensitivity", "a client huge", "LayersClippedToTheirShare"),

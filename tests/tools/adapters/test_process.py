@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -82,6 +83,8 @@ def test_a_new_run_makes_a_new_adapter(opened):
         ("import sys; sys.exit(3)", "a round called sys.exit (line 7)"),
         ("return 1.0", "round must return (what the observer sees, state), got float"),
         ("return {'a': 'text'}, None", "a round raised ValueError"),
+        ("return np.ones(3) * 1j, None", "must be real numbers, got complex ones"),
+        ("return np.zeros(1 << 28, dtype=np.int8), None", "has 268,435,456 numbers; at most 134,217,728"),
     ],
 )  # fmt: skip
 def test_a_round_that_fails_is_a_sentence_and_the_process_goes_on(opened, body, words):
@@ -118,6 +121,22 @@ def test_what_it_prints_is_kept_apart_from_its_answers(opened):
     (values,) = rounds_of(process)
     assert np.array_equal(values["update"], np.sum(DATA, axis=0) + 1)
     assert process.printed() == ["hello", "round"]
+
+
+def test_what_it_prints_does_not_fill_the_disk(opened):
+    process = opened(
+        GOOD.replace("    number", "    print('x' * (3 << 20), flush=True)\n    number")
+    )
+    rounds_of(process, count=3)
+    process._cut_output()
+    assert os.fstat(process._output.fileno()).st_size == 1 << 20
+    assert process.printed()[0].startswith("xxx")
+
+
+def test_a_copy_that_a_round_forks_does_not_answer(opened):
+    process = opened(GOOD.replace("    number", "    import os; os.fork()\n    number"))
+    seen = rounds_of(process, count=5)
+    assert [float(values["update"][0]) for values in seen] == [2.0, 3.0, 4.0, 5.0, 6.0]
 
 
 def test_global_seeds_are_noticed(opened):
