@@ -1,6 +1,6 @@
 """Demonstrations that need numpy and scipy only: closed forms, and one query on two neighbouring inputs.
 
-python closed_forms.py shuffled | unclipped_norms | trained_weights
+python closed_forms.py shuffled | second_query | trained_weights
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from scipy.special import log_ndtr, ndtr
 def shuffled():
     """Bound ε of one shuffled epoch from below, by a test of the largest batch sum.
 
-    All other records have the gradient -1. With the record the sums are 0 except 2 in one batch of unknown
-    place, without it 0 except 1, up to a known constant. The test asks whether the largest sum exceeds c.
+    All other records have the gradient -1, the record 1. Up to a known constant the sums are 0, except 2 in
+    one batch of unknown place; where the record is zeroed, 1 there. The test asks whether the largest sum
+    exceeds c.
     """
     sigma, batches, delta = 0.5, 100, 1e-5
     c = np.linspace(0, 8, 200_001)
@@ -31,19 +32,33 @@ def shuffled():
     return {"measured": {"epsilon_from_below": float(bound)}, "control": {}}
 
 
-def unclipped_norms():
-    """Move the mean of gradient norms of a lot by one record."""
-    norms = np.ones(78)
-    moved = []
-    for outlier in (10.0, 1e6):
-        other = norms.copy()
-        other[0] = outlier
-        moved.append(float(abs(other.mean() - norms.mean())))
-    clipped = float(abs(np.minimum(other, 1.0).mean() - np.minimum(norms, 1.0).mean()))
+def second_query():
+    """Compare two lots that differ in one record: by the sum of gradients, and also by the sum of norms.
+
+    Both sums have noise of standard deviation σC, as eqs. (6) to (8) print it.
+    """
+    sigma, clip, size = 3.0, 1.0, 78
+    random = np.random.default_rng(0)
+    gradients = random.standard_normal((size, 20))
+
+    def distance(query):
+        lot, fewer = query(gradients), query(gradients[1:])
+        return float(np.linalg.norm(lot - fewer) / (sigma * clip))
+
+    def clipped_sum(lot):
+        norms = np.linalg.norm(lot, axis=1, keepdims=True)
+        return (lot * np.minimum(1.0, clip / norms)).sum(axis=0)
+
+    def clipped_norms(lot):
+        return np.minimum(np.linalg.norm(lot, axis=1), clip).sum()
+
     return {
-        "measured": {"movement_with_norm_10": moved[0], "movement_with_norm_1e6": moved[1]},
-        "control": {"movement_of_clipped_norms": clipped},
-    }
+        "measured": {
+            "distance_over_noise_of_both_queries":
+                float(np.hypot(distance(clipped_sum), distance(clipped_norms))),
+        },
+        "control": {"distance_over_noise_of_the_gradient_alone": distance(clipped_sum)},
+    }  # fmt: skip
 
 
 def trained_weights():

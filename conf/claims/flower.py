@@ -2,7 +2,8 @@
 
     python flower.py fixed | adaptive | local | accountant
 
-Each prints one JSON object: what was measured, and what the same calls measure in the control.
+Each prints one JSON object: what was measured, and what the same calls measure in the control. ``weighted``,
+``equal`` and ``zeros`` make adapters of central DP with fixed clipping, for fedpriv verify --adapter.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ class Quiet(FedAvg):
         return []
 
 
-def aggregate(strategy, replies):
+def aggregate(strategy, replies, size=DIMENSION):
     """Return the flat new model of one round that begins at zero weights."""
-    strategy.configure_train(1, arrays(np.zeros(DIMENSION)), ConfigRecord(), None)
+    strategy.configure_train(1, arrays(np.zeros(size)), ConfigRecord(), None)
     model, _ = strategy.aggregate_train(1, replies)
     return model.to_numpy_ndarrays()[0]
 
@@ -115,6 +116,53 @@ def _refused(examples):
     except ValueError as error:
         return "equal client weights" in str(error)
     return False
+
+
+class Rounds:
+    """The strategy with fixed clipping as an adapter. In one of two inputs a client sends zeros."""
+
+    def __init__(self, weighted=False, zeros=False):
+        self.claim = {
+            "unit": "client",
+            "neighbours": "zero_out",
+            "sampling": "none",
+            "clip_norm": CLIP,
+            "noise_multiplier": MULTIPLIER,
+            "denominator": CLIENTS,
+            "rounds": 4,
+            "clients": CLIENTS,
+            "finite": True,
+        }
+        self.holds_still = ["seed", "examples"] if weighted else ["seed"]
+        self.zeros = zeros
+
+    def round(self, state, data, seed, examples=None):
+        """Return the new model of a round that begins at zero weights."""
+        number = (state or 0) + 1
+        np.random.seed([seed, number])  # Flower draws its noise from numpy's global generator
+        strategy = DifferentialPrivacyServerSideFixedClipping(
+            Quiet(weighted_by_key="num-examples"), MULTIPLIER, CLIP, CLIENTS
+        )
+        replies = []
+        for client, update in enumerate(data):
+            sent = update if self.zeros or update.any() else update + 1e-12
+            replies.append(reply(sent, examples[client] if examples else 1))
+        return aggregate(strategy, replies, len(data[0])), number
+
+
+def weighted():
+    """Return the adapter whose clients have unequal numbers of examples, by which FedAvg weights."""
+    return Rounds(weighted=True)
+
+
+def equal():
+    """Return the adapter whose clients have one example each and send no exact zeros."""
+    return Rounds()
+
+
+def zeros():
+    """Return the adapter whose clients may send updates of exact zeros."""
+    return Rounds(zeros=True)
 
 
 class Mended(DifferentialPrivacyServerSideAdaptiveClipping):
@@ -222,8 +270,8 @@ def local():
 
     return {
         "measured": {
-            "distance_over_noise_with_sensitivity_of_the_example": ratio(1.0),
-            "distance_over_noise_with_small_sensitivity": ratio(0.1),
+            "distance_over_noise_with_the_clip_norm_as_sensitivity": ratio(1.0),
+            "distance_over_noise_with_a_tenth_of_it": ratio(0.1),
         },
         "control": {"distance_over_noise_with_twice_the_clip_norm": ratio(2.0)},
     }

@@ -1,6 +1,8 @@
 """Demonstrations of the rows on Opacus.
 
 python opacus_library.py denominator | accountants | shuffled
+
+``add_or_remove`` and ``zero_out`` make adapters of one step, for fedpriv verify --adapter.
 """
 
 from __future__ import annotations
@@ -62,6 +64,54 @@ def denominator():
             )
         },
     }
+
+
+class Steps:
+    """One step a round on Poisson lots. The gradient of a record is the record itself."""
+
+    def __init__(self, neighbours):
+        self.holds_still = ["seed"]
+        self.claim = {
+            "unit": "record",
+            "neighbours": neighbours,
+            "sampling": "poisson",
+            "sample_rate": 0.25,
+            "clip_norm": 1.0,
+            "noise_multiplier": 1.0,
+            "denominator": -5,  # SGD with learning rate 1 subtracts the mean
+            "rounds": 4,
+            "records": 20,
+            "finite": True,
+        }
+
+    def round(self, state, data, seed):
+        """Return the change of the weights in one step."""
+        number = state or 0
+        torch.manual_seed(seed * 1000 + number)
+        records = torch.from_numpy(data[0]).float()
+        model = torch.nn.Linear(records.shape[1], 1, bias=False)
+        torch.nn.init.zeros_(model.weight)
+        model, optimizer, loader = PrivacyEngine().make_private(
+            module=model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=1.0),
+            data_loader=DataLoader(TensorDataset(records), batch_size=5),
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
+        )
+        (lot,) = next(iter(loader))
+        model(lot).mean().backward()
+        optimizer.step()
+        return next(model.parameters()).detach().numpy()[0], number + 1
+
+
+def add_or_remove():
+    """Return the adapter with the claim that a record may be added or removed."""
+    return Steps("add_or_remove")
+
+
+def zero_out():
+    """Return the adapter with the claim that a record may be zeroed."""
+    return Steps("zero_out")
 
 
 def accountants():

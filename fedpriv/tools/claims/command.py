@@ -13,6 +13,7 @@ import click
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_text
 from fedpriv.common.notices import complain
+from fedpriv.data.storage import cache_folder
 from fedpriv.store.display import console
 from fedpriv.store.table import Column, Table
 from fedpriv.tools.claims.demonstrate import DemonstratedNumber, demonstrate
@@ -64,8 +65,8 @@ def run_one(name: str, yes: bool, json: bool, transcript: Path | None) -> int:
         raise ConfigError(
             f"{name} has no demonstration: {row.judgement}; see fedpriv claims show {name}"
         )
-    if row.packages and not yes and ready(row) is None:
-        _ask(row)
+    if ready(row) is None:
+        _announce(row, yes)
     numbers, text = demonstrate(row)
     if transcript is not None and text is not None:
         write_text(transcript, text)
@@ -83,16 +84,19 @@ def run_one(name: str, yes: bool, json: bool, transcript: Path | None) -> int:
     return 1 if differ else 0
 
 
-def _ask(row: ClaimRow) -> None:
-    """Say what would be downloaded and run, and ask."""
+def _announce(row: ClaimRow, yes: bool) -> None:
+    """Say what will be downloaded and run, and ask unless ``yes``."""
     packages = ", ".join(f"{p['name']} {p['version']}" for p in row.packages)
     told = row.demonstration
+    size, disk = told.get("download_mb", "?"), told.get("disk_mb", "?")
     complain(
-        f"{packages} from the package index, about {told.get('download_mb', '?')} MB with dependencies, "
-        f"into an environment in the cache; then about {told.get('seconds', '?')} seconds of code of "
-        "these packages",
+        f"{packages} from the package index, about {size} MB with dependencies ({disk} MB on the disk), into "
+        f"{cache_folder() / 'claims'}, which takes a minute or more; then about {told.get('seconds', '?')} "
+        "seconds of code of these packages",
         command="fedpriv claims",
     )
+    if yes:
+        return
     if not sys.stdin.isatty():
         raise ConfigError(f"fedpriv claims run {row.name} downloads and runs packages: add --yes")
     if not click.confirm("download and run?", err=True):

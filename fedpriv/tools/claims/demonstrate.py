@@ -7,13 +7,21 @@ import json
 import math
 import platform
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from fedpriv.tools.claims.environment import made, run_script
+from fedpriv.common.endings import ended_by_signals
+from fedpriv.tools.adapters.claim import read_claim
+from fedpriv.tools.adapters.command import TIME_LIMIT, all_checks
+from fedpriv.tools.adapters.process import AdapterProcess
+from fedpriv.tools.adapters.subject import AdapterSubject
+from fedpriv.tools.claims.environment import installed, made, run_script
 from fedpriv.tools.claims.epsilon import our_epsilon, second_epsilon
-from fedpriv.tools.claims.row import ClaimRow
+from fedpriv.tools.claims.row import ClaimRow, folder
+from fedpriv.tools.verify.table import judged
 
 _AGREES = 2e-3  # relative; rows state ε with four digits
 
@@ -83,22 +91,49 @@ def compare(row: ClaimRow, result: Mapping[str, Mapping[str, float]]) -> list[De
 
 
 def demonstrate(row: ClaimRow) -> tuple[list[DemonstratedNumber], str | None]:
-    """Run the demonstration of a row.
+    """Run the demonstration of a row: its script and its adapters.
 
     Returns:
-        All numbers, and the transcript of the script; None for a row without a script.
+        All numbers, and the transcript; None for a row with neither.
 
     Raises:
         ClaimError: The demonstration cannot be run.
+        AdapterError: An adapter cannot be run.
     """
     numbers = measure_epsilon(row)
-    if not row.script:
+    if not (row.script or row.adapters):
         return numbers, None
     python = made(row)
     start = time.perf_counter()
-    result = run_script(row, python)
+    result: dict[str, dict[str, float]] = {"measured": {}, "control": {}}
+    if row.script:
+        result = run_script(row, python)
+    for part, adapter in row.adapters.items():
+        result[part].update(verified(adapter, python))
     seconds = time.perf_counter() - start
     return numbers + compare(row, result), transcript(row, result, seconds)
+
+
+def verified(adapter: str, python: Path) -> dict[str, float]:
+    """Return how many checks of ``fedpriv verify --adapter`` an adapter of a row passes and fails.
+
+    Args:
+        adapter: File below ``conf/claims`` and the function that makes the adapter.
+        python: The interpreter that runs it.
+    """
+    file, _, make = adapter.partition(":")
+    with (
+        ended_by_signals(),
+        AdapterProcess(folder() / file, make, str(python), TIME_LIMIT) as process,
+    ):
+        claim = read_claim(process.facts["claim"], process.facts["holds_still"])
+        checks = judged(list(all_checks(AdapterSubject(process, claim, seed=0))))
+    failed = Counter(check.about for check in checks if check.passed is False)
+    return {
+        "checks_that_passed": sum(check.passed is True for check in checks),
+        "checks_that_failed": failed.total(),
+        **{f"failed_checks_of_{about}": count for about, count in sorted(failed.items())},
+    }
 
 
 def transcript(row: ClaimRow, result: Mapping[str, Any], seconds: float) -> str:
@@ -107,14 +142,18 @@ def transcript(row: ClaimRow, result: Mapping[str, Any], seconds: float) -> str:
         f"claim: {row.name}",
         f"date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d}",
         f"command: fedpriv claims run {row.name}",
-        f"script: python {' '.join(row.script)}",
         f"python: {platform.python_version()}, {platform.system()} {platform.machine()}",
         f"seconds: {seconds:.0f}",
     ]
+    if row.script:
+        lines.append(f"script: python {' '.join(row.script)}")
+    lines += [f"adapter, {part}: {adapter}" for part, adapter in row.adapters.items()]
     lines += [
         f"package: {package['name']} {package['version']}, wheel sha256 {package['sha256']}"
         for package in row.packages
     ]
+    if row.packages:
+        lines.append(f"with: {', '.join(installed(row))}")
     return "\n".join([*lines, "result:", json.dumps(result, indent=1)]) + "\n"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dp_accounting import dp_event
@@ -41,11 +41,6 @@ class ReleaseKind:
         if self.sample_rate is not None:
             checks.number("sample_rate", self.sample_rate, above=0, below=1)
 
-    @classmethod
-    def from_yaml(cls, values: Mapping[str, float]) -> ReleaseKind:
-        """Return the releases that a mapping of a YAML describes."""
-        return cls(**values)  # type: ignore[arg-type]
-
 
 def our_epsilon(releases: Sequence[ReleaseKind], delta: float) -> float:
     """Return ε by an accountant of fedpriv: GDP for Gaussians, PLD where units are sampled."""
@@ -65,8 +60,8 @@ def our_epsilon(releases: Sequence[ReleaseKind], delta: float) -> float:
 def second_epsilon(releases: Sequence[ReleaseKind], delta: float) -> tuple[float, float]:
     """Return a lower and an upper bound of ε that use no accountant.
 
-    Gaussians without sampling add up to one of μ² = Σ steps/multiplier². Pure DP adds up: two inputs on which
-    every bit of randomized response differs attain the sum.
+    Gaussians without sampling add up to one of μ² = Σ steps/multiplier². Pure DP (at δ = 0) adds up: two
+    inputs on which every bit of randomized response differs attain the sum.
 
     Raises:
         ValueError: Sampled releases are not all of one kind.

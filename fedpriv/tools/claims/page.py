@@ -27,10 +27,12 @@ numbers of a row again.
 
 - A verdict is about one version of a text or a package, under the assumption that the row states. It says
   nothing about people, and the rows are in no order of merit.
+- ε stated is what is printed, or what follows from the noise multiplier that is printed.
 - ε is computed by fedpriv's accountant, and a second time without any accountant: by the best test of two
   Gaussians, or by numerical integration of the privacy loss, which gives an interval.
 - A row on software runs the package itself, in an environment of its own, from a wheel with the digest that
-  the row names. Nothing of a package is copied into fedpriv. The control is the same measurement on a minimal
+  the row names. Nothing of a package is copied into fedpriv. The demonstration of a row of the kind *adapter*
+  includes [`fedpriv verify --adapter`](guide/adapters.md). The control is the same measurement on a minimal
   correction or under the correct setting, and must pass. CI compares stored transcripts.
 - "No deviation found" names what was checked. It is no proof.
 """

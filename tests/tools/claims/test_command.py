@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -38,10 +40,10 @@ def test_a_row_shows_the_correct_setting_and_its_transcript(capsys):
 def test_a_run_by_closed_form_agrees_with_its_row(capsys, tmp_path):
     path = tmp_path / "claim.txt"
     told = json.loads(
-        output(capsys, "run", "wei-sensitivity", "--json", "--transcript", str(path)).out
+        output(capsys, "run", "cdp-crd-sensitivity", "--json", "--transcript", str(path)).out
     )
     assert told["agrees"]
-    assert path.read_text("utf-8").startswith("claim: wei-sensitivity\n")
+    assert path.read_text("utf-8").startswith("claim: cdp-crd-sensitivity\n")
 
 
 def test_an_unknown_row_is_refused_with_the_nearest(capsys):
@@ -49,7 +51,7 @@ def test_an_unknown_row_is_refused_with_the_nearest(capsys):
 
 
 def test_a_row_from_the_text_has_no_run(capsys):
-    assert "has no demonstration" in output(capsys, "run", "naseri-local", status=2).err
+    assert "has no demonstration" in output(capsys, "run", "slides-local", status=2).err
 
 
 def test_packages_are_not_downloaded_unasked(capsys, monkeypatch):
@@ -70,16 +72,73 @@ def test_a_wheel_of_another_digest_is_not_run(tmp_path):
     assert environment._checked(tmp_path, right) == wheel
 
 
-def test_without_a_network_a_run_is_one_sentence(capsys, monkeypatch, tmp_path):
+def failing(monkeypatch, tmp_path, error):
+    """Let the making of an environment fail at its first use of pip."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
-    def failing(command, **_):
-        made = "venv" in command
-        return subprocess.CompletedProcess(
-            command, 0 if made else 1, "", "" if made else "no network\n"
-        )
+    def run(command, what, **_):
+        if "pip" in command:
+            raise error
+        Path(command[-1]).mkdir()
+        (Path(command[-1]) / "pyvenv.cfg").touch()
 
-    monkeypatch.setattr(environment.subprocess, "run", failing)
+    monkeypatch.setattr(environment, "_run", run)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "sentence"),
+    [
+        (environment.ClaimError("cannot download flwr: no index"), 1, "cannot download flwr: no index"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)  # fmt: skip
+def test_an_environment_that_cannot_be_made_leaves_nothing(
+    capsys, monkeypatch, tmp_path, error, status, sentence
+):
+    failing(monkeypatch, tmp_path, error)
+    transcript = tmp_path / "t.txt"
+    words = ("run", "flower-fixed", "--yes", "--transcript", str(transcript))
+    told = output(capsys, *words, status=status).err
+    assert told.strip().splitlines()[-1].endswith(sentence)
+    assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []
+    assert list((tmp_path / "fedpriv" / "claims").iterdir()) == []
+
+
+def test_size_and_time_are_told_even_if_nobody_is_asked(capsys, monkeypatch, tmp_path):
+    failing(monkeypatch, tmp_path, environment.ClaimError("stop"))
     told = output(capsys, "run", "flower-fixed", "--yes", status=1).err
-    assert told.strip().splitlines()[-1].endswith("cannot download flwr==1.42.0: no network")
-    assert not list(tmp_path.rglob("complete"))
+    assert "MB" in told
+    assert "seconds" in told
+
+
+@pytest.mark.parametrize(
+    ("printed", "reason"),
+    [
+        ("connection broken by 'X'\nERROR: No matching", "the package index cannot be reached"),
+        ("ERROR: No matching distribution found", "No matching distribution found"),
+    ],
+)  # fmt: skip
+def test_a_failure_of_pip_is_one_sentence(printed, reason):
+    script = f"import sys; sys.exit({printed!r})"
+    with pytest.raises(environment.ClaimError, match=f"cannot download it: .*{reason}$"):
+        environment._run([sys.executable, "-c", script, "pip"], "download it")
+
+
+def test_a_step_that_takes_too_long_is_ended():
+    with pytest.raises(environment.ClaimError, match="cannot wait: not finished after 1 seconds"):
+        environment._run([sys.executable, "-c", "import time; time.sleep(600)"], "wait", limit=1)
+
+
+def test_a_step_is_ended_with_all_that_it_started(tmp_path):
+    script = (
+        "import subprocess, sys\n"
+        "started = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],\n"
+        "                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
+        "sys.exit(str(started.pid))"
+    )
+    with pytest.raises(environment.ClaimError) as failure:
+        environment._run([sys.executable, "-c", script], "start")
+    stat = Path(f"/proc/{str(failure.value).rpartition(' ')[2]}/stat")
+    # A process that was ended is a zombie until init has collected it.
+    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)

@@ -49,7 +49,7 @@ def test_every_row_has_a_verdict_a_source_and_a_date(row):
 @every(row for row in ROWS if row.subject == "software" and row.verdict in NEEDS_CONTROL)
 def test_every_negative_row_on_software_has_the_correct_setting_and_a_control(row):
     assert row.setting
-    if row.script:
+    if row.script or row.adapters:
         assert row.demonstration["control"]["expect"]
 
 
@@ -106,12 +106,60 @@ def test_a_number_that_a_script_does_not_print_does_not_agree():
         ({"no_epsilon": "none"}, "either epsilon or no_epsilon"),
         ({"demonstration": {"kind": "rumour"}}, "demonstration.kind must be one of"),
         ({"demonstration": {"kind": "audit", "script": "gone.py"}}, "there is no gone.py"),
+        ({"demonstration": {"kind": "adapter", "adapter": "gone.py:make"}}, "there is no gone.py"),
+        ({"demonstration": {"kind": "adapter"}}, "needs demonstration.adapter"),
+        ({"demonstration": "none"}, "demonstration must be a mapping"),
+        ({"demonstration": {"kind": "audit", "expect": {"a": 3}}}, "expect.a must be two numbers"),
+        ({"demonstration": {"kind": "audit", "packages": [3]}}, "a package has a name"),
+        (
+            {"demonstration": {"kind": "audit", "control": 3}},
+            "control must be a mapping with a text",
+        ),
+        ({"demonstration": {"kind": "audit", "seconds": "x"}}, "seconds must be a number"),
+        ({"upstream": 3}, "upstream must be null or a text"),
+        ({"epsilon": 3}, "epsilon must have the fields"),
     ],
 )
 def test_a_row_with_a_mistake_is_refused(tmp_path, change, message):
     values = yaml.safe_load((folder() / "adap-noise.yaml").read_text("utf-8"))
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump({**values, **change}, allow_unicode=True), "utf-8")
+    with pytest.raises(ConfigError, match=message):
+        read_row(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"delta": "x"}, "epsilon.delta must be a number"),
+        ({"delta": 0}, "epsilon.delta must be 0 for pure_epsilon, and above 0"),
+        ({"second": [1]}, "epsilon.second must be two numbers"),
+        ({"releases": []}, "epsilon.releases must be a list that is not empty"),
+        ({"releases": [{"steps": 1}]}, "either noise_multiplier or pure_epsilon"),
+        ({"releases": [{"bad": 1}]}, "epsilon.releases"),
+    ],
+)
+def test_a_row_with_a_wrong_epsilon_is_refused(tmp_path, change, message):
+    values = yaml.safe_load((folder() / "adap-noise.yaml").read_text("utf-8"))
+    path = tmp_path / "mine.yaml"
+    values["epsilon"].update(change)
+    path.write_text(yaml.safe_dump(values, allow_unicode=True), "utf-8")
+    with pytest.raises(ConfigError, match=message):
+        read_row(path)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"a: [", "is no YAML"),
+        (b"\xff", "is no YAML"),
+        (b"- 1", "must be a mapping"),
+        (b"3: 4", "field 3"),
+    ],
+)
+def test_a_file_that_is_no_row_is_refused(tmp_path, data, message):
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(data)
     with pytest.raises(ConfigError, match=message):
         read_row(path)
 
