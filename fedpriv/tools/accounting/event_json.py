@@ -25,7 +25,6 @@ from fedpriv.privacy.core.profile_events import (
     EpsilonDeltaEvent,
     ExponentialMechanismEvent,
     PermuteAndFlipEvent,
-    profile_of_event,
 )
 
 _DEEPEST = 20  # nesting of events
@@ -109,6 +108,11 @@ _SAMPLED: dict[str, tuple[type[dp_event.DpEvent], dict[str, ValueCheck]]] = {
         {"source_dataset_size": _whole, "sample_size": _whole},
     ),
 }
+_ON_A_SAMPLE = tuple(
+    kind
+    for kind, _ in _RELEASES.values()
+    if kind not in (dp_event.NonPrivateDpEvent, dp_event.TruncatedSubsampledGaussianDpEvent)
+)
 _TOGETHER = ("NoOpDpEvent", "SelfComposedDpEvent", "ComposedDpEvent")
 CLASSES = (*_RELEASES, *_SAMPLED, *_TOGETHER)
 _NOT_PRICED = {
@@ -203,15 +207,14 @@ def _inner(value: object, neighbours: str, place: str, depth: int) -> dp_event.D
     releases = list(_flat(value, 1, neighbours, place, depth))
     if len(releases) == 1:
         event, count = releases[0]
-        gaussian = isinstance(event, dp_event.GaussianDpEvent)
-        if count == 1 and (gaussian or profile_of_event(event, neighbours) is not None):
+        if count == 1 and isinstance(event, _ON_A_SAMPLE):
             return event
     if releases and all(isinstance(event, dp_event.GaussianDpEvent) for event, _ in releases):
         precision = math.fsum(n * event.noise_multiplier**-2 for event, n in releases)
         return dp_event.GaussianDpEvent(precision**-0.5)
     raise NotAnEvent(
-        f"{place} must be one mechanism whose privacy profile is known, or Gaussians composed; what sampling "
-        "saves of other events is not known"
+        f"{place} must be one mechanism on one sample, or Gaussians composed; what sampling saves of other "
+        "events is not known"
     )
 
 

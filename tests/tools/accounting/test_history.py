@@ -253,6 +253,8 @@ def test_zcdp_and_vectors_with_discrete_gaussian_noise_are_priced_by_rdp(history
         gaussian = RdpAccountant().epsilon_of({GAUSSIAN: 1}, 1e-5, ADD_OR_REMOVE)
         assert epsilon(found, "rdp") == pytest.approx(gaussian)
         assert "pld cannot account for" in found["accountants"]["pld"]["reason"]
+        sampled = {"event": poisson(0.01, content), "neighbours": ADD_OR_REMOVE}
+        assert epsilon(history("e.json", sampled), "rdp") < epsilon(found, "rdp") / 5
 
 
 @pytest.mark.parametrize(("content", "event"), [
