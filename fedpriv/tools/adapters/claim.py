@@ -320,5 +320,5 @@ def _number(key: str, value: Any, signed: bool = False) -> float:
 def _whole(claim: Mapping[str, Any], key: str, default: int) -> int:
     value = claim.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1_000_000:
-        raise ConfigError(f"claim.{key}", value, "a whole number >= 1")
+        raise ConfigError(f"claim.{key}", value, "a whole number from 1 to 1,000,000")
     return value

@@ -12,14 +12,17 @@ What the adapter prints goes to standard error.
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import json
 import os
 import random
+import signal
 import struct
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -53,6 +56,9 @@ class Adapter:
         ]
         if missing:
             raise AttributeError("the adapter has no " + " and no ".join(missing))
+        if not isinstance(self.subject.holds_still, (list, tuple, set, frozenset)):
+            kind = type(self.subject.holds_still).__name__
+            raise TypeError(f"holds_still must be a list of words, got {kind}")
         facts = {
             "claim": self.subject.claim,
             "holds_still": list(self.subject.holds_still),
@@ -117,6 +123,10 @@ def made(path: str, make: str) -> Any:
 
 def main() -> None:
     """Answer requests until the pipe is closed."""
+    if sys.platform == "linux":
+        # PR_SET_PDEATHSIG: end with the thread that started this process, even if it is killed.
+        with suppress(AttributeError, OSError):
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     # The adapter may print, even from C. Its standard output becomes standard error, and the pipe gets
     # descriptors that nobody else knows.
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +135,29 @@ def test_what_it_prints_does_not_fill_the_disk(opened):
     assert process.printed()[0].startswith("xxx")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs prctl")
+def test_its_process_ends_with_a_fedpriv_that_is_killed(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(GOOD.partition("    number")[0] + "    while True: pass\n", encoding="utf-8")
+    code = (
+        "import os, sys, pathlib, numpy as np\n"
+        "from fedpriv.tools.adapters.process import AdapterProcess, RunRequest\n"
+        "process = AdapterProcess(pathlib.Path(sys.argv[1]), '', sys.executable, 60.0)\n"
+        "print(process._process.pid, flush=True)\n"
+        "runs = [{'seed': 1, 'data': [0]}]\n"
+        "process._send({'do': 'runs', 'clients': [1], 'runs': runs}, [np.ones(3)], '')\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=False
+    )
+    stat = Path(f"/proc/{done.stdout.strip()}/stat")
+    assert done.stdout.strip()
+    # The process is gone, or it is a zombie that init has not collected yet.
+    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
+
+
 def test_a_copy_that_a_round_forks_does_not_answer(opened):
     process = opened(GOOD.replace("    number", "    import os; os.fork()\n    number"))
     seen = rounds_of(process, count=5)
@@ -150,6 +175,7 @@ def test_global_seeds_are_noticed(opened):
     ("text", "make", "words"),
     [
         ("claim = {}\n", "", "the adapter has no holds_still and no round"),
+        (GOOD.replace('["seed"]', '"seed"'), "", "holds_still must be a list of words, got str"),
         (GOOD, "make", "it has no function make"),
         ("import no_such_package\n", "", "No module named 'no_such_package' (line 1)"),
         ("def round(:\n", "", "SyntaxError"),
@@ -200,7 +226,7 @@ CLAIM = {
         ({"sample_rate": 1.5}, "claim.sample_rate must be > 0 and <= 1, got 1.5"),
         ({"noise_multiplier": -1}, "claim.noise_multiplier must be a number > 0, got -1"),
         ({"denominator": 0}, "claim.denominator must be a number, not 0"),
-        ({"rounds": 2.5}, "claim.rounds must be a whole number >= 1, got 2.5"),
+        ({"rounds": 2.5}, "claim.rounds must be a whole number from 1 to 1,000,000, got 2.5"),
         ({"clip": 1}, "claim has a key that is unknown: clip"),
         ({"sampling": "without_replacement", "sample_size": 99}, "claim.sample_size must be at most 20"),
     ],
