@@ -142,3 +142,22 @@ def test_a_step_is_ended_with_all_that_it_started(tmp_path):
     # A process that was ended is a zombie until init has collected it.
     while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
         time.sleep(0.01)
+
+
+def test_an_environment_whose_python_is_gone_is_made_again(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    row = row_named("flower-fixed")
+    old = environment._environment(row)
+    old.mkdir(parents=True)
+    (old / "complete").touch()
+
+    def make(_, environment_folder, __):
+        (environment_folder / "bin").mkdir(parents=True)
+        (environment_folder / "bin" / "python").touch()
+        (environment_folder / "complete").write_text("numpy==2.0\nflwr @ file:///flwr.whl\n")
+
+    monkeypatch.setattr(environment, "_make", make)
+    assert environment.ready(row) is None
+    assert environment.made(row) == environment.ready(row) == old / "bin" / "python"
+    assert environment.installed(row) == ["numpy==2.0", "flwr"]
+    assert list(old.parent.iterdir()) == [old]
