@@ -90,10 +90,13 @@ def _section(row: ClaimRow) -> str:
 
 def facts(row: ClaimRow) -> list[tuple[str, str]]:
     """Return everything that a row says after its title and source, in order."""
-    rows = [("**Verdict**", row.judgement)]
-    if row.setting is not None:
-        rows.append(("**Correct setting**", row.setting))
-    rows += [("Stated", row.stated), ("Assumption", row.assumption), ("Shown", row.shows)]
+    rows = [("**Correct setting**", row.setting)] if row.setting is not None else []
+    rows += [
+        ("**Verdict**", row.judgement),
+        ("Stated", row.stated),
+        ("Assumption", row.assumption),
+        ("Shown", row.shows),
+    ]
     if row.verdict not in ("holds if", "no deviation found"):
         rows.append(("Reason", row.detail))
     if row.epsilon is None:
