@@ -64,6 +64,12 @@ class FederatedData:
         """Number of records n_k of each client, int64 [K]."""
         return self.clients.sizes
 
+    def to(self, device: str | torch.device) -> FederatedData:
+        """Return the same data with all records on ``device``."""
+        validation = None if self.validation is None else self.validation.to(device)
+        train, test = self.train.to(device), self.test.to(device)
+        return replace(self, train=train, validation=validation, test=test)
+
     @property
     def of_clients(self) -> Records:
         """Records of all clients together, in the order of the training records."""

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from fedpriv.attacks.canaries import PlantedCanaries
     from fedpriv.data.federated import ClientSizes, FederatedData
     from fedpriv.experiment.running import Run
+    from fedpriv.experiment.shared_records import Source
 
 
 def assemble(
@@ -63,6 +64,7 @@ def assemble(
     config: DictConfig,
     folder: RunFolder | None,
     overrides: Sequence[str] | None,
+    source: Source | None = None,
 ) -> Run:
     """Build a run that is ready to go, or to go on from a checkpoint.
 
@@ -74,6 +76,7 @@ def assemble(
         config: The configuration that the parts were made of.
         folder: The folder of a run that goes on; None for a new run, which gets a folder.
         overrides: The overrides of the command, which the folder notes; None if there was no command.
+        source: What shares the records with other processes; None: this process alone has them.
 
     Raises:
         ConfigError: The parts do not go together with the data, or the run cannot go on from its folder.
@@ -94,7 +97,7 @@ def assemble(
     device = resolve_device(settings.runtime.device)
     # The checkpoint is read before the data: a folder of another run is refused within a second.
     state, passed_over = (None, None) if folder is None else saved_state(folder, identity, device)
-    context = context_with_canaries(parts, device)
+    context = context_with_canaries(parts, device, source)
     tune_allocator()
     threads = choose_threads(
         settings.runtime.threads or threads_before(state),
@@ -180,7 +183,9 @@ def _mend_configuration(folder: RunFolder, config: DictConfig, identity: dict[st
 # ---- data, model and engine
 
 
-def context_with_canaries(parts: Parts, device: torch.device) -> RunContext:
+def context_with_canaries(
+    parts: Parts, device: torch.device, source: Source | None = None
+) -> RunContext:
     """Return the context of a run, with the canaries that the key ``audit`` asks for."""
     settings = parts.settings
     return make_context(
@@ -190,6 +195,7 @@ def context_with_canaries(parts: Parts, device: torch.device) -> RunContext:
         settings.seed,
         fewer=EPSILON_AUDIT in settings.audit,
         canary=settings.canary,
+        source=source,
     )
 
 
@@ -205,6 +211,7 @@ def make_context(
     seed: int = 0,
     fewer: bool = False,
     canary: str = DIRECTION,
+    source: Source | None = None,
 ) -> RunContext:
     """Build data, model and engine, with attackers among the clients if there are any.
 
@@ -217,6 +224,7 @@ def make_context(
         seed: Seed of the canaries' coins and contents.
         fewer: Plant fewer canaries where there is no room for all of them, instead of refusing.
         canary: Kind of the canaries, see :mod:`fedpriv.data.names`.
+        source: What has the data, or shares them with other processes; None: they are loaded.
 
     Raises:
         ConfigError: The parts do not go together with the data, or with one another.
@@ -231,13 +239,16 @@ def make_context(
     from fedpriv.models.fit import build_for
 
     settings, algorithm = parts.settings, parts.algorithm
-    data = federate(
-        parts.dataset,
-        parts.partition,
-        validation=parts.reads_validation,
-        seed=parts.split_seed,
-        device=str(device),
-    )
+
+    def load() -> FederatedData:
+        return federate(
+            parts.dataset,
+            parts.partition,
+            validation=parts.reads_validation,
+            seed=parts.split_seed,
+        )
+
+    data = (load() if source is None else source(load)).to(device)
     if settings.shadow is not None:
         data = of_shadow(data, settings.shadow)
     original = None if settings.warm_start is None else data

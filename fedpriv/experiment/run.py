@@ -179,7 +179,8 @@ def run(
         from fedpriv.experiment.reporter import Reporter
 
         team = _team(parts, held)
-        running = assemble(parts, config, folder, overrides)
+        source = None if team is None else team.records.loaded
+        running = assemble(parts, config, folder, overrides, source)
         if team is not None:
             team.join(running, config, None if best is None else best.rounds)
         if best is not None:

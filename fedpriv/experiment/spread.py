@@ -4,10 +4,10 @@
     team.join(running, config)        once data, model and streams are there: workers build the same run
     context.crew                      the trainer's chunks now go through :class:`fedpriv.workers.crew.Crew`
 
-Workers get the configuration, the key of lots and batches, and in every round what the computation of a
-chunk reads: the weights and the state of clipper, attackers and the user's own parts. They get no key of
-noise, and nothing but sums of one chunk and numbers of its units comes back. Results cross unencrypted, so
-a published run has workers on its own machine alone.
+Workers get the configuration, the key of lots and batches, the place in memory of the records, and in every
+round what the computation of a chunk reads: the weights and the state of clipper, attackers and the user's
+own parts. They get no key of noise, and nothing but sums of one chunk and numbers of its units comes back.
+Results cross unencrypted, so a published run has workers on its own machine alone.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from fedpriv.common.errors import ConfigError, FedprivError, WorkerError, show
 from fedpriv.common.words import counted
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.settings import Settings
+from fedpriv.experiment.shared_records import SharedRecords
 from fedpriv.privacy.clippers.step_clip import ChunkAnswer
 from fedpriv.workers.crew import ChunkCosts, Crew
 from fedpriv.workers.link import CONNECT_SECONDS, Link, LostError
@@ -213,10 +214,14 @@ class Team:
     Args:
         members: The workers.
         settings: The root keys.
+
+    Attributes:
+        records: The records of the run, which workers on this machine share.
     """
 
     def __init__(self, members: Sequence[_Member], settings: Settings):
         self._members, self._settings = members, settings
+        self.records = SharedRecords()
         self._crew: Crew | None = None
 
     def join(self, running: Run, config: DictConfig, rounds: int | None) -> Crew:
@@ -243,6 +248,7 @@ class Team:
             "device": device.type if device.type == "cpu" else str(self._settings.runtime.device),
             "sampling_key": context.streams.sampling_key.hex(),
             "history": context.streams.history is not None,
+            "records": self.records.place(),
             "path": [str(Path(entry).resolve()) for entry in sys.path],
         }
         facts = facts_of(origin.numerics, origin.digest)
@@ -287,6 +293,7 @@ class Team:
         else:
             for member in self._members:
                 member.close()
+        self.records.close()
 
     def __enter__(self) -> Team:
         return self

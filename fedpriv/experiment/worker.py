@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,6 +34,7 @@ from fedpriv.workers.processes import end_with_parent, told
 
 if TYPE_CHECKING:
     from fedpriv.experiment.loop import Loop
+    from fedpriv.experiment.shared_records import Machine
 
 
 class _Chunks:
@@ -41,12 +43,13 @@ class _Chunks:
     Args:
         setup: What rank 0 tells of the run.
         local_rank: Number of this process on its machine, which chooses one of several GPUs.
+        machine: The workers of this machine, where torchrun or Slurm has started them.
 
     Attributes:
         facts: Everything in which the processes must agree.
     """
 
-    def __init__(self, setup: Mapping[str, Any], local_rank: int):
+    def __init__(self, setup: Mapping[str, Any], local_rank: int, machine: Machine | None = None):
         # Imported late: a worker that is never asked imports nothing but torch.
         from fedpriv.engine import tune_allocator
         from fedpriv.experiment.assemble import context_with_canaries
@@ -55,6 +58,7 @@ class _Chunks:
         from fedpriv.experiment.machine import numeric_environment
         from fedpriv.experiment.search import with_rounds
         from fedpriv.experiment.secrets import run_digest
+        from fedpriv.experiment.shared_records import found_at
 
         sys.path += [entry for entry in setup["path"] if entry not in sys.path]
         config = OmegaConf.create(setup["config"])
@@ -65,10 +69,15 @@ class _Chunks:
                 f"the data set {parts.dataset.name} is not on this machine, and workers download nothing; "
                 "put it where rank 0 has it, or name its folder by dataset.path or FEDPRIV_DATA"
             )
+        if machine is None:
+            source = found_at(setup["records"])
+        else:
+            timeout = parts.settings.runtime.worker_timeout
+            source = machine.source(setup["records"], timeout)
         torch.set_num_threads(setup["threads"])
         tune_allocator(reading=True)
         device = _device(setup["device"], local_rank)
-        context = context_with_canaries(parts, device)
+        context = context_with_canaries(parts, device, source)
         tune_allocator()
         digest = run_digest(config, parts.settings.rounds, context)
         numerics = numeric_environment(
@@ -115,13 +124,16 @@ def _device(name: str, local_rank: int) -> torch.device:
     return torch.device("cuda", local_rank % max(1, torch.cuda.device_count()))
 
 
-def serve(link: Link, local_rank: int = 0, runs: int | None = None) -> None:
+def serve(
+    link: Link, local_rank: int = 0, runs: int | None = None, machine: Machine | None = None
+) -> None:
     """Answer rank 0 until it says that the work is over, or is gone.
 
     Args:
         link: The connection to rank 0.
         local_rank: Number of this process on its machine.
         runs: Number of runs after which to return; None: rank 0 says when.
+        machine: The workers of this machine, where torchrun or Slurm has started them.
     """
     chunks: _Chunks | None = None
     failure: Exception | None = None  # to take over the state of the round
@@ -129,13 +141,15 @@ def serve(link: Link, local_rank: int = 0, runs: int | None = None) -> None:
         message = link.receive()
         if "over" in message:
             chunks = None  # before the next run reads its data
+            if machine is not None:
+                machine.close()
             runs = None if runs is None else runs - 1
             if message["over"] == "all" or runs == 0:
                 return
             continue
         try:
             if "setup" in message:
-                chunks = _Chunks(message["setup"], local_rank)
+                chunks = _Chunks(message["setup"], local_rank, machine)
                 link.send(chunks.facts)
                 continue
             assert chunks is not None
@@ -183,7 +197,7 @@ def serve_launcher(place: Place, runs: int | None = None) -> None:
     try:
         # Rank 0 may plan for long, or wait for its folder.
         store.wait(["begin"], timedelta(days=3650))
-        serve(_link_of(store, place), place.local_rank, runs)
+        serve(_link_of(store, place), place.local_rank, runs, _machine_of(store, place))
     except (LostError, RuntimeError) as error:
         raise WorkerError(f"rank {place.rank}: rank 0 is gone ({error})") from None
 
@@ -197,6 +211,14 @@ def _link_of(store: dist.Store, place: Place) -> Link:
         host = LOCAL_HOST if place.one_machine else None
         _links[place] = Link(store, f"rank{place.rank}", 1, host, CLASSES)
     return _links[place]
+
+
+@cache
+def _machine_of(store: dist.Store, place: Place) -> Machine:
+    """Return the machine of this process, which serves all runs of the process."""
+    from fedpriv.experiment.shared_records import Machine
+
+    return Machine(store, place)
 
 
 def _ignore_signals() -> None:

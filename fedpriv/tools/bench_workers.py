@@ -121,7 +121,8 @@ class _Rounds:
         team: Team | None = team_of(parts.settings)
         if team is not None:
             held.enter_context(team)
-        running = assemble(parts, config, None, None)
+        source = None if team is None else team.records.loaded
+        running = assemble(parts, config, None, None, source)
         self.crew: Crew | None = None if team is None else team.join(running, config, None)
         self.loop: Loop = running.loop
 

@@ -6,5 +6,6 @@ order: so the number of processes changes no bit.
 
 Begin with ``crew``: how rank 0 hands out the chunks of a step. ``link`` carries messages, which ``packing``
 makes without pickle. ``places`` reads which rank a process has, ``processes`` starts those of one machine.
+``shared_memory`` is a file in memory, from which the processes of one machine read the same records.
 This room knows chunks and tensors; what is computed stands in ``experiment.spread`` and ``.worker``.
 """

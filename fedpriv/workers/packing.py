@@ -9,7 +9,7 @@ another order at another alignment.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -37,13 +37,18 @@ class UnsendableError(FedprivError):
     """A value cannot be sent, as it holds an object of a class that messages do not know."""
 
 
-def pack(value: object, classes: Classes) -> Tensor:
+def _empty(size: int) -> Tensor:
+    return torch.empty(size, dtype=torch.uint8)
+
+
+def pack(value: object, classes: Classes, allocate: Callable[[int], Tensor] = _empty) -> Tensor:
     """Return a message (uint8) that holds a value.
 
     Args:
         value: Tensors, arrays, plain values, the data classes ``classes``, and lists, tuples and mappings
             of all these.
         classes: Data classes by name.
+        allocate: Number of bytes → memory for the message (uint8).
 
     Raises:
         UnsendableError: The value holds anything else.
@@ -57,7 +62,7 @@ def pack(value: object, classes: Classes) -> Tensor:
     text = json.dumps(_plain(value, classes, tensors)).encode()
     sizes = [tensor.numel() * tensor.element_size() for tensor in tensors]
     start = _padded(_LENGTH + len(text))
-    message = torch.empty(start + sum(map(_padded, sizes)), dtype=torch.uint8)
+    message = allocate(start + sum(map(_padded, sizes)))
     beginning = len(text).to_bytes(_LENGTH, "little") + text
     message[: len(beginning)] = torch.frombuffer(bytearray(beginning), dtype=torch.uint8)
     for tensor, size in zip(tensors, sizes, strict=True):

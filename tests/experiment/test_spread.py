@@ -87,7 +87,7 @@ def test_workers_get_no_key_of_noise_and_no_later_weights_than_the_round_s(train
     _, (team,) = in_processes(train, 2, *FIVE_CHUNKS)
     setup, *others = team._members[0].seen
     assert set(setup["setup"]) == {
-        "config", "rounds", "threads", "device", "sampling_key", "history", "path",
+        "config", "rounds", "threads", "device", "sampling_key", "history", "path", "records",
     }  # fmt: skip
     assert {key for message in others for key in message} <= {
         *("round", "weights", "clipper", "attack", "own", "statistics"), "task", "over",
@@ -189,13 +189,13 @@ def test_workers_with_another_run_are_refused(train, monkeypatch, key):
 
     setup = worker._Chunks.__init__
 
-    def of_another_run(self, message, local_rank):
+    def of_another_run(self, message, *others):
         name, value = key.split("=")
         config = message["config"]
         for part in name.split(".")[:-1]:
             config = config[part]
         config[name.split(".")[-1]] = int(value)
-        setup(self, message, local_rank)
+        setup(self, message, *others)
 
     monkeypatch.setattr(worker._Chunks, "__init__", of_another_run)
     with thread_workers(), pytest.raises(FedprivError, match="data, initial weights"):
