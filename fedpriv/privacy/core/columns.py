@@ -38,6 +38,15 @@ def array(values: Tensor) -> np.ndarray:
     return values.cpu().numpy().copy()
 
 
+def narrow(values: np.ndarray) -> np.ndarray:
+    """Return whole numbers in the smallest type that holds all of them, for a checkpoint."""
+    low, high = int(values.min(initial=0)), int(values.max(initial=0))
+    for kind in (np.int8, np.int16, np.int32):
+        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
+            return values.astype(kind)
+    return values
+
+
 def of_clients(values: np.ndarray) -> Tensor | dict[str, object]:
     """Return the form in which a checkpoint holds an array with one row for each client [K, …].
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedpriv.common.errors import ReleaseError
 from fedpriv.common.saved import StateDict
-from fedpriv.privacy.core.columns import array, tensor
+from fedpriv.privacy.core.columns import array, narrow, tensor
 from fedpriv.privacy.matrix.participation import NEVER, Participation
 
 
@@ -44,7 +44,8 @@ class Attendance:
         Raises:
             ReleaseError: A client may not take part. Nothing is noted in this case.
         """
-        barred = cohort[~self.may(round_index)[cohort]]
+        may = self.participation.may(round_index, self.last[cohort], self.count[cohort])
+        barred = cohort[~may]
         if len(barred):
             client = int(barred[0])
             raise ReleaseError(
@@ -56,7 +57,8 @@ class Attendance:
         self.count[cohort] += 1
 
     def state_dict(self) -> dict[str, object]:
-        return {"last": tensor(self.last), "count": tensor(self.count)}
+        return {"last": tensor(narrow(self.last)), "count": tensor(narrow(self.count))}
 
     def load_state_dict(self, state: StateDict) -> None:
-        self.last, self.count = array(state["last"]), array(state["count"])
+        self.last = array(state["last"]).astype(np.int64)
+        self.count = array(state["count"]).astype(np.int64)

@@ -333,7 +333,12 @@ class MatrixMechanism(Mechanism):
                 f"round {announcement.round_index + 1}: the strategy is for "
                 f"{self.correlation.rounds} rounds"
             )
-        self.attendance.enter(announcement.round_index, np.intersect1d(cohort, charged))
+        attending = cohort
+        if len(charged) < self.clients:
+            is_charged = np.zeros(self.clients, dtype=bool)
+            is_charged[charged] = True
+            attending = cohort[is_charged[cohort]]
+        self.attendance.enter(announcement.round_index, attending)
         return super().open(announcement, cohort, streams, charged)
 
     def _round_class(self, cohort: np.ndarray) -> Callable[..., OpenRound]:

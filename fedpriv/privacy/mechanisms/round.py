@@ -296,7 +296,6 @@ class OpenRound:
                 members = members[np.isin(members, group.clients)]
             if not len(members):
                 continue
-            rows = np.searchsorted(self.cohort, members)
             samples = [(group.upload.joint, dict(step)) for step in self._steps]
             if name_after is not None and after is not None:
                 if group.after is not None:
@@ -305,9 +304,11 @@ class OpenRound:
                     for _, answers in samples:
                         answers[name_after] = after
             for joint, answers in samples:
-                sensitivity = {name: _of_rows(moved, rows) for name, (moved, _) in answers.items()}
+                sensitivity = {
+                    name: self._of_members(moved, members) for name, (moved, _) in answers.items()
+                }
                 noise_std = {
-                    name: _of_rows(added, rows)
+                    name: self._of_members(added, members)
                     for name, (_, added) in answers.items()
                     if added is not None
                 }
@@ -317,10 +318,9 @@ class OpenRound:
                 releases.append(Release(joint, members, sensitivity, noise_std, shares))
         return tuple(releases)
 
-
-def _of_rows(numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return the numbers of these rows. A single number holds for all rows."""
-    return numbers if len(numbers) == 1 else numbers[rows]
+    def _of_members(self, numbers: np.ndarray, members: np.ndarray) -> np.ndarray:
+        """Return the numbers of the rows of these clients of the cohort. A single number holds for all."""
+        return numbers if len(numbers) == 1 else numbers[np.searchsorted(self.cohort, members)]
 
 
 def _numbers(values: Tensor) -> np.ndarray:

@@ -169,3 +169,12 @@ def test_different_rows_with_the_same_sum_are_not_confused(monkeypatch):
     )
     values = np.arange(40.0)
     assert np.array_equal(columns.each_client(columns.of_clients(values)), values)
+
+
+@pytest.mark.parametrize("high", [0, 127, 128, 2**15, 2**31, 2**40])
+def test_whole_numbers_are_kept_in_the_smallest_type_that_holds_them(high):
+    values = np.array([-1, 5, high])
+    small = columns.narrow(values)
+    assert small.tolist() == values.tolist()
+    assert small.itemsize == (1 if high < 128 else 2 if high < 2**15 else 4 if high < 2**31 else 8)
+    assert columns.narrow(values[:0]).tolist() == []
