@@ -21,8 +21,8 @@ fedpriv claims run adap-noise
 ```
 
 The first command lists all rows, the second prints one row with its stored transcript, the third measures the
-numbers of a row again. For a row on software it first makes an environment in `~/.cache/fedpriv/claims`, of up to
-1.1 GB; it says how large, and asks. These environments may be deleted at any time.
+numbers of a row again. For a row on software it first makes an environment of up to 1.1 GB in
+`~/.cache/fedpriv/claims`. It says how large, and asks. The environments may be deleted at any time.
 
 **How to read it.**
 

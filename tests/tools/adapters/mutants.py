@@ -295,6 +295,10 @@ class UploadsChargedAsASum(Uploads):
 
 
 class SumOfNoisyUploads(UploadsChargedAsASum):
+    """With one client absent, the sum has one share of noise less: such noise goes with ``zero_out``."""
+
+    changes = {**UploadsChargedAsASum.changes, "neighbours": "zero_out"}
+
     def round(self, state, data, seed):
         uploads, number = super().round(state, data, seed)
         return uploads.sum(axis=0), number
