@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from fedpriv.common.flags import Command, NewFile, OneOf, Whole, flag, switch, table_flag
+from fedpriv.common.flags import Command, NewFile, OneOf, PathParam, Whole, flag, switch, table_flag
 
 _JSON = rb'\A\{\s*"conditions":'  # beginning of the file; only such a file is written over
 _MODELS = ("cnn", "mlp", "logistic")  # as in fedpriv.tools.bench, which imports torch
@@ -29,6 +29,12 @@ _MODELS = ("cnn", "mlp", "logistic")  # as in fedpriv.tools.bench, which imports
 @switch("--accounting", "instead: accounting for thousands of noise multipliers")
 @flag("--workers", "N", "instead: rounds over N processes beside those of one", Whole())
 @switch("--aggregation", "instead: a round of each aggregation rule, its time and memory")
+@flag(
+    "--growth",
+    "FOLDER",
+    "instead: time and memory up to a million clients, written there",
+    PathParam(),
+)
 @table_flag
 def bench(
     repeats: int,
@@ -38,6 +44,7 @@ def bench(
     accounting: bool,
     workers: int | None,
     aggregation: bool,
+    growth: str | None,
 ) -> int:
     """Measure the speed of the gradient engines (or of what a flag names) on this machine.
 
@@ -56,6 +63,10 @@ def bench(
         from fedpriv.tools.bench_rules import run as speed_of_rules
 
         return speed_of_rules(min(repeats, 5), threads, json)
+    if growth is not None:
+        from fedpriv.tools.bench_growth import run as growth_of_runs
+
+        return growth_of_runs(Path(growth))
     from fedpriv.tools.bench import run as engine_speed
 
     return engine_speed(repeats, tuple(dict.fromkeys(model or _MODELS)), threads, json)

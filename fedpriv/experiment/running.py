@@ -96,8 +96,12 @@ class Run:
         observers = [*self._tables, display, *others, self._snapshots, self._checkpoints]
         with Interrupts(self.loop.settings.runtime.stop_file) as interrupts:
             stop = self.loop.run(observers, interrupts)
-            self._checkpoints.save()
+            self.save()
         return stop
+
+    def save(self) -> None:
+        """Write the checkpoint now."""
+        self._checkpoints.save()
 
     def close(self, stop_reason: str) -> None:
         """Write what is pending. An interrupted run goes on later, so its tables stay open-ended."""

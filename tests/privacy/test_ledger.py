@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from checkpoints import saved
+from checkpoints import saved, size
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from releases import released
@@ -255,3 +255,22 @@ def test_two_ledgers_restored_from_one_state_do_not_share_it():
     second.load_state_dict(state)
     first.record(released(gradient(3.0), ALL, count=10))
     assert everything(second) == everything(filled())
+
+
+def test_a_ledger_is_as_large_as_what_the_clients_did_and_not_as_there_are_clients():
+    def charged(clients: int) -> Ledger:
+        ledger, stream = Ledger(clients), np.random.default_rng(0)
+        for t in range(50):
+            some = np.sort(stream.choice(clients, 100, replace=False))
+            ledger.record(released(gradient(3.0 + t % 2), some))
+            ledger.record(released(gradient(7.0), np.arange(clients)))
+        return ledger
+
+    few, many = charged(1000), charged(100_000)
+    assert size(many.state_dict()) < size(few.state_dict()) + 100_000
+    again = Ledger(100_000)
+    again.load_state_dict(saved(many.state_dict()))
+    np.testing.assert_array_equal(again.samples_of(), many.samples_of())
+    assert again.samples_of().sum() == 50 * (100 + 100_000)
+    assert again.histories() == many.histories()
+    assert size(again.state_dict()) == size(many.state_dict())

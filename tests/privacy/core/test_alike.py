@@ -8,7 +8,8 @@ from checkpoints import saved, size
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
+from fedpriv.privacy.accountants import GdpAccountant, PldAccountant, RdpAccountant
+from fedpriv.privacy.core import columns
 from fedpriv.privacy.core.alike import AlikeRows, CountsOfClients
 from fedpriv.privacy.core.columns import of_clients
 from fedpriv.privacy.core.names import ADD_OR_REMOVE
@@ -104,3 +105,34 @@ def test_a_total_of_a_million_clients_is_as_small_as_its_distinct_histories(acco
     again = accountant.running(1_000_000, ADD_OR_REMOVE)
     again.load_state_dict(saved(many.state_dict()))
     assert again.agrees_with(many, 1e-5)
+
+
+@pytest.mark.parametrize("accountant", [RdpAccountant(), GdpAccountant(), PldAccountant()])
+def test_a_checkpoint_with_a_row_for_each_client_is_read(accountant):
+    rate = 1.0 if accountant.name == "gdp" else 0.1
+    event, others = PoissonSampling(rate).event(5.0), PoissonSampling(rate).event(4.0)
+
+    def charged():
+        total = accountant.running(CLIENTS, ADD_OR_REMOVE)
+        total.add(event, np.arange(CLIENTS))
+        total.add(others, np.array([1, 5]), 2)
+        total.would_exceed(event, 1, 3.0, 1e-5)
+        return total
+
+    def dense(value):
+        """What an older version wrote: a tensor with a row for each client."""
+        if isinstance(value, dict):
+            if "row_of_client" in value:
+                return columns.tensor(columns.each_client(value))
+            return {key: dense(part) for key, part in value.items()}
+        return value
+
+    whole, again = charged(), accountant.running(CLIENTS, ADD_OR_REMOVE)
+    again.load_state_dict(saved(dense(whole.state_dict())))
+    for total in (whole, again):
+        total.add(event, np.array([0, 5, 7]))
+    np.testing.assert_array_equal(again.epsilon(1e-5), whole.epsilon(1e-5))
+    np.testing.assert_array_equal(
+        again.would_exceed(event, 3, 3.0, 1e-5), whole.would_exceed(event, 3, 3.0, 1e-5)
+    )
+    assert repr(again.state_dict()) == repr(whole.state_dict())
