@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
+from scipy import stats
 
 from fedpriv.privacy.core.names import REPLACE_ONE
-from fedpriv.tools.adapters.noise import NoiseRuns
+from fedpriv.tools.adapters.claim import AdapterClaim
+from fedpriv.tools.adapters.noise import NoiseRuns, contrasts
+from fedpriv.tools.adapters.process import RoundRaised
 from fedpriv.tools.adapters.subject import AdapterSubject, RoundSeen
 from fedpriv.tools.audit.epsilon_guesses import Scores
 from fedpriv.tools.audit.epsilon_independent import bound
+from fedpriv.tools.verify import statistics
 from fedpriv.tools.verify.table import Check
 
 SIGNIFICANCE = 1e-4
@@ -21,6 +26,8 @@ _CALLS = 4000
 _HUGE = 1e6
 _DELTA = 1e-5
 _TOLERANCE = 1.01
+_SEEDS = 20  # of runs with large updates
+_ROUNDING = 1e-4  # of code in single precision
 
 
 def checks(noise_runs: NoiseRuns) -> Iterator[Check]:
@@ -45,6 +52,8 @@ def checks(noise_runs: NoiseRuns) -> Iterator[Check]:
             note=f"{', '.join(fewer)} is claimed, and does not leave in every round",
         )  # fmt: skip
     yield from _public(noise_runs, run)
+    yield from _charged_noise(claim, run)
+    yield from _after_large(subject)
     yield from _epsilon(subject)
 
 
@@ -63,6 +72,108 @@ def _public(noise_runs: NoiseRuns, ordinary: list[RoundSeen]) -> Iterator[Check]
             "outside", f"{name}, which is claimed to be public", f"{different} rounds differ", "0",
             passed=different == 0, note=f"{name} changes with the data or the seed",
         )  # fmt: skip
+
+
+def _charged_noise(claim: AdapterClaim, run: list[RoundSeen]) -> Iterator[Check]:
+    """Test that no round is charged with a smaller noise multiplier than ε is computed of."""
+    for name, value in claim.values.items():
+        least = min(seen.charged[name].noise_multiplier for seen in run)
+        if any(seen.charged[name] != value for seen in run):
+            yield Check(
+                "charge", f"{name}: least noise multiplier of {len(run)} rounds", f"{least:.4g}",
+                f"at least {value.noise_multiplier:.4g}", passed=least >= value.noise_multiplier / _TOLERANCE,
+                note=f"charged(state) gives {name} the noise multiplier {least:.4g}, less than that of the "
+                "claim",
+            )  # fmt: skip
+
+
+def _after_large(subject: AdapterSubject) -> Iterator[Check]:
+    """Test that what is charged in round 2, and its noise, follow from what left in round 1.
+
+    All units send 10, or 40, clip norms in one direction. Both are clipped to the same, so that the same
+    leaves; what differs afterwards follows from the data.
+    """
+    claim = subject.claim
+    if claim.rounds < 2 or not subject.can_repeat:
+        return
+    direction = subject.direction()
+    seeds = [subject.new_seed() for _ in range(_SEEDS)]
+    worlds = []
+    for length in (10.0, 40.0):
+        data = [
+            np.broadcast_to(length * subject.clip_norm * direction, quiet.shape).copy()
+            for quiet in subject.quiet
+        ]
+        worlds.append([data, subject.quiet])
+    answers = subject.runs([(seed, world) for seed in seeds for world in worlds])
+    runs = [a for a in answers if not isinstance(a, RoundRaised)]
+    if len(runs) < len(answers):
+        yield Check("charge", "what is charged in round 2", "skipped: a round stops", "-")
+        return
+    first, second = runs[::2], runs[1::2]
+    same = [(a[1], b[1]) for a, b in zip(first, second, strict=True) if _alike(a[0], b[0])]
+    moves = any(run[1].charged != run[0].charged for run in runs)
+    differ = sum(_charged_apart(a, b) for a, b in same)
+    if moves and not same:
+        yield Check(
+            "charge", "what is charged in round 2", "skipped: round 1 leaves other values", "-"
+        )
+    elif moves:
+        yield Check(
+            "charge", "what is charged in round 2", f"differs in {differ} of {len(same)}", "0",
+            passed=differ == 0,
+            note="round 1 left the same, but with longer updates, which are clipped alike, charged(state) "
+            "is different: it depends on the data, and that is not charged",
+        )  # fmt: skip
+    for name, value in first[0][1].values.items():
+        if name in claim.values and value.shape[-1:] == (claim.size,) and claim.size > 1:
+            yield _noise_after(subject, name, [run[1] for run in first], direction)
+
+
+def _alike(first: RoundSeen, second: RoundSeen) -> bool:
+    """Return whether two rounds left the same values, up to rounding."""
+    return first.values.keys() == second.values.keys() and all(
+        a.shape == second.values[name].shape
+        and np.allclose(
+            a, second.values[name], rtol=1e-5, atol=1e-5 * float(np.abs(a).max(initial=0))
+        )
+        for name, a in first.values.items()
+    )
+
+
+def _charged_apart(first: RoundSeen, second: RoundSeen) -> bool:
+    pairs = [(value, second.charged[name]) for name, value in first.charged.items()]
+    return any(
+        not np.isclose(getattr(a, key), getattr(b, key), rtol=_ROUNDING)
+        for a, b in pairs
+        for key in ("clip_norm", "noise_multiplier", "denominator")
+    )
+
+
+def _noise_after(
+    subject: AdapterSubject, name: str, rounds: list[RoundSeen], direction: np.ndarray
+) -> Check:
+    """Test the level of the noise in a round after large updates, but along them.
+
+    Clients may keep what was clipped for the next round, which is then along the same direction.
+    """
+    size = subject.claim.size
+    rows = np.stack([seen.rows(name, size) for seen in rounds])
+    stds = np.array([seen.charged[name].std for seen in rounds])
+    values = contrasts(rows - (rows @ direction)[..., None] * direction, stds)
+    squares, count = float((values**2).sum()), values.size // size * (size - 1)
+    p = float(
+        stats.chi2.cdf(squares, count)
+        if subject.claim.least
+        else statistics.squares_p(squares, count)
+    )
+    ratio = math.sqrt(squares / count)
+    return Check(
+        "noise", f"{name}: round 2, after large updates", f"{ratio:.4f} ({count:,} numbers)",
+        "at least 1" if subject.claim.least else "1", 0.0 if math.isnan(p) else p,
+        note=f"after a round of large updates, the noise of {name} has {ratio:.4g} times the standard "
+        "deviation that is claimed: it depends on the data of the round before, or charged(state) is missing",
+    )  # fmt: skip
 
 
 def claimed_epsilon(subject: AdapterSubject) -> tuple[float | None, float]:

@@ -8,7 +8,7 @@ noise_multiplier   standard deviation of the noise ÷ the most that one unit mov
                    or 2 clip_norm under replace_one
 denominator        what the sum is divided by before it leaves, default 1
 epsilon, delta     the guarantee for ``rounds``; without noise_multiplier, the least noise follows from it
-rounds             T
+rounds             T, which must be given
 releases           instead of clip_norm, noise_multiplier and denominator: these three for each value that
                    leaves, by its name, where several leave
 public             names of values that leave and depend on no data
@@ -111,6 +111,13 @@ class AdapterClaim:
     size: int
 
     @property
+    def stated(self) -> str:
+        """The guarantee in words: its unit, neighbours and rounds, and ε, if it is claimed."""
+        epsilon = "" if self.epsilon is None else f", ε = {self.epsilon:g} at δ = {self.delta:g}"
+        rounds = f"{self.rounds:,} round{'s' if self.rounds > 1 else ''}"
+        return f"{self.unit} level, {self.neighbours}, {rounds}{epsilon}"
+
+    @property
     def units(self) -> int:
         """Number of units of all clients together."""
         return self.clients * self.records
@@ -193,7 +200,7 @@ def read_claim(claim: Any, holds_still: Any) -> AdapterClaim:
             )
     for name in holds_still:
         if name not in HOLDS_STILL:
-            raise ConfigError("holds_still", name, f"some of {', '.join(HOLDS_STILL)}")
+            raise ConfigError("holds_still", name, f"a list of some of {', '.join(HOLDS_STILL)}")
     unit = _one_of(claim, "unit", (CLIENT_UNIT, RECORD_UNIT))
     neighbours = _one_of(claim, "neighbours", (ADD_OR_REMOVE, REPLACE_ONE, ZERO_OUT))
     sampling = _one_of(claim, "sampling", RELEASE_SAMPLINGS)
@@ -210,10 +217,16 @@ def read_claim(claim: Any, holds_still: Any) -> AdapterClaim:
     rate, lot = _sample(claim, sampling, records if per_record else clients)
     draft = AdapterClaim(
         unit, neighbours, sampling, rate, lot, {}, False, None, None,
-        _whole(claim, "rounds", 1), tuple(map(str, claim.get("public", ()))),
+        _whole(claim, "rounds"), tuple(map(str, claim.get("public", ()))),
         str(claim.get("observer", "not stated")), claim.get("finite") is True, clients, records, size,
     )  # fmt: skip
-    return _with_values(replace(draft, **_guarantee(claim)), claim)
+    draft = replace(draft, **_guarantee(claim))
+    if draft.epsilon is not None and _release(draft) is None:
+        raise ConfigError(
+            f"claim.epsilon cannot be checked: no accountant has {sampling} under {neighbours}; claim "
+            f"neighbours {REPLACE_ONE}, or leave out epsilon and delta and let only the mechanism be tested"
+        )
+    return _with_values(draft, claim)
 
 
 def _sample(claim: Mapping[str, Any], sampling: str, population: int) -> tuple[float, int | None]:
@@ -224,8 +237,7 @@ def _sample(claim: Mapping[str, Any], sampling: str, population: int) -> tuple[f
             raise ConfigError("claim.sample_rate", rate, "> 0 and <= 1")
         return rate, None
     if sampling == "without_replacement":
-        _given(claim, "sample_size")
-        size = _whole(claim, "sample_size", 1)
+        size = _whole(claim, "sample_size")
         if size > population:
             raise ConfigError(
                 "claim.sample_size", size, f"at most {population}, the number to draw from"
@@ -238,9 +250,12 @@ def _guarantee(claim: Mapping[str, Any]) -> dict[str, Any]:
     """Return the claimed ε and δ, where they are given."""
     if "epsilon" not in claim and "delta" not in claim:
         return {}
-    _given(claim, "rounds")
     epsilon = _number("claim.epsilon", _given(claim, "epsilon"))
-    delta = _number("claim.delta", _given(claim, "delta"))
+    delta = _given(claim, "delta")
+    if delta == 0:
+        allowed = "a number > 0: verify --adapter judges Gaussian noise only, which has no δ = 0"
+        raise ConfigError("claim.delta", delta, allowed)
+    delta = _number("claim.delta", delta)
     if delta >= 1:
         raise ConfigError("claim.delta", delta, "> 0 and < 1")
     return {"epsilon": epsilon, "delta": delta}
@@ -280,11 +295,7 @@ def _with_values(draft: AdapterClaim, claim: Mapping[str, Any]) -> AdapterClaim:
 def _least_multiplier(claim: AdapterClaim, releases: int) -> float:
     """Return the noise multiplier that (ε, δ) needs, shared equally by several values."""
     release = _release(claim)
-    if release is None:
-        raise ConfigError(
-            f"no accountant has sampling without replacement under {claim.neighbours}; "
-            "give claim.noise_multiplier"
-        )
+    assert release is not None
     assert claim.epsilon is not None
     assert claim.delta is not None
     multiplier = calibrate_noise_multiplier(
@@ -313,12 +324,13 @@ def _one_of(claim: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> str
 def _number(key: str, value: Any, signed: bool = False) -> float:
     good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     if not good or value == 0 or (value < 0 and not signed):
-        raise ConfigError(key, value, "a number, not 0" if signed else "a number > 0")
+        shown = repr(value) if isinstance(value, str) else value
+        raise ConfigError(key, shown, "a number, not 0" if signed else "a number > 0")
     return float(value)
 
 
-def _whole(claim: Mapping[str, Any], key: str, default: int) -> int:
-    value = claim.get(key, default)
+def _whole(claim: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    value = _given(claim, key) if default is None else claim.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1_000_000:
         raise ConfigError(f"claim.{key}", value, "a whole number from 1 to 1,000,000")
     return value

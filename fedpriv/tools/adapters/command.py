@@ -21,7 +21,7 @@ from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.files import write_json
 from fedpriv.common.notices import notice
 from fedpriv.tools.adapters import charge, distributions, members, noise, sensitivity
-from fedpriv.tools.adapters.claim import read_claim
+from fedpriv.tools.adapters.claim import AdapterClaim, read_claim
 from fedpriv.tools.adapters.process import AdapterProcess
 from fedpriv.tools.adapters.subject import AdapterSubject
 from fedpriv.tools.verify.table import FALSE_ALARM, Check, failed, judged, show
@@ -59,11 +59,11 @@ def run(options: SimpleNamespace) -> int:
         checks = judged(list(all_checks(subject)))
         _tell(process)
         versions = {name: process.facts[name] for name in ("python", "numpy")}
-    show(f"{file.name}: {claim.unit} level, {claim.neighbours}, {claim.rounds} rounds", checks)
+    show(f"{file.name}: {claim.stated}", checks)
     failures = failed(checks)
-    badge = badge_of(checks, digest)
+    badge = badge_of(checks, claim, digest)
     out = console()
-    out.print(badge)
+    out.print(badge, soft_wrap=True)
     if options.json is not None:
         facts: dict[str, Any] = {
             "adapter": file.name,
@@ -76,6 +76,7 @@ def run(options: SimpleNamespace) -> int:
             "versions": versions,
             "false_alarm": FALSE_ALARM + charge.SIGNIFICANCE,
             "passed": not failures,
+            "not_possible": [check.name for check in not_possible(checks)],
             "badge": badge,
             "checks": [check.as_json() for check in checks],
         }
@@ -97,7 +98,7 @@ def all_checks(subject: AdapterSubject, runs: int = noise.RUNS) -> Iterator[Chec
     if subject.can_repeat:
         fingerprints = members.Fingerprints(noise_runs)
         yield from members.checks(fingerprints)
-        yield from sensitivity.checks(subject, fingerprints)
+        yield from sensitivity.checks(noise_runs, fingerprints)
     else:
         yield from distributions.checks(noise_runs)
     yield from charge.checks(noise_runs)
@@ -124,7 +125,7 @@ def _repeatable(subject: AdapterSubject) -> Check:
     )  # fmt: skip
 
 
-def badge_of(checks: list[Check], digest: str) -> str:
+def badge_of(checks: list[Check], claim: AdapterClaim, digest: str) -> str:
     """Return the line that may be shown with the adapter: what was checked, with what, when."""
     told = [check for check in checks if check.passed is not None]
     passed = sum(check.passed is True for check in told)
@@ -133,7 +134,17 @@ def badge_of(checks: list[Check], digest: str) -> str:
     except PackageNotFoundError:
         name = "fedpriv"
     today = datetime.date.today().isoformat()
-    return f"{passed} of {len(told)} checks passed, {name}, {today}, sha256 {digest[:16]}; not a proof of DP"
+    skipped = not_possible(checks)
+    left = f", {len(skipped)} not possible: {', '.join(c.name for c in skipped)}" if skipped else ""
+    return (
+        f"{passed} of {len(told)} checks passed{left}, {claim.stated}, {name}, {today}, "
+        f"sha256 {digest[:16]}; not a proof of DP"
+    )
+
+
+def not_possible(checks: list[Check]) -> list[Check]:
+    """Return the checks that could not be made."""
+    return [c for c in checks if c.passed is None and c.measured.startswith("skipped")]
 
 
 def _tell(process: AdapterProcess) -> None:

@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from scipy import special
 
 from fedpriv.tools.adapters.noise import NoiseRuns
 from fedpriv.tools.adapters.subject import AdapterSubject, RoundSeen
-from fedpriv.tools.verify import sampling
+from fedpriv.tools.verify import sampling, statistics
 from fedpriv.tools.verify.table import Check
 
 _SEEDS, _LATER = 200, 60
+_FAR_CALLS, _MOST_ROUNDS = 600, 1000  # of runs to late rounds
+_NUMBERS, _UNITS = 400, 200  # of noise and units whose chances are compared
 _ROUNDING = 1e-4  # of code in single precision
+_FEWEST = 4.0  # variance of a membership, summed over rounds, that is compared with noise
 _LEAST = 1e-3  # share of its allowance from which on a unit is a member
 
 
@@ -32,6 +36,7 @@ class Fingerprints:
         seeds: Seed of each round that was read.
         rounds: Round of each.
         shares: Contribution of each unit ÷ what a unit may add [rounds read, units].
+        noise: Numbers of noise in standard deviations, of each round that was read [rounds read, numbers].
         rest: Largest difference, in standard deviations, in numbers that no upload has.
         moved: By value: largest distance ÷ (two contributions of each member).
         failure: Why nothing could be read, in words.
@@ -54,17 +59,25 @@ class Fingerprints:
         if last > 0:
             read = [(seed, t) for seed, _ in read[:_LATER] for t in (0, last)] + read[_LATER:]
         # Both runs choose their members by themselves, by the same seed.
+        far = min(subject.claim.rounds, _MOST_ROUNDS)
+        if far > subject.rounds:
+            # The last round, and one at random between, of a few runs.
+            between = int(subject.random.integers(subject.rounds, far))
+            for seed in noise_runs.seeds[: max(2, min(10, _FAR_CALLS // (4 * far)))]:
+                read += [(seed, t) for t in sorted({between, far - 1})]
         pairs = [(seed, [*[quiet] * t, upload]) for seed, t in read for upload in (data, quiet)]
         runs = subject.all_runs(pairs)
         self.seeds = [seed for seed, _ in read]
         self.rounds = [t for _, t in read]
         shares = [
-            self._shares(first[-1], second[-1])
+            self.shares_of(first[-1], second[-1])
             for first, second in zip(runs[::2], runs[1::2], strict=True)
         ]
         self.shares = np.stack(shares)
+        left = [(r[-1].values[self.name], r[-1].charged[self.name].std) for r in runs[1::2]]
+        self.noise = np.stack([value.reshape(-1)[:_NUMBERS] / std for value, std in left])
 
-    def _shares(self, with_data: RoundSeen, without: RoundSeen) -> np.ndarray:
+    def shares_of(self, with_data: RoundSeen, without: RoundSeen) -> np.ndarray:
         """Return the contribution of each unit, in units of what it may add."""
         subject = self.subject
         assert self.name is not None
@@ -118,7 +131,12 @@ def checks(fingerprints: Fingerprints) -> Iterator[Check]:
     kind = "lots" if subject.per_record else "cohorts"
     if fingerprints.name is None:
         reason = f"no value has the {subject.claim.size} numbers of an upload"
-        yield Check("sampling", kind, f"skipped: {reason}", "-")
+        # Sampling makes ε smaller, so it must not be believed.
+        yield Check(
+            "sampling", kind, f"skipped: {reason}", "-", passed=None if subject.claim.law.whole else False,
+            note=f"{subject.claim.sampling} is claimed, and who takes part cannot be read: {reason}; let "
+            "round return values of that length, or claim sampling none",
+        )  # fmt: skip
         return
     yield Check(
         "noise", "the same with other data", f"differs by {fingerprints.rest:.1e} std", "0",
@@ -131,6 +149,35 @@ def checks(fingerprints: Fingerprints) -> Iterator[Check]:
         return
     yield from _weights(fingerprints)
     yield from sampling.checks(kind, _lots(fingerprints), _laws(subject), subject.seed)
+    if not subject.claim.law.whole:
+        yield _noise_of_members(fingerprints, kind)
+
+
+def _noise_of_members(fingerprints: Fingerprints, kind: str) -> Check:
+    """Test that noise does not tell who takes part, as if both had one source.
+
+    For unit u and number j, Σ (m_u − mean) x_j / √Σ (m_u − mean)² over the rounds is a standard normal if the
+    noise x is independent of the membership m. The same is done with |x|, made normal.
+    """
+    firsts = np.array(
+        [t == 0 for t in fingerprints.rounds]
+    )  # one round a seed: later ones are not new
+    members = (np.abs(fingerprints.shares[firsts]) > _LEAST).astype(float)[:, :_UNITS]
+    members -= members.mean(axis=0)
+    members = members[:, (members**2).sum(axis=0) >= _FEWEST]
+    noise = fingerprints.noise[firsts]
+    noise = noise - noise.mean(axis=0)
+    scale = float(np.sqrt(np.mean(noise**2)))
+    noise = noise / scale if scale > 0 else noise
+    sizes = special.ndtri(np.clip(2.0 * special.ndtr(np.abs(noise)) - 1.0, 1e-16, 1 - 1e-16))
+    both = np.concatenate([noise, sizes], axis=1)
+    alike = members.T @ both / np.sqrt((members**2).sum(axis=0))[:, None]
+    alike = alike.reshape(-1) if alike.size else np.zeros(1)
+    return Check(
+        "independence", f"{kind} and noise", f"largest {np.abs(alike).max():.2f} std of {alike.size:,}",
+        "normal", statistics.smallest(statistics.normal_p(alike)),
+        note="the noise tells who takes part: members and noise are made of the same random numbers",
+    )  # fmt: skip
 
 
 def _weights(fingerprints: Fingerprints) -> Iterator[Check]:
@@ -151,13 +198,13 @@ def _weights(fingerprints: Fingerprints) -> Iterator[Check]:
             note=f"members move {name} by {moved:.4g} times twice its clip norm each",
         )  # fmt: skip
     # A weight that varies is no fault by itself: a clipped mean, for example, scales all members alike.
-    spread = 100 * _spread(_single(shares))
+    varies = 100 * spread(single(shares))
     yield Check(
-        "sensitivity", f"a {unit_word}'s weight, whoever else takes part", f"varies by {spread:.3g} %", "-"
+        "sensitivity", f"a {unit_word}'s weight, whoever else takes part", f"varies by {varies:.3g} %", "-"
     )  # fmt: skip
 
 
-def _single(shares: np.ndarray) -> np.ndarray:
+def single(shares: np.ndarray) -> np.ndarray:
     """Return shares with those of units that were drawn several times divided by that number."""
     times = _times(shares)
     return np.where(times > 0, shares / np.maximum(times, 1), 0.0)
@@ -181,7 +228,7 @@ def _times(shares: np.ndarray) -> np.ndarray:
     return times
 
 
-def _spread(shares: np.ndarray) -> float:
+def spread(shares: np.ndarray) -> float:
     """Return the largest relative range of a unit's share over the rounds in which it takes part."""
     present = shares > _LEAST
     low = np.where(present, shares, np.inf).min(axis=0)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+from scipy import stats
 
 from fedpriv.tools.adapters.subject import RUNS, AdapterSubject, RoundSeen
 from fedpriv.tools.verify import directions, statistics
@@ -23,6 +24,9 @@ _COUNTED = 2_000  # numbers whose distinct values are counted
 _GRID = 2.0**-10  # coarsest grid, in standard deviations, that is allowed
 _WEIGHT = 0.5
 _MORE_IS_RIGHT = 1e6
+_MOST_ROUNDS, _CALLS = 1000, 1600  # of the runs of all rounds
+_FEWEST_RUNS, _MOST_RUNS = 3, 10
+_KEPT = 10_000_000  # numbers of a run of all rounds
 
 
 class NoiseRuns:
@@ -31,19 +35,29 @@ class NoiseRuns:
     Args:
         subject: The adapter.
         count: Number of runs.
-        absent: Unit that is absent in all of them; None: all are there.
+        absent: Unit whose data are absent in all of them, which is the last; None: all are there.
+        rounds: Number of rounds of a run; None: those of the subject.
 
     Attributes:
-        seeds: Seed of each run.
+        rounds: Number of rounds of a run.
+        seeds: Seed of each run. Every second one is the seed before it plus one, because code that adds the
+            round to the seed makes the same noise in neighbouring runs.
         runs: What left in each round of each run.
     """
 
-    def __init__(self, subject: AdapterSubject, count: int = RUNS, absent: int | None = None):
-        self.subject = subject
-        self.members = range(0, subject.claim.units, 2)
-        self.seeds = [subject.new_seed() for _ in range(count)]
+    def __init__(
+        self,
+        subject: AdapterSubject,
+        count: int = RUNS,
+        absent: int | None = None,
+        rounds: int | None = None,
+    ):
+        self.subject, self.rounds = subject, rounds or subject.rounds
+        self.members = range(0, subject.claim.units - (absent is not None), 2)
+        firsts = [subject.new_seed() for _ in range(0, count, 2)]
+        self.seeds = [seed + more for seed in firsts for more in (0, 1)][:count]
         units = subject.quiet if absent is None else subject.without(subject.quiet, absent)
-        data = [units] * subject.rounds
+        data = [units] * self.rounds
         self.runs = subject.all_runs([(seed, data) for seed in self.seeds], self.members)
         if absent is not None:
             return  # fewer units may leave other shapes
@@ -60,11 +74,11 @@ class NoiseRuns:
         """Return Helmert's contrasts [rounds, runs - 1, rows, d], in claimed standard deviations."""
         size = self.subject.claim.size
         rounds = []
-        for t in range(self.subject.rounds):
+        for t in range(self.rounds):
             rows = [run[t].rows(name, size) for run in self.runs]
             # Where the adapter charges each round for itself, each run has its own standard deviation.
             stds = [run[t].charged[name].std for run in self.runs]
-            rounds.append(_contrasts(np.stack(rows), np.array(stds)))
+            rounds.append(contrasts(np.stack(rows), np.array(stds)))
         return np.stack(rounds)
 
     def first_round(self, name: str) -> np.ndarray:
@@ -73,18 +87,18 @@ class NoiseRuns:
         return (rows[1:] - rows[0]) / self.runs[0][0].charged[name].std
 
 
-def _contrasts(rows: np.ndarray, stds: np.ndarray) -> np.ndarray:
+def contrasts(rows: np.ndarray, stds: np.ndarray) -> np.ndarray:
     """Return Helmert's contrasts of rows [runs, ...] whose noise has the given standard deviations."""
-    contrasts = []
+    result = []
     mean, weight = (
         rows[0].copy(),
         stds[0] ** -2.0,
     )  # weighted by precision, so that contrasts are independent
     for row, std in zip(rows[1:], stds[1:], strict=True):
-        contrasts.append((row - mean) / math.sqrt(std**2 + 1.0 / weight))
+        result.append((row - mean) / math.sqrt(std**2 + 1.0 / weight))
         weight += std**-2.0
         mean += (row - mean) * std**-2.0 / weight
-    return np.stack(contrasts)
+    return np.stack(result)
 
 
 def checks(noise_runs: NoiseRuns) -> Iterator[Check]:
@@ -92,7 +106,11 @@ def checks(noise_runs: NoiseRuns) -> Iterator[Check]:
     for name in noise_runs.names():
         values = noise_runs.standardised(name)
         yield from _of_value(noise_runs, name, values)
-    yield _repeats(noise_runs.runs, noise_runs.names())
+    every = _every_round(noise_runs.subject)
+    for name in every.names() if every is not None else ():
+        yield _worst_round(every, name)
+    runs = noise_runs.runs if every is None else noise_runs.runs + every.runs
+    yield _repeats(runs, noise_runs.names())
     names = noise_runs.names()
     if len(names) > 1:
         # The first number of each value, as a vector over the runs.
@@ -101,6 +119,42 @@ def checks(noise_runs: NoiseRuns) -> Iterator[Check]:
         p = statistics.common_p(shared)
         note = f"the noise of {', '.join(names)} is not independent"
         yield own_noise.common_noise("over values", shared, p, note)
+
+
+def _every_round(subject: AdapterSubject) -> NoiseRuns | None:
+    """Run a few runs of all rounds, up to a limit; None where all other runs are as long."""
+    numbers = sum(value.size for value in subject.quiet)
+    rounds = min(subject.claim.rounds, _MOST_ROUNDS, max(subject.rounds, _KEPT // numbers))
+    if rounds <= subject.rounds:
+        return None
+    count = max(_FEWEST_RUNS, min(_MOST_RUNS, _CALLS // rounds))
+    return NoiseRuns(subject, count, rounds=rounds)
+
+
+def _worst_round(every: NoiseRuns, name: str) -> Check:
+    """Test the level of the noise in each round, of which one without noise is lost in an average."""
+    values, claim = every.standardised(name), every.subject.claim
+    sums: dict[int, list[float]] = {}
+    for t, numbers in enumerate(values):
+        statistics.add_squares(sums, t + 1, numbers)
+    squares, counts = np.array(list(sums.values())).T
+    more = claim.least or _moves(every.subject, values.shape[-1])
+    law = stats.chi2(counts)
+    p_values = np.nan_to_num(law.cdf(squares) if more else statistics.squares_p(squares, counts))
+    worst = int(np.argmin(p_values))
+    ratio = math.sqrt(squares[worst] / counts[worst])
+    part = "all" if len(sums) == claim.rounds else f"the first {len(sums):,} of"
+    return Check(
+        "noise", f"{name}: worst round of {part} {claim.rounds:,}", f"{ratio:.3f} (round {worst + 1})",
+        "at least 1" if more else "1", statistics.smallest(p_values),
+        note=f"in round {worst + 1} the noise of {name} has {ratio:.4g} times the standard deviation that is "
+        "claimed",
+    )  # fmt: skip
+
+
+def _moves(subject: AdapterSubject, width: int) -> bool:
+    """Return whether a value varies with the members, as a count does whose cohorts are secret."""
+    return not (subject.claim.law.whole or subject.chooses_members) and width != subject.claim.size
 
 
 def _of_value(noise_runs: NoiseRuns, name: str, values: np.ndarray) -> Iterator[Check]:
@@ -112,9 +166,7 @@ def _of_value(noise_runs: NoiseRuns, name: str, values: np.ndarray) -> Iterator[
         for t in range(rounds)
         for key in range(count)
     ]
-    # With secret cohorts that cannot be held still, a value that counts members varies with them.
-    moves = not (subject.claim.law.whole or subject.chooses_members) and width != subject.claim.size
-    more = _MORE_IS_RIGHT if subject.claim.least or moves else 1.0
+    more = _MORE_IS_RIGHT if subject.claim.least or _moves(subject, width) else 1.0
     size = float(np.sqrt(np.mean(values**2))) if more > 1 else 1.0
     direct = values.reshape(-1) / size if size > 0 else values.reshape(-1)
     for check in own_noise.checks(name, samples, direct, more, []):
@@ -199,6 +251,6 @@ def _repeats(runs: list[list[RoundSeen]], names: list[str]) -> Check:
     return Check(
         "independence", "the same noise again", f"{same:,} of {len(left):,}", "0", passed=same == 0,
         note="rounds of one run, or runs with other seeds, left exactly the same numbers: the noise does "
-        "not depend on the round or on the seed (the seed is that of the run: a round must make other "
-        "noise of it, for example by default_rng([seed, round]))",
+        "not depend on the round or on the seed, or seed + round is seeded, which two runs share (the seed "
+        "is that of the run: a round must make other noise of it, for example by default_rng([seed, round]))",
     )  # fmt: skip

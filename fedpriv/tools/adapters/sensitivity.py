@@ -9,9 +9,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from scipy import stats
 
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
-from fedpriv.tools.adapters.members import Fingerprints
+from fedpriv.tools.adapters.members import Fingerprints, single, spread
 from fedpriv.tools.adapters.noise import NoiseRuns
 from fedpriv.tools.adapters.process import RoundRaised
 from fedpriv.tools.adapters.subject import AdapterSubject, Data, RoundSeen
@@ -24,18 +25,21 @@ _HUGE = 1e6
 ALMOST_ZERO = "almost zero"
 _ROUND = "the round"
 _SEVERAL = 3
+_SEEDS = 40  # of rounds in which a unit is absent
 
 
-def checks(subject: AdapterSubject, fingerprints: Fingerprints) -> Iterator[Check]:
+def checks(noise_runs: NoiseRuns, fingerprints: Fingerprints) -> Iterator[Check]:
     """Yield a check for each way in which a unit was replaced: the worst distance of any unit tried."""
+    subject = noise_runs.subject
     distances: dict[tuple[str, str], tuple[float, str]] = {}
     base = subject.ordinary()
     claim, members = subject.claim, range(subject.claim.units)
     # A unit can be absent where nobody samples, or where fedpriv says who takes part.
     removes = claim.neighbours == ADD_OR_REMOVE and claim.units > 1
     comparable = removes and (claim.law.whole or subject.chooses_members) and _noise_stays(subject)
-    if removes and not comparable:
-        yield from _noise_without(subject)
+    if removes and not (comparable and not subject.chooses_members):
+        yield from _noise_without(noise_runs)
+        yield from _others_without(subject, fingerprints)
     for unit, seed in _tried(subject, fingerprints):
         variations = _variations(subject, base, unit)
         seen = subject.runs([(seed, [data]) for data in variations.values()], members)
@@ -178,12 +182,13 @@ def _noise_stays(subject: AdapterSubject) -> bool:
     return True
 
 
-def _noise_without(subject: AdapterSubject) -> Iterator[Check]:
-    """Test the level of the noise of runs without one unit.
+def _noise_without(noise_runs: NoiseRuns) -> Iterator[Check]:
+    """Test the level of the noise of runs in which the data of one unit are absent.
 
-    A denominator that counts the units shows in it. Nothing else of an absence shows where the same seed
-    makes other noise, or draws other members, with one unit less.
+    A denominator that counts the units shows in it. Where more noise than claimed is right, the level is
+    compared with that of runs in which the unit is there.
     """
+    subject = noise_runs.subject
     unit = subject.claim.unit
     try:
         runs = NoiseRuns(subject, absent=subject.claim.units - 1)
@@ -191,17 +196,52 @@ def _noise_without(subject: AdapterSubject) -> Iterator[Check]:
         yield Check("sensitivity", f"a {unit} absent", f"skipped: {error}", "-")
         return
     for name in runs.names():
-        values = runs.standardised(name)
-        if values.shape[-1] != subject.claim.size or subject.claim.least:
-            continue  # a count varies with the members, and noise may be more than the least one
+        values, there = runs.standardised(name), noise_runs.standardised(name)
+        if values.shape[-1] != subject.claim.size:
+            continue  # a count varies with the members
         ratio = math.sqrt(float((values**2).mean()))
         p = statistics.spread_p(values.reshape(-1))
+        if subject.claim.least:
+            ratio /= math.sqrt(float((there**2).mean()))
+            law = stats.f(values.size, there.size)
+            p = float(statistics.two_sided(law.cdf(ratio**2), law.sf(ratio**2)))
         yield Check(
             "sensitivity", f"{name}: noise with a {unit} absent",
             f"{ratio:.4f} ({values.size:,} numbers)", "1", p, weight=0.5,
             note=f"without a {unit} the noise of {name} has {ratio:.4g} times its standard deviation, "
-            "which tells of the unit",
+            f"which tells of the {unit}: does the denominator count the {unit}s that are there?",
         )  # fmt: skip
+
+
+def _others_without(subject: AdapterSubject, fingerprints: Fingerprints) -> Iterator[Check]:
+    """Compare the weights of all other units with what they are where the data of one unit are absent."""
+    if fingerprints.name is None or fingerprints.unreadable:
+        return
+    unit = subject.claim.unit
+    name, last = f"{fingerprints.name}: weights with a {unit} absent", subject.claim.units - 1
+    worlds = [subject.without(data, last) for data in (subject.fingerprints(), subject.quiet)]
+    seeds = [subject.new_seed() for _ in range(_SEEDS)]
+    answers = subject.runs([(seed, [data]) for seed in seeds for data in worlds])
+    rounds = [a[0] for a in answers if not isinstance(a, RoundRaised)]
+    if len(rounds) < len(answers):
+        yield Check("sensitivity", name, "skipped: a round stops", "-")
+        return
+    shares = [fingerprints.shares_of(*rounds[i : i + 2]) for i in range(0, len(rounds), 2)]
+    there, without = single(np.abs(fingerprints.shares)), single(np.abs(np.stack(shares)))
+    if max(spread(there), spread(without)) > _ROUNDING:
+        yield Check("sensitivity", name, "skipped: weights vary with who takes part", "-")
+        return
+    there, without = there.max(axis=0), without.max(axis=0)
+    seen = (there > 0) & (without > 0)
+    changes = np.abs(without - there)[seen]
+    # Those that were not seen in both worlds are taken to change as the others do.
+    moved = float(there.max() + (last * changes.mean() if changes.size else 0.0))
+    yield Check(
+        "sensitivity", name, f"{moved:.4g} of the sensitivity", "at most 1",
+        passed=moved <= 1 + 10 * _ROUNDING,
+        note=f"without a {unit} all others have another weight, which moves {fingerprints.name} by up to "
+        f"{moved:.4g} times its sensitivity: does the denominator count the {unit}s that are there?",
+    )  # fmt: skip
 
 
 def _without(subject: AdapterSubject, seed: int, data: Data, unit: int) -> RoundSeen | str:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
-from mutants import CLIP, ROUNDS, Everyone, FedAvg, Z
+from mutants import CLIENTS, CLIP, ROUNDS, DenominatorCountsClients, Everyone, FedAvg, Z
 
 
 class Adaptive(FedAvg):
@@ -55,6 +55,151 @@ class UncentredCount(Adaptive):
 
 class UncentredCountCharged(Adaptive):
     centre, bound, count_std = 0.0, 1.0, Z
+
+
+class MedianNormCharged(FedAvg):
+    """The next clip norm is the median norm of the updates, which nobody charges."""
+
+    charge = True
+
+    def charged(self, state):
+        return {"update": {"clip_norm": state[1]}} if state and self.charge else {}
+
+    def round(self, state, data, seed):
+        number, bound = state or (0, CLIP)
+        random = self.random(seed, number)
+        members = self.members(random, len(data), number)
+        norms = [np.linalg.norm(update) for update in data]
+        following = float(np.clip(np.nan_to_num(np.median(norms), nan=1), 1e-2, 1e2))
+        total = sum((self.clipped(data[k], bound) for k in members), np.zeros(len(data[0])))
+        total = total + Z * bound * random.standard_normal(len(total))
+        return total / self.denominator, (number + 1, following)
+
+
+class MedianNormUncharged(MedianNormCharged):
+    charge = False
+
+
+class LessNoiseCharged(FedAvg):
+    """Each round is charged as it is, and ε is that of the first."""
+
+    changes = {"epsilon": 6.0, "delta": 1e-5}
+
+    def charged(self, state):
+        return {"noise_multiplier": Z * 0.8 ** (state or 0)}
+
+    def noise(self, random, size, data, number):
+        return super().noise(random, size, data, number) * 0.8**number
+
+
+class TheSameNoiseCharged(LessNoiseCharged):
+    def charged(self, state):
+        return {"noise_multiplier": Z}
+
+    def noise(self, random, size, data, number):
+        return FedAvg.noise(self, random, size, data, number)
+
+
+# ---- late rounds
+
+
+class TwelveRounds(FedAvg):
+    changes = {"rounds": 12}
+    noisy = clipping = 12
+
+    def noise(self, random, size, data, number):
+        return super().noise(random, size, data, number) * (number < self.noisy)
+
+    def total(self, data, members, random):
+        if random.bit_generator.seed_seq.entropy[1] < self.clipping:
+            return super().total(data, members, random)
+        return np.nan_to_num(np.array(data), posinf=0, neginf=0)[members].sum(axis=0)
+
+
+class NoNoiseInTheTwelfthRound(TwelveRounds):
+    noisy = 11
+
+
+class NoNoiseInLateRounds(TwelveRounds):
+    noisy = 8
+
+
+class NoClippingInTheTwelfthRound(TwelveRounds):
+    clipping = 11
+
+
+class SeedPlusRound(FedAvg):
+    def random(self, seed, number):
+        return np.random.default_rng(seed + number)
+
+
+class NoiseMadeOfMembership(FedAvg):
+    """Members and noise come from two generators with the same seed."""
+
+    def members(self, random, count, number):
+        same = np.random.default_rng(random.bit_generator.seed_seq.entropy)
+        return np.flatnonzero(same.standard_normal(count) < -0.6745)
+
+    def noise(self, random, size, data, number):
+        same = np.random.default_rng(random.bit_generator.seed_seq.entropy)
+        return self.std * same.standard_normal(size)
+
+
+# ---- denominators that count
+
+
+class CountsClientsByEpsilon(DenominatorCountsClients):
+    changes = {"noise_multiplier": None, "epsilon": 6.0, "delta": 1e-5}
+
+
+class CountsClientsByEpsilonOfFixedNumber(CountsClientsByEpsilon):
+    changes = {**CountsClientsByEpsilon.changes, "neighbours": "zero_out"}
+
+
+class CountsClientsWithParticipation(DenominatorCountsClients):
+    """Participation is held still, so that all are there, whoever takes part."""
+
+    holds_still = ("seed", "participation")
+
+    def round(self, state, data, seed, participants=None):
+        self.participants = participants
+        return super().round(state, data, seed)
+
+    def members(self, random, count, number):
+        members = super().members(random, count, number)
+        return members if self.participants is None else np.array(self.participants, dtype=int)
+
+
+class FixedNumberWithParticipation(CountsClientsWithParticipation):
+    changes = {"neighbours": "zero_out"}
+
+
+class WeightsCountClients(FedAvg):
+    """The noise is that of a fixed denominator; the mean of the updates has one that counts."""
+
+    def total(self, data, members, random):
+        return super().total(data, members, random) * len(data) / CLIENTS
+
+
+class WeightsOfFixedNumber(WeightsCountClients):
+    changes = {"neighbours": "zero_out"}
+
+
+# ---- what cannot be read
+
+
+class PartOfAnUpload(FedAvg):
+    """Members cannot be read from what leaves, so that no sampling may be believed."""
+
+    def round(self, state, data, seed):
+        seen, number = super().round(state, data, seed)
+        return seen[:-1], number
+
+
+class PartOfAnUploadOfEveryone(Everyone):
+    def round(self, state, data, seed):
+        seen, number = super().round(state, data, seed)
+        return seen[:-1], number
 
 
 # ---- records

@@ -294,14 +294,16 @@ class UploadsChargedAsASum(Uploads):
     std = Z * CLIP / np.sqrt(CLIENTS)
 
 
-class SumOfNoisyUploads(UploadsChargedAsASum):
-    """With one client absent, the sum has one share of noise less: such noise goes with ``zero_out``."""
-
-    changes = {**UploadsChargedAsASum.changes, "neighbours": "zero_out"}
+class SumOfThoseThere(UploadsChargedAsASum):
+    """Each client adds its share of the noise, so that one client less is less noise."""
 
     def round(self, state, data, seed):
         uploads, number = super().round(state, data, seed)
         return uploads.sum(axis=0), number
+
+
+class SumOfNoisyUploads(SumOfThoseThere):
+    changes = {**Everyone.changes, "neighbours": "zero_out"}
 
 
 # ---- who takes part

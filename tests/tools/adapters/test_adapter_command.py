@@ -33,7 +33,7 @@ def test_a_correct_adapter_passes_with_a_table_a_file_and_a_badge(command, tmp_p
     assert sum(check["level"] or 0.0 for check in table["checks"]) <= 5e-4 * (1 + 1e-9)
     assert table["false_alarm"] <= 1e-3
     told = [check for check in table["checks"] if check["passed"] is not None]
-    assert table["badge"].startswith(f"{len(told)} of {len(told)} checks passed, fedpriv ")
+    assert table["badge"].startswith(f"{len(told)} of {len(told)} checks passed, client level, ")
     assert table["sha256"][:16] in table["badge"]
     assert table["badge"].endswith("not a proof of DP")
     assert table["badge"] in outcome.out.replace("\n", "")

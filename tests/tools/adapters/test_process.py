@@ -227,6 +227,9 @@ CLAIM = {
         ({"noise_multiplier": -1}, "claim.noise_multiplier must be a number > 0, got -1"),
         ({"denominator": 0}, "claim.denominator must be a number, not 0"),
         ({"rounds": 2.5}, "claim.rounds must be a whole number from 1 to 1,000,000, got 2.5"),
+        ({"rounds": None}, "claim.rounds must be given"),
+        ({"clip_norm": "1.0"}, "claim.clip_norm must be a number > 0, got '1.0'"),
+        ({"epsilon": 1.0, "delta": 0.0}, "verify --adapter judges Gaussian noise only"),
         ({"clip": 1}, "claim has a key that is unknown: clip"),
         ({"sampling": "without_replacement", "sample_size": 99}, "claim.sample_size must be at most 20"),
     ],
@@ -239,8 +242,24 @@ def test_a_claim_that_cannot_be_read_names_key_value_and_what_is_allowed(changes
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("neighbours", ["add_or_remove", "zero_out"])
+@pytest.mark.parametrize("multiplier", [1.0, None])
+def test_an_epsilon_that_no_accountant_computes_is_refused(neighbours, multiplier):
+    changes = {
+        "neighbours": neighbours, "sampling": "without_replacement", "sample_size": 5, "epsilon": 0.01,
+        "delta": 1e-5, "noise_multiplier": multiplier,
+    }  # fmt: skip
+    claim = {key: value for key, value in {**CLAIM, **changes}.items() if value is not None}
+    with pytest.raises(
+        ConfigError, match=f"no accountant has without_replacement under {neighbours}"
+    ):
+        read_claim(claim, ["seed"])
+
+
 def test_what_can_be_held_still_is_checked():
-    with pytest.raises(ConfigError, match="holds_still must be some of seed, participation"):
+    with pytest.raises(
+        ConfigError, match="holds_still must be a list of some of seed, participation"
+    ):
         read_claim(CLAIM, ["noise"])
 
 
