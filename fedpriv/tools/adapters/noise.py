@@ -106,10 +106,11 @@ def checks(noise_runs: NoiseRuns) -> Iterator[Check]:
     for name in noise_runs.names():
         values = noise_runs.standardised(name)
         yield from _of_value(noise_runs, name, values)
-    every = _every_round(noise_runs.subject)
-    for name in every.names() if every is not None else ():
-        yield _worst_round(every, name)
-    runs = noise_runs.runs if every is None else noise_runs.runs + every.runs
+    runs = noise_runs.runs
+    if (every := _every_round(noise_runs.subject)) is not None:
+        runs = runs + every.runs
+        for name in every.names():
+            yield _worst_round(every, name)
     yield _repeats(runs, noise_runs.names())
     names = noise_runs.names()
     if len(names) > 1:
