@@ -14,7 +14,7 @@ from fedpriv.common.random_streams import torch_stream
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.engine import Engine, FlatModel
 from fedpriv.privacy.clippers.base import Clipper
-from fedpriv.privacy.core.sampling import Sampling, sample_lot
+from fedpriv.privacy.core.sampling import PoissonSampling, Sampling, poisson_lots, sample_lot
 from fedpriv.privacy.mechanisms.mechanism import Mechanism
 from fedpriv.privacy.mechanisms.visible import Foreign
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
+
+_MANY_LOTS = 64  # from so many lots on, those of clients that sample alike are drawn together
 
 RECORDS_OF_NOISE = 256
 """Number of random records on which the initial norm of a unit is measured."""
@@ -301,11 +303,19 @@ class RunContext:
         Returns:
             Indices of the records in each client's lot [c].
         """
+        records = [self.records_of(round_index, int(k)) for k in clients]
+        first = samplings[0] if len(samplings) >= _MANY_LOTS else None
+        # Lots are drawn one by one where a sampling is the user's own, and where verification wraps records.
+        if (
+            isinstance(first, PoissonSampling)
+            and all(type(other) is PoissonSampling and other == first for other in samplings)
+            and all(type(indices) is np.ndarray for indices in records)
+        ):
+            return poisson_lots(self.streams, first, records, round_index, step, clients)
+        lots = zip(map(int, clients), samplings, records, strict=True)
         return [
-            sample_lot(
-                self.streams, sampling, self.records_of(round_index, k), round_index, step, k
-            )
-            for k, sampling in zip(map(int, clients), samplings, strict=True)
+            sample_lot(self.streams, sampling, indices, round_index, step, k)
+            for k, sampling, indices in lots
         ]
 
     def joined_by_attackers(self, round_index: int, sampled: np.ndarray) -> np.ndarray:

@@ -204,7 +204,7 @@ class Stream:
 
     def random(self, size: int | None = None) -> float | np.ndarray:
         """Return uniform numbers on [0, 1) in steps of 2^-53: a float, or float64 [size]."""
-        drawn = (self.bits(1 if size is None else size) >> np.uint64(11)) * 2.0**-53
+        drawn = uniform(self.bits(1 if size is None else size))
         return float(drawn[0]) if size is None else drawn
 
     def permutation(self, x: int | np.ndarray) -> np.ndarray:
@@ -251,6 +251,11 @@ class Stream:
         for first in range(0, len(into), len(_ZEROS)):
             part = into[first : first + len(_ZEROS)]
             self._cipher.update_into(_ZEROS[: len(part)], part)
+
+
+def uniform(words: np.ndarray) -> np.ndarray:
+    """Return numbers on [0, 1) in steps of 2^-53, float64, made of words of 64 bits."""
+    return (words >> np.uint64(11)) * 2.0**-53
 
 
 def standard_normals(streams: Sequence[Stream], size: int) -> Tensor:

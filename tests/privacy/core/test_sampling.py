@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedpriv.common.random_streams import numpy_stream
+from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.core.sampling import (
     SAMPLING_NAMES,
@@ -17,6 +18,8 @@ from fedpriv.privacy.core.sampling import (
     TruncatedPoissonSampling,
     WholeData,
     make_sampling,
+    poisson_lots,
+    sample_lot,
 )
 
 laws = settings(max_examples=50, deadline=None)
@@ -33,6 +36,24 @@ def test_the_fraction_of_records_sampled_is_the_rate():
     sizes = [len(lot) for lot in lots(PoissonSampling(0.013), 6000, 400)]
     error = np.mean(sizes) - 78.0
     assert abs(error) < 4 * math.sqrt(6000 * 0.013 * 0.987 / 400)
+
+
+@laws
+@given(
+    sizes=st.lists(st.integers(0, 30), min_size=1, max_size=20),
+    rate=st.floats(0.001, 1),
+    key=st.integers(0, 999),
+)
+def test_lots_drawn_together_are_those_drawn_one_by_one(sizes, rate, key):
+    streams, sampling = SecretStreams.simulated(key, 0), PoissonSampling(rate)
+    records = [100 * k + np.arange(size) for k, size in enumerate(sizes)]
+    clients = 3 * np.arange(len(sizes))
+    together = poisson_lots(streams, sampling, records, 5, 1, clients)
+    alone = [
+        sample_lot(streams, sampling, indices, 5, 1, int(k))
+        for k, indices in zip(clients, records, strict=True)
+    ]
+    assert [lot.tolist() for lot in together] == [lot.tolist() for lot in alone]
 
 
 def test_lot_sizes_vary_like_a_binomial():
