@@ -311,7 +311,7 @@ def poisson_lots(
     """
     ends = np.cumsum([0, *map(len, records)])
     words = np.empty(ends[-1], dtype="<u8")
-    into = memoryview(words).cast("B")
+    into = words.data.cast("B")
     for client, (start, end) in zip(clients.tolist(), pairwise((8 * ends).tolist()), strict=True):
         stream = streams.sampling("lot", round_index, step, client)
         stream.write_words(into[start:end])

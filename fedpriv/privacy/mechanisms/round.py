@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.common.attributes import is_own
 from fedpriv.common.base_classes import fact
 from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.core.trust import Trust
@@ -192,11 +193,14 @@ class OpenRound:
             multipliers = answer.values.new_tensor(
                 group_multipliers, dtype=answer.values.double().dtype
             )
+        drawn = self._drawn if name == GRADIENT else None
+        # The streams of noise that is drawn already are not made again, one for each client.
+        makes_streams = drawn is None or is_own(query)
         noising = Noising(
-            self._streams_of(query, answer.of_reports),
+            self._streams_of(query, answer.of_reports) if makes_streams else (),
             multipliers,
             self._trust.shares(query.by, reports),
-            self._drawn if name == GRADIENT else None,
+            drawn,
         )
         sensitivity = _numbers(answer.sensitivity)
         std = query.release(answer, noising)
