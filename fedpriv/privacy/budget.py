@@ -268,7 +268,14 @@ class Budget:
         if claimed_event is not None:
             self._charge_claim(claimed_event, claimed, count)
         self._sound.add(lowest.event() if self.adaptive else event, clients, count)
-        self._took_part[clients] = True
+        self._note(clients)
+
+    def _note(self, clients: np.ndarray) -> None:
+        """Note that clients took part."""
+        if len(clients) == self.ledger.clients:
+            self._took_part.fill(True)  # quicker than by number, for a million clients
+        else:
+            self._took_part[clients] = True
 
     def _charge_claim(self, event: DpEvent, clients: np.ndarray, count: int) -> None:
         """Charge an event of the theorem, in the published view and where that view is enforced."""
@@ -312,7 +319,7 @@ class Budget:
                 if total is not None:
                     total.add(event, everyone, release.count)
         self._sound.charge_prior(event, everyone, release.count)
-        self._took_part[everyone] = True
+        self._note(everyone)
 
     def expose(self, names: Iterable[str]) -> None:
         """Enter facts about every client's data that were public, without noise, before the first round.
