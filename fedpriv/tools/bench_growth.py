@@ -171,12 +171,25 @@ def run(folder: Path, chosen: Sequence[Point] | None = None) -> int:
     with saying_where(folder):
         folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "growth.csv", table, "%.4g")
-    varied = table["varied"].drop_duplicates()
-    grid = [[_panel(table, name, measure) for name in varied] for measure in _DRAWN]
-    title = "Time and memory of a run"
-    draw_panels([folder / "growth.png"], grid, title=title, note=note, creator=CREATOR)
+    draw(table, folder / "growth.png", note)
     console().print(f"{folder / 'growth.csv'}, {folder / 'growth.png'}")
     return 0
+
+
+def draw(table: pd.DataFrame, path: Path, note: str) -> None:
+    """Draw the rows of ``growth.csv``: a column for each number that grows, a row for each measured number.
+
+    Args:
+        table: The rows.
+        path: The picture.
+        note: Line below it: machine and load.
+
+    Raises:
+        WriteError: The picture cannot be written.
+    """
+    varied = table["varied"].drop_duplicates()
+    grid = [[_panel(table, name, measure) for name in varied] for measure in _DRAWN]
+    draw_panels([path], grid, title="Time and memory of a run", note=note, creator=CREATOR)
 
 
 def _table(rows: pd.DataFrame) -> Table:
@@ -195,4 +208,14 @@ def _panel(rows: pd.DataFrame, varied: str, measure: str) -> Panel:
         if len(group):
             x, y = group["value"].to_numpy(), group[measure].to_numpy()
             lines.append(Line(str(kind), CYCLE[place], x, y, marker=MARKERS[place]))
-    return Panel("", varied, MEASURES[measure], tuple(lines), x_powers=True, y_log=True)
+    limits = (rows[measure].min() * 0.8, rows[measure].max() * 1.25)  # of all panels of a row
+    return Panel(
+        "",
+        varied,
+        MEASURES[measure],
+        tuple(lines),
+        x_from_zero=False,
+        x_powers=True,
+        y_log=True,
+        y_limits=limits,
+    )
