@@ -70,6 +70,7 @@ class ClientRecords(Sequence[np.ndarray]):
             clients: Number of clients K.
             indices: Index of each record [n]; None: 0, …, n - 1.
         """
+        owners = np.asarray(owners, dtype=np.int64)
         if indices is None:
             indices = np.flatnonzero(owners >= 0)
             owners = owners[indices]
@@ -77,6 +78,7 @@ class ClientRecords(Sequence[np.ndarray]):
             indices, owners = indices[owners >= 0], owners[owners >= 0]
         sizes = np.bincount(owners, minlength=clients)
         # One number for (client, record): numbers are sorted many times faster than pairs.
+        indices = np.asarray(indices, dtype=np.int64)
         base = int(indices.max(initial=0)) + 1
         keys = owners * base
         keys += indices

@@ -115,3 +115,13 @@ def test_changes_are_those_of_the_list(sizes, seed):
 def test_what_is_no_index_is_refused(wrong):
     with pytest.raises(TypeError):
         ClientRecords.of(wrong)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int32, np.uint32])
+def test_owners_may_be_of_any_whole_numbers(kind):
+    owners = np.array([100, 0, 100, 7], dtype=kind)
+    indices = np.array([2**30, 5, 3, 2**31 - 1], dtype=np.uint32)
+    clients = ClientRecords.by_owner(owners, 101, indices)
+    assert clients[100].tolist() == [3, 2**30]
+    assert clients[7].tolist() == [2**31 - 1]
+    assert clients.indices.dtype == np.int64
