@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
-from scipy import stats
 
 from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.tools.adapters.claim import AdapterClaim
@@ -41,10 +39,12 @@ def checks(noise_runs: NoiseRuns) -> Iterator[Check]:
     expected = {*claim.values, *claim.public}
     more = sorted({name for seen in run for name in seen.values} - expected)
     fewer = sorted({name for seen in run for name in claim.values if name not in seen.values})
+    plural = "s" if rounds > 1 else ""
     yield Check(
-        "charge", f"what leaves in {rounds} rounds", ", ".join(more) or "what is claimed",
+        "charge", f"what leaves in {rounds} round{plural}", ", ".join(more) or "what is claimed",
         "what is claimed", passed=not more,
-        note=f"{', '.join(more)} leaves, and the claim neither charges it nor names it as public",
+        note=f"the claim neither charges {', '.join(more)} nor names it as public (parts that are clipped "
+        "together, such as layers, are one value: return them in one array)",
     )  # fmt: skip
     if fewer:
         yield Check(
@@ -53,7 +53,7 @@ def checks(noise_runs: NoiseRuns) -> Iterator[Check]:
         )  # fmt: skip
     yield from _public(noise_runs, run)
     yield from _charged_noise(claim, run)
-    yield from _after_large(subject)
+    yield from _after_large(noise_runs)
     yield from _epsilon(subject)
 
 
@@ -87,12 +87,13 @@ def _charged_noise(claim: AdapterClaim, run: list[RoundSeen]) -> Iterator[Check]
             )  # fmt: skip
 
 
-def _after_large(subject: AdapterSubject) -> Iterator[Check]:
+def _after_large(noise_runs: NoiseRuns) -> Iterator[Check]:
     """Test that what is charged in round 2, and its noise, follow from what left in round 1.
 
     All units send 10, or 40, clip norms in one direction. Both are clipped to the same, so that the same
     leaves; what differs afterwards follows from the data.
     """
+    subject = noise_runs.subject
     claim = subject.claim
     if claim.rounds < 2 or not subject.can_repeat:
         return
@@ -127,7 +128,7 @@ def _after_large(subject: AdapterSubject) -> Iterator[Check]:
         )  # fmt: skip
     for name, value in first[0][1].values.items():
         if name in claim.values and value.shape[-1:] == (claim.size,) and claim.size > 1:
-            yield _noise_after(subject, name, [run[1] for run in first], direction)
+            yield _noise_after(noise_runs, name, [run[1] for run in first], direction)
 
 
 def _alike(first: RoundSeen, second: RoundSeen) -> bool:
@@ -151,28 +152,23 @@ def _charged_apart(first: RoundSeen, second: RoundSeen) -> bool:
 
 
 def _noise_after(
-    subject: AdapterSubject, name: str, rounds: list[RoundSeen], direction: np.ndarray
+    noise_runs: NoiseRuns, name: str, rounds: list[RoundSeen], direction: np.ndarray
 ) -> Check:
     """Test the level of the noise in a round after large updates, but along them.
 
     Clients may keep what was clipped for the next round, which is then along the same direction.
     """
-    size = subject.claim.size
+    size = noise_runs.subject.claim.size
     rows = np.stack([seen.rows(name, size) for seen in rounds])
     stds = np.array([seen.charged[name].std for seen in rounds])
-    values = contrasts(rows - (rows @ direction)[..., None] * direction, stds)
-    squares, count = float((values**2).sum()), values.size // size * (size - 1)
-    p = float(
-        stats.chi2.cdf(squares, count)
-        if subject.claim.least
-        else statistics.squares_p(squares, count)
-    )
-    ratio = math.sqrt(squares / count)
+    across = np.linalg.qr(np.column_stack([direction, np.eye(size)[:, 1:]]))[0][:, 1:]
+    values, usual = contrasts(rows @ across, stds), noise_runs.standardised(name)[1]
+    ratio, p = statistics.compared_spreads(values, usual)
     return Check(
-        "noise", f"{name}: round 2, after large updates", f"{ratio:.4f} ({count:,} numbers)",
-        "at least 1" if subject.claim.least else "1", 0.0 if math.isnan(p) else p,
+        "noise", f"{name}: round 2, after large updates", f"{ratio:.4f} ({values.size:,} numbers)", "1", p,
         note=f"after a round of large updates, the noise of {name} has {ratio:.4g} times the standard "
-        "deviation that is claimed: it depends on the data of the round before, or charged(state) is missing",
+        "deviation that it has after small ones, measured by what is charged: it depends on the data of the "
+        "round before, or charged(state) is missing",
     )  # fmt: skip
 
 

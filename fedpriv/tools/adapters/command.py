@@ -59,10 +59,14 @@ def run(options: SimpleNamespace) -> int:
         checks = judged(list(all_checks(subject)))
         _tell(process)
         versions = {name: process.facts[name] for name in ("python", "numpy")}
+    _refuse_other_noise(claim, checks)
     show(f"{file.name}: {claim.stated}", checks)
     failures = failed(checks)
-    badge = badge_of(checks, claim, digest)
     out = console()
+    for check in checks:
+        if failures and check.passed is None and check.note:
+            out.print(f"likely cause: {check.note}", soft_wrap=True)
+    badge = badge_of(checks, claim, digest)
     out.print(badge, soft_wrap=True)
     if options.json is not None:
         facts: dict[str, Any] = {
@@ -94,6 +98,9 @@ def all_checks(subject: AdapterSubject, runs: int = noise.RUNS) -> Iterator[Chec
     """
     yield _repeatable(subject)
     noise_runs = noise.NoiseRuns(subject, runs)
+    if (not_finite := noise.finite(noise_runs)) is not None:
+        yield not_finite  # numbers that are none would fail all other checks, too
+        return
     yield from noise.checks(noise_runs)
     if subject.can_repeat:
         fingerprints = members.Fingerprints(noise_runs)
@@ -123,6 +130,22 @@ def _repeatable(subject: AdapterSubject) -> Check:
         note="holds_still names the seed, and two runs with the same seed and data differ; averages are "
         "tested instead",
     )  # fmt: skip
+
+
+def _refuse_other_noise(claim: AdapterClaim, checks: list[Check]) -> None:
+    """Raise if ε alone is claimed, and noise that is not Gaussian is all that is wrong with it."""
+    failures = failed(checks)
+    shapes = [c for c in failures if c.about == "noise" and c.name.endswith(": shape")]
+    # Values of a coarse grid agree by chance.
+    coarse = any(c.name.endswith(": distinct values") for c in failures)
+    agree = "the same noise again" if coarse else ""
+    others = [c for c in failures if (c.about != "noise" or c.p_value is None) and c.name != agree]
+    if claim.least and shapes and not others:
+        name = shapes[0].name.removesuffix(": shape")
+        raise ConfigError(
+            f"the noise of {name} is not Gaussian ({shapes[0].measured}), and verify --adapter can only "
+            "judge Gaussian noise: whether it gives the claimed epsilon was not found out"
+        )
 
 
 def badge_of(checks: list[Check], claim: AdapterClaim, digest: str) -> str:

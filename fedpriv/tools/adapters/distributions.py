@@ -30,9 +30,15 @@ def checks(noise_runs: NoiseRuns) -> Iterator[Check]:
         n for n in noise_runs.names() if noise_runs.runs[0][0].values[n].shape[-1:] == (claim.size,)
     ]
     if not names:
+        reason = f"no value has the {claim.size} numbers of an upload"
+        if claim.law.whole:
+            yield Check("sensitivity", "a huge unit", f"skipped: {reason}", "-")
+            return
         yield Check(
-            "sensitivity", "a huge unit", "skipped: no value has the length of an upload", "-"
-        )
+            "sampling", "cohorts", f"not tested: {reason}", "-", passed=False,
+            note=f"{claim.sampling} is claimed, and who takes part cannot be read: {reason}; let round "
+            "return values of that length, or claim sampling none",
+        )  # fmt: skip
         return
     name = names[0]
     claimed = claim.values[name]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from scipy import special
+from scipy import special, stats
 
 from fedpriv.tools.adapters.noise import NoiseRuns
 from fedpriv.tools.adapters.subject import AdapterSubject, RoundSeen
@@ -131,9 +131,12 @@ def checks(fingerprints: Fingerprints) -> Iterator[Check]:
     kind = "lots" if subject.per_record else "cohorts"
     if fingerprints.name is None:
         reason = f"no value has the {subject.claim.size} numbers of an upload"
+        if subject.claim.law.whole:
+            yield Check("sampling", kind, f"skipped: {reason}", "-")
+            return
         # Sampling makes ε smaller, so it must not be believed.
         yield Check(
-            "sampling", kind, f"skipped: {reason}", "-", passed=None if subject.claim.law.whole else False,
+            "sampling", kind, f"not tested: {reason}", "-", passed=False,
             note=f"{subject.claim.sampling} is claimed, and who takes part cannot be read: {reason}; let "
             "round return values of that length, or claim sampling none",
         )  # fmt: skip
@@ -157,12 +160,14 @@ def _noise_of_members(fingerprints: Fingerprints, kind: str) -> Check:
     """Test that noise does not tell who takes part, as if both had one source.
 
     For unit u and number j, Σ (m_u − mean) x_j / √Σ (m_u − mean)² over the rounds is a standard normal if the
-    noise x is independent of the membership m. The same is done with |x|, made normal.
+    noise x is independent of the membership m. The same is done with |x| and with the length of all x, made
+    normal, and with the number of members.
     """
-    firsts = np.array(
-        [t == 0 for t in fingerprints.rounds]
-    )  # one round a seed: later ones are not new
+    # One round of each seed: those of the same seed are not new.
+    firsts = np.array([t == 0 for t in fingerprints.rounds])
+    counts = (np.abs(fingerprints.shares) > _LEAST).sum(axis=1)
     members = (np.abs(fingerprints.shares[firsts]) > _LEAST).astype(float)[:, :_UNITS]
+    members = np.concatenate([members, counts[firsts, None]], axis=1)
     members -= members.mean(axis=0)
     members = members[:, (members**2).sum(axis=0) >= _FEWEST]
     noise = fingerprints.noise[firsts]
@@ -170,13 +175,19 @@ def _noise_of_members(fingerprints: Fingerprints, kind: str) -> Check:
     scale = float(np.sqrt(np.mean(noise**2)))
     noise = noise / scale if scale > 0 else noise
     sizes = special.ndtri(np.clip(2.0 * special.ndtr(np.abs(noise)) - 1.0, 1e-16, 1 - 1e-16))
-    both = np.concatenate([noise, sizes], axis=1)
+    squares = stats.chi2.cdf((noise**2).sum(axis=1), noise.shape[1])
+    lengths = special.ndtri(np.clip(squares, 1e-16, 1 - 1e-16))
+    both = np.concatenate([noise, sizes, lengths[:, None]], axis=1)
     alike = members.T @ both / np.sqrt((members**2).sum(axis=0))[:, None]
+    worst = np.unravel_index(int(np.abs(alike).argmax()), alike.shape) if alike.size else (0, 0)
+    cause = "members and noise are made of the same random numbers"
+    if worst[1] == both.shape[1] - 1:
+        cause = "its level depends on them (does each member add a share of the noise?)"
     alike = alike.reshape(-1) if alike.size else np.zeros(1)
     return Check(
         "independence", f"{kind} and noise", f"largest {np.abs(alike).max():.2f} std of {alike.size:,}",
         "normal", statistics.smallest(statistics.normal_p(alike)),
-        note="the noise tells who takes part: members and noise are made of the same random numbers",
+        note=f"the noise tells who takes part: {cause}",
     )  # fmt: skip
 
 
@@ -198,10 +209,26 @@ def _weights(fingerprints: Fingerprints) -> Iterator[Check]:
             note=f"members move {name} by {moved:.4g} times twice its clip norm each",
         )  # fmt: skip
     # A weight that varies is no fault by itself: a clipped mean, for example, scales all members alike.
-    varies = 100 * spread(single(shares))
+    varies = spread(single(shares))
     yield Check(
-        "sensitivity", f"a {unit_word}'s weight, whoever else takes part", f"varies by {varies:.3g} %", "-"
+        "sensitivity", f"a {unit_word}'s weight, whoever else takes part", f"varies by {100 * varies:.3g} %",
+        "-", note=_cause(shares) if varies > _ROUNDING else "",
     )  # fmt: skip
+
+
+def _cause(shares: np.ndarray) -> str:
+    """Return a likely reason why weights vary with who takes part."""
+    sums, norms = shares.sum(axis=1), np.linalg.norm(shares, axis=1)
+    several = (shares > _LEAST).sum(axis=1) > 1
+    if not several.any():
+        return ""
+    if np.ptp(sums[several]) <= 1e-3 * sums[several].max():
+        return (
+            "the weights of members add up to the same: the sum is divided by the realised cohort"
+        )
+    if np.ptp(norms[several]) <= 1e-3 * norms[several].max():
+        return "members together have the same norm: their sum or mean is clipped, and not each of them"
+    return ""
 
 
 def single(shares: np.ndarray) -> np.ndarray:

@@ -13,6 +13,8 @@ from dataclasses import replace
 import numpy as np
 from scipy import stats
 
+from fedpriv.tools.adapters.claim import AdapterClaim
+from fedpriv.tools.adapters.process import AdapterError
 from fedpriv.tools.adapters.subject import RUNS, AdapterSubject, RoundSeen
 from fedpriv.tools.verify import directions, statistics
 from fedpriv.tools.verify import noise as own_noise
@@ -24,6 +26,7 @@ _COUNTED = 2_000  # numbers whose distinct values are counted
 _GRID = 2.0**-10  # coarsest grid, in standard deviations, that is allowed
 _WEIGHT = 0.5
 _MORE_IS_RIGHT = 1e6
+_FEWEST_NUMBERS = 8  # of a value of which zeros are no coincidence
 _MOST_ROUNDS, _CALLS = 1000, 1600  # of the runs of all rounds
 _FEWEST_RUNS, _MOST_RUNS = 3, 10
 _KEPT = 10_000_000  # numbers of a run of all rounds
@@ -104,8 +107,11 @@ def contrasts(rows: np.ndarray, stds: np.ndarray) -> np.ndarray:
 def checks(noise_runs: NoiseRuns) -> Iterator[Check]:
     """Yield the checks of the noise of each value."""
     for name in noise_runs.names():
+        if (without := _without_noise(noise_runs, name)) is not None:
+            yield without
         values = noise_runs.standardised(name)
-        yield from _of_value(noise_runs, name, values)
+        for check in _of_value(noise_runs, name, values):
+            yield replace(check, note=_hinted(noise_runs.subject.claim, check))
     runs = noise_runs.runs
     if (every := _every_round(noise_runs.subject)) is not None:
         runs = runs + every.runs
@@ -120,6 +126,45 @@ def checks(noise_runs: NoiseRuns) -> Iterator[Check]:
         p = statistics.common_p(shared)
         note = f"the noise of {', '.join(names)} is not independent"
         yield own_noise.common_noise("over values", shared, p, note)
+
+
+def finite(noise_runs: NoiseRuns) -> Check | None:
+    """Look for rounds that leave no numbers, with data that are almost zero; None if there is no such round.
+
+    Raises:
+        AdapterError: No round leaves numbers.
+    """
+    rounds = [seen for run in noise_runs.runs for seen in run]
+    names = noise_runs.names()
+    bad = {n: sum(not np.isfinite(s.values[n]).all() for s in rounds) for n in names}
+    for name in names:
+        if bad[name] == len(rounds):
+            file = noise_runs.subject.process.file.name
+            raise AdapterError(
+                f"{file}: {name} has numbers that are not finite (nan, infinite) in every round, although "
+                "all data are almost zero"
+            )
+    worst = max(names, key=lambda name: bad[name], default="")
+    if not worst or not bad[worst]:
+        return None
+    return Check(
+        "noise", f"{worst}: finite numbers", f"none in {bad[worst]:,} of {len(rounds):,} rounds", "0",
+        passed=False, note=f"{worst} is not finite in some rounds, although all data are almost zero, which "
+        "may tell who takes part (an empty cohort?); nothing else was tested",
+    )  # fmt: skip
+
+
+def _without_noise(noise_runs: NoiseRuns, name: str) -> Check | None:
+    """Look for rounds that leave exact zeros; None if there is no such round, or no other one."""
+    values = [seen.values[name] for run in noise_runs.runs for seen in run]
+    zeros = sum(not value.any() for value in values)
+    if values[0].size < _FEWEST_NUMBERS or not 0 < zeros < len(values):
+        return None
+    return Check(
+        "noise", f"{name}: rounds without noise", f"{zeros:,} of {len(values):,}", "0", passed=False,
+        note=f"some rounds leave exact zeros of {name}: if there is no noise where nobody takes part, that "
+        "tells of it",
+    )  # fmt: skip
 
 
 def _every_round(subject: AdapterSubject) -> NoiseRuns | None:
@@ -191,6 +236,27 @@ def _claimed(note: str) -> str:
     return note.replace("that the ledger charges", "that is claimed").replace(
         "it is charged for", "that is claimed"
     )
+
+
+def _hinted(claim: AdapterClaim, check: Check) -> str:
+    """Return the sentence of a check with what may be the reason that it fails."""
+    note = check.note
+    if check.name.startswith("std of"):
+        if claim.least:
+            return note.replace(
+                "the standard deviation that is claimed",
+                f"the least standard deviation that ε = {claim.epsilon:g} needs",
+            )
+        if float(check.measured.split()[0]) > 1:
+            note += (
+                " (more noise is no loss of privacy by itself: where it is wanted, claim epsilon and delta "
+                "without noise_multiplier)"
+            )
+    elif check.name.endswith(": shape"):
+        note += "; only Gaussian noise can be judged"
+    elif check.name.endswith(": over rounds and steps"):
+        note += " (leave momentum, and adding up a model, out of round: it returns what is new)"
+    return note
 
 
 def _over_runs(name: str, values: np.ndarray) -> Iterator[Check]:

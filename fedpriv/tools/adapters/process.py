@@ -101,11 +101,24 @@ class AdapterProcess:
             ) from None
         try:
             request = {"do": "open", "path": str(file.absolute()), "make": make}
+            self._greet(python)
             self._send(request, [], "opening it")
             self.facts, _ = self._answer("opening it", max(_OPEN, time_limit))
         except BaseException:
             self.close()
             raise
+
+    def _greet(self, python: str) -> None:
+        """Wait for the first message, which comes before the adapter is loaded."""
+        try:
+            self._receive(time.monotonic() + _OPEN)
+        except (EOFError, TimeoutError, ValueError, KeyError, TypeError, OverflowError):
+            printed = self.printed()
+            last = f": {printed[-1][:200]}" if printed else ""
+            raise AdapterError(
+                f"--python {python} must be Python 3.8 or newer, with numpy; it did not start the "
+                f"adapter's process{last}"
+            ) from None
 
     def __enter__(self) -> Self:
         return self
@@ -188,8 +201,9 @@ class AdapterProcess:
         try:
             reply, values = self._receive(time.monotonic() + limit)
         except TimeoutError:
+            above = f" above {limit:g}" if limit > self.time_limit else ""
             raise AdapterError(
-                f"{self.file.name}: {what} took more than {limit:g} seconds; --time-limit allows more"
+                f"{self.file.name}: {what} took more than {limit:g} seconds; --time-limit{above} allows more"
             ) from None
         except EOFError:
             raise AdapterError(self._ended(what)) from None

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from scipy import stats
 
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.tools.adapters.members import Fingerprints, single, spread
@@ -185,8 +184,8 @@ def _noise_stays(subject: AdapterSubject) -> bool:
 def _noise_without(noise_runs: NoiseRuns) -> Iterator[Check]:
     """Test the level of the noise of runs in which the data of one unit are absent.
 
-    A denominator that counts the units shows in it. Where more noise than claimed is right, the level is
-    compared with that of runs in which the unit is there.
+    A denominator that counts the units shows in it. The level is compared with that of runs in which the
+    unit is there.
     """
     subject = noise_runs.subject
     unit = subject.claim.unit
@@ -199,17 +198,12 @@ def _noise_without(noise_runs: NoiseRuns) -> Iterator[Check]:
         values, there = runs.standardised(name), noise_runs.standardised(name)
         if values.shape[-1] != subject.claim.size:
             continue  # a count varies with the members
-        ratio = math.sqrt(float((values**2).mean()))
-        p = statistics.spread_p(values.reshape(-1))
-        if subject.claim.least:
-            ratio /= math.sqrt(float((there**2).mean()))
-            law = stats.f(values.size, there.size)
-            p = float(statistics.two_sided(law.cdf(ratio**2), law.sf(ratio**2)))
+        ratio, p = statistics.compared_spreads(values, there)
         yield Check(
             "sensitivity", f"{name}: noise with a {unit} absent",
             f"{ratio:.4f} ({values.size:,} numbers)", "1", p, weight=0.5,
-            note=f"without a {unit} the noise of {name} has {ratio:.4g} times its standard deviation, "
-            f"which tells of the {unit}: does the denominator count the {unit}s that are there?",
+            note=f"without a {unit} the noise of {name} has {ratio:.4g} times the standard deviation "
+            f"with it, which tells of the {unit}: does the denominator count the {unit}s that are there?",
         )  # fmt: skip
 
 

@@ -89,6 +89,8 @@ class Adapter:
         seen, self.state = answer
         if not isinstance(seen, dict):
             seen = {"update": seen}
+        if any(value is None for value in seen.values()):
+            raise TypeError("what the observer sees must be numbers, got None")
         if any(np.iscomplexobj(value) for value in seen.values()):
             raise TypeError("what the observer sees must be real numbers, got complex ones")
         values = [np.asarray(value, dtype=np.float64) for value in seen.values()]
@@ -132,6 +134,7 @@ def main() -> None:
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
+    send(answers, {"python": sys.version.split()[0]}, [])
     adapter: Adapter | None = None
     path = ""
     while True:

@@ -116,6 +116,16 @@ def spread_p(normals: np.ndarray) -> float:
     return float(squares_p((normals**2).sum(), normals.size))
 
 
+def compared_spreads(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+    """Return the ratio of two standard deviations of normals of mean 0, and the p-value that they are equal.
+
+    The ratio of the mean squares has an F distribution.
+    """
+    squares = float((first**2).mean() / (second**2).mean())
+    law = stats.f(first.size, second.size)
+    return math.sqrt(squares), float(np.nan_to_num(two_sided(law.cdf(squares), law.sf(squares))))
+
+
 def mean_and_spread_p(normals: np.ndarray) -> float:
     """Return the p-value of the sum and the sum of squares of independent standard normals."""
     return smallest([sum_p(normals), spread_p(normals)])

@@ -59,7 +59,7 @@ class Check:
             "p_value": self.p_value,
             "level": self.level,
             "passed": self.passed,
-            "note": self.note,
+            "note": "" if self.passed else self.note,
         }
 
 

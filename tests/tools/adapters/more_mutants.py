@@ -185,6 +185,69 @@ class WeightsOfFixedNumber(WeightsCountClients):
     changes = {"neighbours": "zero_out"}
 
 
+# ---- empty cohorts
+
+
+class NoNoiseForNobody(FedAvg):
+    changes = {"sample_rate": 0.05}
+    finite = 0.0
+
+    def members(self, random, count, number):
+        return np.flatnonzero(random.random(count) < 0.05)
+
+    def noise(self, random, size, data, number):
+        noise = super().noise(random, size, data, number)
+        members = self.members(self.random(self.seed, number), len(data), number)
+        return noise if len(members) else self.finite * noise
+
+    def round(self, state, data, seed):
+        self.seed = seed
+        return super().round(state, data, seed)
+
+
+class NoNumbersForNobody(NoNoiseForNobody):
+    finite = np.nan
+
+
+class NoiseForNobody(NoNoiseForNobody):
+    finite = 1.0
+
+
+class MembersAddNoise(FedAvg):
+    """Each member adds a share for the expected cohort."""
+
+    def total(self, data, members, random):
+        self.count = len(members)
+        return super().total(data, members, random)
+
+    def noise(self, random, size, data, number):
+        noise = super().noise(random, size, data, number)
+        return noise * np.sqrt(max(1, self.count) / self.denominator)
+
+
+class LaplaceByEpsilon(Everyone):
+    changes = {
+        **Everyone.changes,
+        "noise_multiplier": None,
+        "epsilon": 5.0,
+        "delta": 1e-5,
+        "rounds": 1,
+    }
+
+    def noise(self, random, size, data, number):
+        return random.laplace(0.0, 20.0, size)
+
+
+class LaplaceWithoutClipping(LaplaceByEpsilon):
+    def clipped(self, update, bound=CLIP):
+        return np.nan_to_num(update, posinf=0, neginf=0)
+
+
+class NeverNumbers(Everyone):
+    def noise(self, random, size, data, number):
+        return np.full(size, np.nan)
+
+
 # ---- what cannot be read
 
 

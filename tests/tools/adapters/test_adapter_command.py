@@ -56,6 +56,19 @@ def test_a_fault_is_status_1(command, few):
     assert "FAIL noise, std of update" in outcome.out
 
 
+def test_noise_that_is_not_gaussian_is_refused_where_epsilon_alone_is_claimed(
+    command, few, monkeypatch
+):
+    more = MUTANTS.with_name("more_mutants.py")
+    monkeypatch.setenv("PYTHONPATH", str(MUTANTS.parent))
+    outcome = command("verify", "--adapter", f"{more}:LaplaceByEpsilon")
+    assert outcome.status == 2
+    assert "the noise of update is not Gaussian" in outcome.sentence
+    outcome = command("verify", "--adapter", f"{more}:LaplaceWithoutClipping")
+    assert outcome.status == 1
+    assert "a client huge" in outcome.out
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -67,6 +80,7 @@ def test_a_fault_is_status_1(command, few):
         (["--adapter", f"{MUTANTS}:FedAvg", "seed=3"], "an override does not go with --adapter"),
         (["--adapter", f"{MUTANTS}:FedAvg", "--rounds", "3"], "--rounds does not go with --adapter"),
         (["--python", "python3"], "--python needs --adapter"),
+        (["--adapter", f"{MUTANTS}:FedAvg", "--python", "/bin/true"], "--python /bin/true must be Python"),
     ],
 )  # fmt: skip
 def test_wrong_usage_is_a_sentence_with_status_2_and_nothing_is_written(

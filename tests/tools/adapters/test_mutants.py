@@ -7,6 +7,7 @@ import mutants
 import pytest
 from local_adapter import checks_of
 
+from fedpriv.common.errors import ConfigError
 from fedpriv.tools.verify.table import failed
 
 FAULTS = [  # the fault, kind and words of the check that finds it, and a correct twin of its own claim
@@ -60,6 +61,9 @@ FAULTS = [  # the fault, kind and words of the check that finds it, and a correc
     ("CountsClientsWithParticipation", "sensitivity", "noise with a client absent",
      "FixedNumberWithParticipation"),
     ("WeightsCountClients", "sensitivity", "weights with a client absent", "WeightsOfFixedNumber"),
+    ("NoNoiseForNobody", "noise", "update: rounds without noise", "NoiseForNobody"),
+    ("NoNumbersForNobody", "noise", "update: finite numbers", "NoiseForNobody"),
+    ("MembersAddNoise", "independence", "cohorts and noise", "FedAvg"),
     ("PartOfAnUpload", "sampling", "cohorts", "PartOfAnUploadOfEveryone"),
     ("BatchClipped", "sensitivity", "worst record", "DpSgd"),
     ("UnseededWeights", "sensitivity", "update: client 0 huge, on average", "Unseeded"),
@@ -84,6 +88,22 @@ def test_a_fault_is_found_by_its_check(fault, about, words, twin):
 def test_a_correct_twin_passes(twin):
     found = failed(checks_of(made(twin)))
     assert not found, [(c.name, c.measured, c.p_value) for c in found]
+
+
+def test_noise_that_is_no_number_in_any_round_is_refused():
+    with pytest.raises(ConfigError, match="update has numbers that are not finite"):
+        checks_of(made("NeverNumbers"))
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        ("RealisedDenominator", "divided by the realised cohort"),
+        ("ClipAfterMean", "mean is clipped"),
+    ],
+)
+def test_a_likely_cause_is_named(fault, cause):
+    assert any(cause in check.note for check in checks_of(made(fault)) if check.passed is None)
 
 
 def test_there_are_at_least_twenty_faults_each_with_a_class_of_its_own():
