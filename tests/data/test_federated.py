@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedpriv.common.errors import ConfigError
+from fedpriv.common.errors import ConfigError, DataError
 from fedpriv.data.digits import Digits
 from fedpriv.data.federated import federate
 from fedpriv.data.partitions import Iid, Natural, Shards
@@ -82,3 +82,40 @@ def test_rows_read_a_slice_at_a_time_are_the_subset():
     assert len(inputs) == len(targets) == 4
     assert torch.equal(torch.cat([inputs[0:3], inputs[3:9]]), whole.inputs)
     assert torch.equal(targets[1:4], whole.targets[1:4])
+
+
+class Own:
+    """A partition of the user's own, which gives what it was made of."""
+
+    def __init__(self, given):
+        self.clients, self.given = len(given), given
+
+    def assign(self, labels, client_ids):
+        return self.given
+
+
+@pytest.mark.parametrize("given", [
+    [np.array([3, 1]), np.array([2])],
+    [np.array([3, 1], dtype=np.int32), [2]],
+    (np.array([3, 1], dtype=np.uint64), np.array([2], dtype=np.int8)),
+])  # fmt: skip
+def test_a_list_of_a_partition_of_one_s_own_is_taken_as_it_is(given):
+    data = federate(Digits(), Own(given), validation=False, seed=0)
+    assert [records.tolist() for records in data.clients] == [[3, 1], [2]]
+    assert data.clients.indices.dtype == np.int64
+    assert data.labels_per_client.sum(axis=1).tolist() == [2, 1]
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    ([np.array([3, 1]), np.array([1])], "each record to one client at most"),
+    ([np.array([1, 1])], "each record to one client at most"),
+    ([np.array([3]), np.array([], dtype=int)], "every client a record"),
+    ([], "every client a record"),
+    ([np.array([-1])], "indices from 0 to 1436"),
+    ([np.array([1437])], "indices from 0 to 1436"),
+    ([np.array([0.5, 1.0])], "whole numbers"),
+    ([np.ones(1437, dtype=bool)], "whole numbers"),
+])  # fmt: skip
+def test_what_a_partition_must_not_give_is_refused(given, words):
+    with pytest.raises(DataError, match=words):
+        federate(Digits(), Own(given), validation=False, seed=0)
