@@ -28,7 +28,8 @@ numbers of a row again. For a row on software it first makes an environment of u
 
 - A verdict is about one version of a text or a package, under the assumption that the row states. It says
   nothing about people, and the rows are in no order of merit.
-- ε stated is what is printed, or what follows from the noise multiplier that is printed.
+- Both ε of a row are of the example in its section. ε claimed is printed in the source, or is what the
+  source's formula or code gives for the example. Where nothing is claimed, it is left out.
 - ε is computed by fedpriv's accountant, and a second time without any accountant: by the best test of two
   Gaussians, or by numerical integration of the privacy loss, which gives an interval.
 - A row on software runs the package itself, in an environment of its own, from a wheel with the digest that
@@ -42,8 +43,8 @@ numbers of a row again. For a row on software it first makes an environment of u
 def table(rows: Sequence[ClaimRow]) -> Table:
     """Return the table of all rows, a line for each."""
     columns = (
-        Column("claim", code=True), "title", "version", Column("ε stated", right=True),
-        Column("ε, ours", right=True), "verdict", "shown by",
+        Column("claim", code=True), "title", "version", Column("ε claimed", right=True),
+        Column("ε computed", right=True), "verdict", "shown by",
     )  # fmt: skip
     result = Table("", columns)
     for row in rows:
@@ -69,13 +70,13 @@ def page(rows: Sequence[ClaimRow]) -> str:
     )
     parts = [_HEAD, f"**{len(rows)} rows:** {counts}.\n\n{REPORT}\n"]
     overview = [
-        "| claim | title, version | ε stated | ε, ours | verdict |",
+        "| claim | title, version | ε claimed | ε computed | verdict |",
         "|---|---|---|---|---|",
     ]
     for row in rows:
         stated, ours = _epsilons(row)
         overview.append(
-            f"| [{row.name}](#{row.name}) | {row.title}, {row.version} | {stated} | {ours} | {row.verdict} |"
+            f"| [{row.name}](#{row.name}) | {row.title}, {row.version} | {stated} | {ours} | {row.judgement} |"
         )
     parts.append("\n".join(overview) + "\n")
     parts += [_section(row) for row in rows]
@@ -103,12 +104,11 @@ def facts(row: ClaimRow) -> list[tuple[str, str]]:
     if row.epsilon is None:
         rows.append(("ε", f"none: {row.no_epsilon}"))
     else:
-        low, high = row.epsilon["second"]
-        second = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+        second = _span(row.epsilon["second"], digits=5)
         stated = row.epsilon["stated"]
         rows.append((
             "ε",
-            ("" if stated is None else f"{stated:g} stated; ")
+            ("" if stated is None else f"{stated:g} claimed; ")
             + f"{digits_up(row.epsilon['ours'])} by our accountant, {second} by the second derivation, at "
             f"δ = {row.epsilon['delta']:g} ({row.epsilon['unit']})".replace("e-0", "e-"),
         ))  # fmt: skip
@@ -134,6 +134,6 @@ def _demonstration(row: ClaimRow) -> str:
     return f"{told}: {', '.join(numbers)}" if numbers else told
 
 
-def _span(span: Sequence[float]) -> str:
-    low, high = span
-    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+def _span(span: Sequence[float], digits: int = 6) -> str:
+    low, high = (f"{end:.{digits}g}" for end in span)
+    return low if low == high else f"{low} to {high}"
