@@ -76,7 +76,8 @@ def page(rows: Sequence[ClaimRow]) -> str:
     for row in rows:
         stated, ours = _epsilons(row)
         overview.append(
-            f"| [{row.name}](#{row.name}) | {row.title}, {row.version} | {stated} | {ours} | {row.judgement} |"
+            f"| [{row.name}](#{row.name}) | {row.title}, {row.version} | {stated} | {ours} | "
+            f"{row.judgement} |"
         )
     parts.append("\n".join(overview) + "\n")
     parts += [_section(row) for row in rows]
