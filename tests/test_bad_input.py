@@ -64,7 +64,7 @@ MEANT = {
     "model={a:1}": "model is a group: model=OPTION chooses one of cnn, ",
     "+model=cnn": "model has an option already; write model=OPTION without +",
     "++model=cnn": "model has an option already; write model=OPTION without +",
-    "protocol=nope": "unknown protocol nope (43 are known: fedpriv list protocol)",
+    "protocol=nope": "unknown protocol nope (48 are known: fedpriv list protocol)",
     "model._target_=os.system": "model: Hydra does not let a configuration call os.system",
     "model._target_=shutil.rmtree": "model: Hydra does not let a configuration call shutil.rmtree",
 }
