@@ -95,7 +95,12 @@ def _after_large(noise_runs: NoiseRuns) -> Iterator[Check]:
     """
     subject = noise_runs.subject
     claim = subject.claim
-    if claim.rounds < 2 or not subject.can_repeat:
+    if claim.rounds < 2:
+        return
+    if not subject.can_repeat:
+        if any(seen.charged != claim.values for run in noise_runs.runs for seen in run):
+            reason = "skipped: the seed cannot be held still"
+            yield Check("charge", "what is charged in round 2", reason, "-")
         return
     direction = subject.direction()
     seeds = [subject.new_seed() for _ in range(_SEEDS)]
