@@ -90,7 +90,7 @@ def show(title: str, checks: Sequence[Check]) -> None:
     """Print the table and a line for each failed check."""
     columns = (
         Column("check", wrap=False),
-        Column("", least=30),
+        Column("", least=24),
         "measured",
         "expected",
         Column("p", right=True, shown=_p, wrap=False, least=5),
