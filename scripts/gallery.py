@@ -30,6 +30,7 @@ _WORKS = {
     "ldp_clipping": ("LDP-FedSGD and the clipping size", "reproductions/ldp_clipping.md"),
     "mechanisms": ("Mechanisms", "reproductions/mechanisms.md"),
     "naseri": ("Naseri et al.", "reproductions/naseri.md"),
+    "pfl": ("pfl-research's benchmark", "reproductions/pfl.md"),
     "privacy": ("Privacy of the four works", "privacy_summary.md"),
     "recipes": ("Recipes", "guide/recipes.md"),
     "robust": ("Robust aggregation", "reproductions/robust.md"),

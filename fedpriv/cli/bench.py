@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import click
 
+from fedpriv.common.errors import ConfigError
 from fedpriv.common.flags import Command, NewFile, OneOf, PathParam, Whole, flag, switch, table_flag
 
 _JSON = rb'\A\{\s*"conditions":'  # beginning of the file; only such a file is written over
+_PAGE = rb"\A# Speed beside other libraries\n"
 _MODELS = ("cnn", "mlp", "logistic")  # as in fedpriv.tools.bench, which imports torch
 
 
@@ -35,38 +38,47 @@ _MODELS = ("cnn", "mlp", "logistic")  # as in fedpriv.tools.bench, which imports
     "instead: time and memory up to a million clients, written there",
     PathParam(),
 )
+@switch("--peers", "instead: the same work in Opacus, JAX, pfl-research and Flower, in turn")
+@flag("--write", "FILE", "with --peers: the page of the numbers, in Markdown", NewFile(mark=_PAGE))
+@flag(
+    "--environments",
+    "DIR",
+    "with --peers: where the libraries are installed; default: the cache",
+    PathParam(),
+)
+@switch("--yes", "with --peers: download the libraries without asking")
 @table_flag
-def bench(
-    repeats: int,
-    model: Sequence[str],
-    threads: int | None,
-    json: Path | None,
-    accounting: bool,
-    workers: int | None,
-    aggregation: bool,
-    growth: str | None,
-) -> int:
+def bench(**options: Any) -> int:
     """Measure the speed of the gradient engines (or of what a flag names) on this machine.
 
-    scripts/bench_peers.py, in a checkout, compares them with other libraries.
+    --peers installs other libraries in environments of their own and measures them beside fedpriv.
     """
-    if accounting:
+    given = SimpleNamespace(**options)
+    if given.peers:
+        from fedpriv.tools.peers.command import run as speed_of_peers
+
+        return speed_of_peers(given)
+    for name in ("write", "environments", "yes"):
+        if options[name]:
+            raise ConfigError(f"--{name} needs --peers, as in fedpriv bench --peers --{name}")
+    if given.accounting:
         from fedpriv.tools.accounting.speed import run as accounting_speed
 
         # An answer takes seconds, where a row of the engines takes milliseconds.
-        return accounting_speed(min(repeats, 5))
-    if workers is not None:
+        return accounting_speed(min(given.repeats, 5))
+    few, models = min(given.repeats, 5), tuple(dict.fromkeys(given.model))
+    if given.workers is not None:
         from fedpriv.tools.bench_workers import run as speed_of_workers
 
-        return speed_of_workers(workers, min(repeats, 5), tuple(model), threads, json)
-    if aggregation:
+        return speed_of_workers(given.workers, few, models, given.threads, given.json)
+    if given.aggregation:
         from fedpriv.tools.bench_rules import run as speed_of_rules
 
-        return speed_of_rules(min(repeats, 5), threads, json)
-    if growth is not None:
+        return speed_of_rules(few, given.threads, given.json)
+    if given.growth is not None:
         from fedpriv.tools.bench_growth import run as growth_of_runs
 
-        return growth_of_runs(Path(growth))
+        return growth_of_runs(Path(given.growth))
     from fedpriv.tools.bench import run as engine_speed
 
-    return engine_speed(repeats, tuple(dict.fromkeys(model or _MODELS)), threads, json)
+    return engine_speed(given.repeats, models or _MODELS, given.threads, given.json)

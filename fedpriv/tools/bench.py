@@ -21,8 +21,6 @@ from fedpriv.tools import bench_clients as clients
 from fedpriv.tools import bench_gradients as gradients
 from fedpriv.tools.bench_measuring import Benchmark, Result, measure
 
-PEERS = "python scripts/bench_peers.py, in a checkout"
-
 
 def own_settings(model: str) -> Iterator[Benchmark]:
     """Yield the benchmarks of a model: clipped sums at shared weights, then clients that train it."""
@@ -65,7 +63,7 @@ def run(
     with _conditions(threads) as conditions:
         console().print(", ".join(f"{key} {value}" for key, value in conditions.items()))
         if settings is own_settings:
-            console().print(f"Opacus and pfl-research beside these: {PEERS}")
+            console().print("other libraries beside these: fedpriv bench --peers")
         results = []
         for setting in chain.from_iterable(map(settings, models)):
             results.append(measure(setting, repeats))

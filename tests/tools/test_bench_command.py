@@ -32,7 +32,7 @@ def test_it_prints_and_writes_every_row_and_bar(tmp_path, capsys):
     assert {clients.LOOP, clients.ROUND} <= {row["row"] for row in training[0]["rows"]}
     printed = capsys.readouterr().out
     assert "mlp, 10 × 78 records" in printed
-    assert "scripts/bench_peers.py" in printed
+    assert "fedpriv bench --peers" in printed
     assert printed.count("met") >= len(ten_clients["bar"])
 
 

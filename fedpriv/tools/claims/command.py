@@ -58,7 +58,7 @@ def run_one(name: str, yes: bool, json: bool, transcript: Path | None) -> int:
 
     Raises:
         ConfigError: The row has no demonstration, or running its packages was not agreed to.
-        ClaimError: The demonstration cannot be run.
+        EnvironmentFailure: The demonstration cannot be run.
     """
     row = row_named(name)
     if row.demonstration["kind"] == "none" and row.epsilon is None:

@@ -97,7 +97,7 @@ def demonstrate(row: ClaimRow) -> tuple[list[DemonstratedNumber], str | None]:
         All numbers, and the transcript; None for a row with neither.
 
     Raises:
-        ClaimError: The demonstration cannot be run.
+        EnvironmentFailure: The demonstration cannot be run.
         AdapterError: An adapter cannot be run.
     """
     numbers = measure_epsilon(row)

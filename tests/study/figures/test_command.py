@@ -79,8 +79,8 @@ def test_flags_may_stand_anywhere(command, write):
 def test_a_list_of_no_figure_names_the_works(command):
     said = refused(command("figure", "wie", "--list"))
     assert (
-        "must be a figure, or one of adap_dpfl, ldp_clipping, mechanisms, naseri, privacy, recipes, "
-        "robust, wei, got wie" in said
+        "must be a figure, or one of adap_dpfl, ldp_clipping, mechanisms, naseri, pfl, privacy, "
+        "recipes, robust, wei, got wie" in said
     )
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from fedpriv.cli.commands import run
+from fedpriv.tools import environments
 from fedpriv.tools.claims import environment
 from fedpriv.tools.claims.row import row_named
 
@@ -82,7 +81,7 @@ def failing(monkeypatch, tmp_path, error):
         Path(command[-1]).mkdir()
         (Path(command[-1]) / "pyvenv.cfg").touch()
 
-    monkeypatch.setattr(environment, "_run", run)
+    monkeypatch.setattr(environments, "run_command", run)
 
 
 @pytest.mark.parametrize(
@@ -109,55 +108,3 @@ def test_size_and_time_are_told_even_if_nobody_is_asked(capsys, monkeypatch, tmp
     told = output(capsys, "run", "flower-fixed", "--yes", status=1).err
     assert "MB" in told
     assert "seconds" in told
-
-
-@pytest.mark.parametrize(
-    ("printed", "reason"),
-    [
-        ("connection broken by 'X'\nERROR: No matching", "the package index cannot be reached"),
-        ("ERROR: No matching distribution found", "No matching distribution found"),
-    ],
-)  # fmt: skip
-def test_a_failure_of_pip_is_one_sentence(printed, reason):
-    script = f"import sys; sys.exit({printed!r})"
-    with pytest.raises(environment.ClaimError, match=f"cannot download it: .*{reason}$"):
-        environment._run([sys.executable, "-c", script, "pip"], "download it")
-
-
-def test_a_step_that_takes_too_long_is_ended():
-    with pytest.raises(environment.ClaimError, match="cannot wait: not finished after 1 seconds"):
-        environment._run([sys.executable, "-c", "import time; time.sleep(600)"], "wait", limit=1)
-
-
-def test_a_step_is_ended_with_all_that_it_started(tmp_path):
-    script = (
-        "import subprocess, sys\n"
-        "started = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],\n"
-        "                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
-        "sys.exit(str(started.pid))"
-    )
-    with pytest.raises(environment.ClaimError) as failure:
-        environment._run([sys.executable, "-c", script], "start")
-    stat = Path(f"/proc/{str(failure.value).rpartition(' ')[2]}/stat")
-    # A process that was ended is a zombie until init has collected it.
-    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
-        time.sleep(0.01)
-
-
-def test_an_environment_whose_python_is_gone_is_made_again(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    row = row_named("flower-fixed")
-    old = environment._environment(row)
-    old.mkdir(parents=True)
-    (old / "complete").touch()
-
-    def make(_, environment_folder, __):
-        (environment_folder / "bin").mkdir(parents=True)
-        (environment_folder / "bin" / "python").touch()
-        (environment_folder / "complete").write_text("numpy==2.0\nflwr @ file:///flwr.whl\n")
-
-    monkeypatch.setattr(environment, "_make", make)
-    assert environment.ready(row) is None
-    assert environment.made(row) == environment.ready(row) == old / "bin" / "python"
-    assert environment.installed(row) == ["numpy==2.0", "flwr"]
-    assert list(old.parent.iterdir()) == [old]
