@@ -208,7 +208,9 @@ def _panel(rows: pd.DataFrame, varied: str, measure: str) -> Panel:
         if len(group):
             x, y = group["value"].to_numpy(), group[measure].to_numpy()
             lines.append(Line(str(kind), CYCLE[place], x, y, marker=MARKERS[place]))
-    limits = (rows[measure].min() * 0.8, rows[measure].max() * 1.25)  # of all panels of a row
+    limits = None
+    if measure != "round_ms":  # one scale for a row of panels, so that small differences look small
+        limits = (rows[measure].min() * 0.8, rows[measure].max() * 1.25)
     return Panel(
         "",
         varied,
