@@ -24,7 +24,7 @@ _CALLS = 4000
 _HUGE = 1e6
 _DELTA = 1e-5
 _TOLERANCE = 1.01
-_SEEDS = 20  # of runs with large updates
+_SEEDS, _LARGE_ROUNDS = 20, 6  # of runs with large updates
 _ROUNDING = 1e-4  # of code in single precision
 
 
@@ -88,7 +88,7 @@ def _charged_noise(claim: AdapterClaim, run: list[RoundSeen]) -> Iterator[Check]
 
 
 def _after_large(noise_runs: NoiseRuns) -> Iterator[Check]:
-    """Test that what is charged in round 2, and its noise, follow from what left in round 1.
+    """Test that what is charged in later rounds, and their noise, follow from what left before.
 
     All units send 10, or 40, clip norms in one direction. Both are clipped to the same, so that the same
     leaves; what differs afterwards follows from the data.
@@ -100,9 +100,10 @@ def _after_large(noise_runs: NoiseRuns) -> Iterator[Check]:
     if not subject.can_repeat:
         if any(seen.charged != claim.values for run in noise_runs.runs for seen in run):
             reason = "skipped: the seed cannot be held still"
-            yield Check("charge", "what is charged in round 2", reason, "-")
+            yield Check("charge", "what is charged in later rounds", reason, "-")
         return
-    direction = subject.direction()
+    rounds, direction = min(claim.rounds, _LARGE_ROUNDS), subject.direction()
+    name = f"what is charged in round{'s 2 to' if rounds > 2 else ''} {rounds}"
     seeds = [subject.new_seed() for _ in range(_SEEDS)]
     worlds = []
     for length in (10.0, 40.0):
@@ -110,30 +111,37 @@ def _after_large(noise_runs: NoiseRuns) -> Iterator[Check]:
             np.broadcast_to(length * subject.clip_norm * direction, quiet.shape).copy()
             for quiet in subject.quiet
         ]
-        worlds.append([data, subject.quiet])
+        worlds.append([data] * (rounds - 1) + [subject.quiet])
     answers = subject.runs([(seed, world) for seed in seeds for world in worlds])
     runs = [a for a in answers if not isinstance(a, RoundRaised)]
     if len(runs) < len(answers):
-        yield Check("charge", "what is charged in round 2", "skipped: a round stops", "-")
+        yield Check("charge", name, "skipped: a round stops", "-")
         return
     first, second = runs[::2], runs[1::2]
-    same = [(a[1], b[1]) for a, b in zip(first, second, strict=True) if _alike(a[0], b[0])]
-    moves = any(run[1].charged != run[0].charged for run in runs)
+    same = [pair for a, b in zip(first, second, strict=True) for pair in _after_the_same(a, b)]
+    moves = any(seen.charged != run[0].charged for run in runs for seen in run)
     differ = sum(_charged_apart(a, b) for a, b in same)
     if moves and not same:
-        yield Check(
-            "charge", "what is charged in round 2", "skipped: round 1 leaves other values", "-"
-        )
+        yield Check("charge", name, "skipped: round 1 leaves other values", "-")
     elif moves:
         yield Check(
-            "charge", "what is charged in round 2", f"differs in {differ} of {len(same)}", "0",
+            "charge", name, f"differs in {differ} of {len(same)}", "0",
             passed=differ == 0,
-            note="round 1 left the same, but with longer updates, which are clipped alike, charged(state) "
-            "is different: it depends on the data, and that is not charged",
+            note="the rounds before left the same, but with longer updates, which are clipped alike, "
+            "charged(state) is different: it depends on the data, and that is not charged",
         )  # fmt: skip
     for name, value in first[0][1].values.items():
         if name in claim.values and value.shape[-1:] == (claim.size,) and claim.size > 1:
-            yield _noise_after(noise_runs, name, [run[1] for run in first], direction)
+            yield _noise_after(noise_runs, name, [run[-1] for run in first], direction)
+
+
+def _after_the_same(
+    first: list[RoundSeen], second: list[RoundSeen]
+) -> list[tuple[RoundSeen, RoundSeen]]:
+    """Return the rounds of two runs before which both left the same."""
+    pairs = list(zip(first, second, strict=True))
+    count = next((t for t, (a, b) in enumerate(pairs) if not _alike(a, b)), len(pairs) - 1)
+    return pairs[1 : count + 1]
 
 
 def _alike(first: RoundSeen, second: RoundSeen) -> bool:
@@ -170,10 +178,10 @@ def _noise_after(
     values, usual = contrasts(rows @ across, stds), noise_runs.standardised(name)[1]
     ratio, p = statistics.compared_spreads(values, usual)
     return Check(
-        "noise", f"{name}: round 2, after large updates", f"{ratio:.4f} ({values.size:,} numbers)", "1", p,
-        note=f"after a round of large updates, the noise of {name} has {ratio:.4g} times the standard "
-        "deviation that it has after small ones, measured by what is charged: it depends on the data of the "
-        "round before, or charged(state) is missing",
+        "noise", f"{name}: after rounds of large updates", f"{ratio:.4f} ({values.size:,} numbers)", "1", p,
+        note=f"after rounds of large updates, the noise of {name} has {ratio:.4g} times the standard "
+        "deviation that it has after small ones, measured by what is charged: it depends on the data of "
+        "rounds before, or charged(state) is missing",
     )  # fmt: skip
 
 

@@ -76,6 +76,17 @@ class MedianNormCharged(FedAvg):
         return total / self.denominator, (number + 1, following)
 
 
+class MedianNormLater(MedianNormCharged):
+    """The clip norm is kept for two rounds."""
+
+    def charged(self, state):
+        return super().charged(state) if state and state[0] >= 2 else {}
+
+    def round(self, state, data, seed):
+        state = state or (0, CLIP)
+        return super().round(state if state[0] >= 2 else (state[0], CLIP), data, seed)
+
+
 class MedianNormUncharged(MedianNormCharged):
     charge = False
 
