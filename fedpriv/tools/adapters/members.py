@@ -8,6 +8,7 @@ thereby never reported by the adapter itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from scipy import special, stats
@@ -151,7 +152,13 @@ def checks(fingerprints: Fingerprints) -> Iterator[Check]:
         yield Check("sampling", kind, "skipped: noise changes with the data", "-")
         return
     yield from _weights(fingerprints)
-    yield from sampling.checks(kind, _lots(fingerprints), _laws(subject), subject.seed)
+    lots = _lots(fingerprints)
+    sizes = {len(lot.members) for lot in lots}
+    for check in sampling.checks(kind, lots, _laws(subject), subject.seed):
+        if check.name == f"{kind}: sizes" and len(sizes) == 1 and subject.claim.sample_size is None:
+            reason = f"all {kind} have {min(sizes)} members: are they of a fixed size, or shuffled?"
+            check = replace(check, note=reason)
+        yield check
     if not subject.claim.law.whole:
         yield _noise_of_members(fingerprints, kind)
 
