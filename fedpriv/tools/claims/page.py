@@ -30,6 +30,7 @@ numbers of a row again. For a row on software it first makes an environment of u
   nothing about people, and the rows are in no order of merit.
 - Both ε of a row are of the example in its section. ε claimed is printed in the source, or is what the
   source's formula or code gives for the example. Where nothing is claimed, it is left out.
+  ε computed is rounded up.
 - ε is computed by fedpriv's accountant, and a second time without any accountant: by the best test of two
   Gaussians, or by numerical integration of the privacy loss, which gives an interval.
 - A row on software runs the package itself, in an environment of its own, from a wheel with the digest that
