@@ -90,6 +90,9 @@ class RepeatedRelease:
         Args:
             noise_multiplier: Noise std ÷ clip norm.
             sample_rate: q.
+
+        Raises:
+            ArgumentError: q·n is not a whole number of records, where lots have a fixed size.
         """
         if self.sampling == "none":
             return WholeData(self.neighbours).event(noise_multiplier)
@@ -105,9 +108,28 @@ class RepeatedRelease:
         return whole if sample_rate == 1.0 else dp_event.PoissonSampledDpEvent(sample_rate, whole)
 
     def lot_size(self, sample_rate: float) -> int:
-        """Return L = q·n of lots without replacement, rounded, at least 1."""
+        """Return L = q·n of lots without replacement.
+
+        A q·n within 10^-5 of a whole number counts as whole: q may be written with six digits.
+
+        Args:
+            sample_rate: q.
+
+        Raises:
+            ArgumentError: q·n is not a whole number >= 1. Rounded down, ε would be too small.
+        """
         assert self.records is not None
-        return max(1, round(sample_rate * self.records))
+        exact = sample_rate * self.records
+        lot_size = max(1, round(exact))
+        if not math.isclose(lot_size, exact, rel_tol=1e-5):
+            larger = math.ceil(exact)
+            raise ArgumentError(
+                "sample_rate",
+                sample_rate,
+                f"a whole number of {self.records} records, such as {larger}/{self.records} = "
+                f"{larger / self.records:.9g}",
+            )
+        return lot_size
 
 
 Release = RepeatedRelease  # the name that the documentation of 0.2 imported

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
+from dp_accounting import dp_event
+
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import json_text
 from fedpriv.common.words import round_up
@@ -57,7 +59,9 @@ def run(options: SimpleNamespace) -> int:
         )
     at_limit = unknown != "epsilon" and values[unknown] == LIMITS[unknown]
     # The ε of the answer, and not the target: the search stops a little below the target.
-    event = release.event(values["noise_multiplier"], values.get("sample_rate", 1.0))
+    event = arguments.checked(
+        lambda: release.event(values["noise_multiplier"], values.get("sample_rate", 1.0))
+    )
     epsilon = accountant.epsilon_of({event: values["steps"]}, delta, release.neighbours)
     answer = {
         "solved_for": unknown,
@@ -117,7 +121,7 @@ def _accountant(options: SimpleNamespace, release: RepeatedRelease) -> Accountan
     """Return the accountant of ``--accountant``, or the tightest one that can account for such releases."""
     # Whether an accountant can answer depends on the kind of release, and not on its numbers, one of
     # which is still unknown.
-    probe = release.event(1.0, 0.5)
+    probe = _probe(release)
     if options.accountant not in (None, "rdp"):
         arguments.refuse(options, ("orders", "conversion"), "unless --accountant rdp")
     if options.accountant is not None:
@@ -141,12 +145,19 @@ def _accountant(options: SimpleNamespace, release: RepeatedRelease) -> Accountan
     )
 
 
+def _probe(release: RepeatedRelease) -> dp_event.DpEvent:
+    """Return a release of this kind, at a rate that such lots can have."""
+    if release.sampling == "without_replacement" and release.records is not None:
+        return release.event(1.0, 1.0 / release.records)
+    return release.event(1.0, 0.5)
+
+
 def _tightest(
     release: RepeatedRelease, names: Iterable[str], options: SimpleNamespace
 ) -> Accountant | None:
     """Return the first of ``names`` that can account for such releases, from the tightest on."""
     accountants = (arguments.accountant(name, options) for name in names)
-    event = release.event(1.0, 0.5)
+    event = _probe(release)
     return next((a for a in accountants if not a.supports(event, release.neighbours)), None)
 
 

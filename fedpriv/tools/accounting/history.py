@@ -50,6 +50,7 @@ from fedpriv.tools.accounting.rows import (
 
 LARGEST = 1 << 28  # bytes
 _MOST_CLIENTS = 1000
+_SIZES_SHOWN = 5  # lot sizes
 _MOST_ROWS = 4_000_000  # of all clients together
 _OPACUS = ("rdp", "gdp", "prv")
 _STATE = "privacy_accountant_state_dict"  # the key in Opacus' checkpoints
@@ -106,11 +107,29 @@ def _releases(path: Path, history: ReleaseHistory) -> Releases:
         ("history", f"{path}, {history.kind}: {', '.join(parts)}"),
         *population,
         ("sampling", f"{history.sampling[0]} ({history.sampling[1]})"),
+        *_lot_sizes(history.stretches),
         ("neighbours", f"{history.neighbours[0]} ({history.neighbours[1]})"),
         *gaussian,
         ("taken as given", _FIXED_AHEAD),
     )
     return Releases(lines, history.neighbours[0], histories, run_delta=history.delta)
+
+
+def _lot_sizes(stretches: Sequence[Stretch]) -> tuple[tuple[str, str], ...]:
+    """Return the line of the table about lots of a fixed size, if there are such lots."""
+    sizes = sorted(
+        {
+            (stretch.event.sample_size, stretch.event.source_dataset_size)
+            for stretch in stretches
+            if isinstance(stretch.event, dp_event.SampledWithoutReplacementDpEvent)
+        }
+    )
+    if not sizes:
+        return ()
+    words = [f"{lot:,} of {records:,}" for lot, records in sizes]
+    if len(words) > _SIZES_SHOWN:
+        words = [f"{len(words):,} sizes, from {words[0]} to {words[-1]}"]
+    return (("lot size", ", ".join(words)),)
 
 
 _GAUSSIANS = (dp_event.GaussianDpEvent, dp_event.TruncatedSubsampledGaussianDpEvent)
@@ -194,10 +213,10 @@ def _read(path: Path, options: SimpleNamespace) -> ReleaseHistory:
         raise ConfigError(
             f"{error}; --history takes a .csv, JSON, or an Opacus accountant's state by torch.save"
         ) from None
-    if "compositions" in content:
-        return _flower(path, content, options)
     if "history" in content or _STATE in content:
         return _opacus(path, content, options)
+    if "compositions" in content:
+        return _flower(path, content, options)
     if is_plan(content):
         return plan_of(path, content, options)
     return _dp_accounting(path, content, options)
@@ -255,25 +274,34 @@ def _refuse_cut_short(path: Path) -> None:
 def _opacus(path: Path, content: object, options: SimpleNamespace) -> ReleaseHistory:
     """Read the state of an Opacus accountant.
 
-    Its ``history`` has (noise multiplier, sample rate, steps) for each stretch, oldest first.
+    Its ``history`` has (noise multiplier, sample rate, steps) for each stretch, oldest first. JSON may say
+    ``sampling`` and ``neighbours`` beside it.
     """
     if isinstance(content, dict) and isinstance(content.get(_STATE), dict):
         content = content[_STATE]
     entries = content.get("history") if isinstance(content, dict) else None
     mechanism = content.get("mechanism") if isinstance(content, dict) else None
-    if not isinstance(entries, list) or mechanism not in _OPACUS:
+    if not isinstance(content, dict) or not isinstance(entries, list) or mechanism not in _OPACUS:
         raise ConfigError(
             f"{path} is no state of an Opacus accountant: a history, a list, and a mechanism, one of "
             + ", ".join(_OPACUS)
         )
-    rows = HistoryRows(path, options, f"{path} has a")
+    known = ("history", "mechanism", "sampling", "neighbours")
+    unknown = sorted(str(key) for key in set(content) - set(known))
+    if unknown:
+        raise ConfigError(
+            f"{path} has an unknown key {show(unknown[0])} beside an Opacus accountant's history; known are "
+            + ", ".join(known)
+        )
+    shared = {name: content[name] for name in known[2:] if name in content}
+    rows = HistoryRows(path, options, f"{path} has a key")
     for number, entry in enumerate(entries, start=1):
         where = f"{path}, history entry {number}"
         if not isinstance(entry, (tuple, list)) or len(entry) != 3:
             raise ConfigError(f"{where}: not (noise multiplier, sample rate, steps)")
         if not all(type(value) in (int, float) for value in entry):
             raise ConfigError(f"{where}: {show(entry)} are not three numbers")
-        rows.add(where, dict(zip(COLUMNS, entry, strict=False)))
+        rows.add(where, {**dict(zip(COLUMNS, entry, strict=False)), **shared})
     return rows.history(f"Opacus, {mechanism} accountant", "as Opacus' accountants assume")
 
 

@@ -216,13 +216,13 @@ def from_flags(options: SimpleNamespace) -> Releases:
     multiplier = arguments.noise_multiplier(options.noise_multiplier)
     rate = arguments.sample_rate(options.sample_rate) if sampled else 1.0
     steps = arguments.whole("steps", options.steps)
+    event = arguments.checked(lambda: release.event(multiplier, rate))
     lines = (
         ("noise multiplier", f"{multiplier:g}"),
         ("sampling", sampling_words(release, rate)),
         ("steps", str(steps)),
         ("neighbours", release.neighbours),
     )
-    event = release.event(multiplier, rate)
     return Releases(lines, release.neighbours, (((event, steps),),))
 
 
@@ -267,7 +267,10 @@ def from_schedule(options: SimpleNamespace) -> Releases:
         rate = _rate(path, line, row, release, options.sample_rate)
         multiplier = _field(path, line, row, "noise_multiplier", above=0, at_most=MOST_NOISE)
         steps = _field(path, line, row, "steps", whole=True) if row.get("steps") else 1
-        stages.append((release.event(multiplier, rate), int(steps)))
+        try:
+            stages.append((release.event(multiplier, rate), int(steps)))
+        except ArgumentError as error:
+            raise ConfigError(f"{path}, line {line}: {error}") from None
     total = sum(count for _, count in stages)
     distinct = len({event for event, _ in stages})
     lines = (

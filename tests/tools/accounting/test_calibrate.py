@@ -164,3 +164,11 @@ def test_an_infinite_epsilon_is_valid_json(answer):
     found = answer("calibrate", *DELTA, "--noise-multiplier", "1e-200", "--sample-rate", "0.1",
                    "--steps", "1")  # fmt: skip
     assert found["epsilon"] == "inf"
+
+
+def test_a_target_is_solved_for_an_odd_number_of_records(answer, command):
+    fixed = (*DELTA, "--sampling", "without_replacement", "--records", "15", "--steps", "3")
+    for known in (("--sample-rate", ".2"), ("--noise-multiplier", "9")):
+        answer("calibrate", "--epsilon", "4", *fixed, *known)
+    said = command("calibrate", *fixed, "--sample-rate", ".1", "--noise-multiplier", "2")
+    assert "--sample-rate must be a whole number of 15 records" in said.err
