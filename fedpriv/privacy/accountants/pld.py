@@ -104,7 +104,7 @@ class PldAccountant(CompositionAccountant):
         # RDP is immediate. It replaces PLD where ε is huge or the draws are very many, and limits ε
         # elsewhere. Its size decides about the cells.
         bound, holds = self._rdp(composition, delta, neighbours)
-        if holds and (bound > _LARGE or sum(composition.values()) > _MANY_DRAWS):
+        if holds and _not_composed(composition, bound):
             return bound
         if bound > _LARGE:
             return math.inf
@@ -135,6 +135,18 @@ class PldAccountant(CompositionAccountant):
         return epsilon + sum(
             n * monte_carlo_cost.epsilon_of(e, share, samples) for e, n in sampled.items()
         )
+
+    def is_rdps(self, composition: Composition, delta: float, neighbours: str) -> bool:
+        """Return whether ε of a composition is RDP's upper bound, because PLD is not computed there.
+
+        Args:
+            composition: The composition, whose events have noise and are supported.
+            delta: δ.
+            neighbours: The adjacency.
+        """
+        counted = on_grid(composition)
+        bound, holds = self._rdp(counted, delta, neighbours)
+        return holds and math.isfinite(bound) and _not_composed(counted, bound)
 
     def about(self, composition: Composition, delta: float, neighbours: str) -> float | None:
         from fedpriv.privacy.accountants import monte_carlo_cost
@@ -192,6 +204,11 @@ class PldAccountant(CompositionAccountant):
 
     def describe(self) -> str:
         return f"PLD, cells of {self.discretization:g}"
+
+
+def _not_composed(composition: Composition, rdp_bound: float) -> bool:
+    """Return whether RDP's bound is taken as it is: ε is huge, or the draws are very many."""
+    return rdp_bound > _LARGE or sum(composition.values()) > _MANY_DRAWS
 
 
 @functools.lru_cache(maxsize=16384)

@@ -6,6 +6,7 @@ table, JSON or a plot.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -240,9 +241,14 @@ def _show(releases: Releases, deltas: list[float], answers: list[Answer]) -> Non
     else:
         for i, delta in enumerate(deltas):
             best = tightest(answers, i)
-            out.print(
-                f"tightest: {best.name}, epsilon = {_shown(best.epsilons[i])} at delta = {delta:g}"
-            )
+            epsilon, accountant = best.epsilons[i], best.accountant
+            words = f"{best.name}, epsilon = {_shown(epsilon)} at delta = {delta:g}"
+            if isinstance(accountant, PldAccountant) and releases.is_rdps(
+                accountant, delta, epsilon
+            ):
+                bound = f"at most {_shown(epsilon)} at delta = {delta:g}"
+                words = f"rdp, epsilon is {bound}; PLD was not computed"
+            out.print(f"tightest: {words}")
     if (curve := best_attack(releases, answers)) is not None:
         low, high = (percent_up(rate) for rate in curve.largest().values())
         out.print(f"any attack: TPR at most {low} at an FPR of 0.1 %, at most {high} at 1 %")
@@ -274,12 +280,23 @@ def _settings(answer: Answer, releases: Releases, deltas: list[float]) -> str:
         orders = cast("RdpAccountant", answer.accountant).orders
         if max(answer.orders) == orders[-1]:
             settings += " (the largest tried)"
-    if isinstance(answer.accountant, PldAccountant) and any(
-        releases.is_bound(answer.accountant, delta, epsilon)
+    return settings + _note_on_bound(answer, releases, deltas)
+
+
+def _note_on_bound(answer: Answer, releases: Releases, deltas: list[float]) -> str:
+    """Return the end of the settings of PLD where its ε is RDP's; empty elsewhere."""
+    if not isinstance(accountant := answer.accountant, PldAccountant):
+        return ""
+    finite = [
+        (delta, epsilon)
         for delta, epsilon in zip(deltas, answer.epsilons, strict=True)
-    ):
-        settings += "; RDP's epsilon, which is lower or quicker to find"
-    return settings
+        if math.isfinite(epsilon)
+    ]
+    if any(releases.is_rdps(accountant, *pair) for pair in finite):
+        return "; not computed: RDP's upper bound"
+    if any(releases.is_bound(accountant, *pair) for pair in finite):
+        return "; RDP's epsilon, which is lower"
+    return ""
 
 
 def with_epsilon(answers: list[Answer]) -> list[Answer]:
@@ -363,7 +380,7 @@ def as_json(releases: Releases, deltas: list[float], answers: list[Answer]) -> d
             continue
         entry: dict[str, Any] = {
             "epsilon": keyed(answer.epsilons),
-            "settings": answer.accountant.describe(),
+            "settings": answer.accountant.describe() + _note_on_bound(answer, releases, deltas),
         }
         if answer.orders:
             entry["order"] = keyed(answer.orders)

@@ -177,7 +177,10 @@ class _Plan:
             return ""
         people = "users" if records is None else f"{records:,} users"
         kind = "simulated" if simulated else "imagined"
-        return f"{kind}: {people}, sample rate {rate:g}, noise multiplier {noise:g}"
+        words = f"{kind}: {people}, sample rate {rate:g}, noise multiplier {noise:g}"
+        if simulated:
+            words += "; pfl's own cohorts, drawn with replacement, are not priced"
+        return words
 
 
 def _with_laplace(event: dp_event.DpEvent) -> dp_event.DpEvent:

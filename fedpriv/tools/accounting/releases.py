@@ -139,6 +139,18 @@ class Releases:
         bounds = (accountant.bound(c, delta, self.neighbours) for c in self.largest.values())
         return epsilon > 0 and max(bounds) == epsilon
 
+    def is_rdps(self, accountant: PldAccountant, delta: float, epsilon: float) -> bool:
+        """Return whether an ε is RDP's upper bound, because PLD was not computed.
+
+        Args:
+            accountant: The accountant that returned it.
+            delta: δ.
+            epsilon: The ε that it returned.
+        """
+        return self.is_bound(accountant, delta, epsilon) and any(
+            accountant.is_rdps(c, delta, self.neighbours) for c in self.largest.values()
+        )
+
     def refusal(self, accountant: Accountant) -> str | None:
         """Return why the accountant cannot account for these releases, or None if it can."""
         reasons = (accountant.supports(event, self.neighbours) for event in self.events())

@@ -61,6 +61,7 @@ def test_imagined_and_simulated_users_are_both_priced_and_labelled(history):
     assert imagined["releases"]["population"].startswith("imagined: 1,000,000 users")
     assert simulated["releases"]["population"].startswith("simulated: 1,000 users")
     assert epsilon(simulated) > 1000 * epsilon(imagined)
+    assert "drawn with replacement, are not priced" in simulated["releases"]["population"]
 
 
 def test_the_tables_name_their_population(command, place, history):
