@@ -376,38 +376,3 @@ def test_absurd_noise_of_a_schedule_is_one_sentence(command, schedule):
                    "0.1", *DELTA)  # fmt: skip
     assert said.status == 2
     assert "line 2: noise_multiplier must be > 0 and <= 1e+06" in said.sentence
-
-
-# ---- an ε of PLD that was not computed
-
-
-def test_an_epsilon_that_pld_did_not_compute_is_said_to_be_a_bound(command, answer):
-    """Above an RDP bound of 100,000, PLD takes the bound, which may be ten times ε."""
-    tiny = ("--noise-multiplier", ".01", "--sample-rate", ".5", "--steps", "30", *DELTA)
-    said = command("account", *tiny)
-    assert "not computed: RDP's upper bound" in said.out
-    assert "PLD was not computed" in said.out
-    assert "epsilon is at most" in said.out
-    assert "lower" not in said.out
-    settings = answer("account", *tiny)["accountants"]["pld"]["settings"]
-    assert "not computed: RDP's upper bound" in settings
-    computed = command("account", *BASELINE, *DELTA)
-    assert "at most 1." not in computed.out
-    assert "not computed" not in computed.out
-
-
-def test_rdp_below_pld_is_said_to_be_lower(command):
-    """At δ = 1e-30, rounding in the transforms of PLD is too large."""
-    tiny_delta = (
-        "--noise-multiplier",
-        "5",
-        "--sample-rate",
-        ".01",
-        "--steps",
-        "10",
-        "--delta",
-        "1e-30",
-    )
-    said = command("account", *tiny_delta).out
-    assert "RDP's epsilon, which is lower" in said
-    assert "at most 0.501" not in said
