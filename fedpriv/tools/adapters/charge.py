@@ -131,7 +131,8 @@ def _after_large(noise_runs: NoiseRuns) -> Iterator[Check]:
             "charged(state) is different: it depends on the data, and that is not charged",
         )  # fmt: skip
     for name, value in first[0][1].values.items():
-        if name in claim.values and value.shape[-1:] == (claim.size,) and claim.size > 1:
+        upload = name in claim.values and value.shape[-1:] == (claim.size,) and claim.size > 1
+        if upload and noise_runs.standardised(name).any():
             yield _noise_after(noise_runs, name, [run[-1] for run in first], direction)
 
 

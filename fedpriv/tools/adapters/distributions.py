@@ -13,6 +13,7 @@ import numpy as np
 from scipy import stats
 
 from fedpriv.privacy.core.names import REPLACE_ONE
+from fedpriv.tools.adapters.members import other_denominator
 from fedpriv.tools.adapters.noise import NoiseRuns
 from fedpriv.tools.verify import statistics
 from fedpriv.tools.verify.table import Check
@@ -64,13 +65,13 @@ def checks(noise_runs: NoiseRuns) -> Iterator[Check]:
             f"{moved:.3f} of the sensitivity", f"at most {rate:.3g} (finds {rate + _FOUND * error:.2g})", p,
             note=f"{claim.unit} {unit} moves {name} by {moved:.3g} times its sensitivity on average",
         )  # fmt: skip
-    yield _frequency(noise_runs, name, rate)
+    yield from _frequency(noise_runs, name, rate)
 
 
-def _frequency(noise_runs: NoiseRuns, name: str, rate: float) -> Check:
+def _frequency(noise_runs: NoiseRuns, name: str, rate: float) -> Iterator[Check]:
     """Test how often each unit takes part, from the mean of its own coordinate."""
-    subject = noise_runs.subject
-    claimed = subject.claim.values[name]
+    subject, claim = noise_runs.subject, noise_runs.subject.claim
+    claimed = claim.values[name]
     data, units = subject.fingerprints(), subject.read_units
     runs = subject.all_runs([(subject.new_seed(), [data]) for _ in range(_RUNS)])
     rows = [run[0].rows(name, subject.claim.size).sum(axis=0)[:units] for run in runs]
@@ -79,8 +80,13 @@ def _frequency(noise_runs: NoiseRuns, name: str, rate: float) -> Check:
     students = np.abs(shares.mean(axis=0) - rate) / error
     p_values = np.nan_to_num(2.0 * stats.t.sf(students, _RUNS - 1))
     worst = int(np.argmin(p_values))
+    level = float(np.sqrt(np.mean(noise_runs.standardised(name) ** 2)))
+    weight = abs(float(shares.mean())) / rate
+    cause = other_denominator(name, claim.unit, claimed.denominator, level, weight)
+    if cause:
+        yield Check("sensitivity", f"a {claim.unit}'s weight", f"{weight:.3g}", "-", note=cause)
     what = "lots" if subject.per_record else "cohorts"
-    return Check(
+    yield Check(
         "sampling", f"{what}: worst of {units} units, on average", f"in {shares.mean(axis=0)[worst]:.3f}",
         f"{rate:.3g} (finds ±{_FOUND * error.max():.2g})", statistics.smallest(p_values),
         note=f"unit {worst} is in {shares.mean(axis=0)[worst]:.3g} of the {what}",

@@ -23,6 +23,7 @@ _FAR_CALLS, _MOST_ROUNDS = 600, 1000  # of runs to late rounds
 _NUMBERS, _UNITS = 400, 200  # of noise and units whose chances are compared
 _ROUNDING = 1e-4  # of code in single precision
 _FEWEST = 4.0  # variance of a membership, summed over rounds, that is compared with noise
+_SAME = 0.05  # relative difference of a level of noise and a weight that one factor explains
 _LEAST = 1e-3  # share of its allowance from which on a unit is a member
 
 
@@ -217,10 +218,36 @@ def _weights(fingerprints: Fingerprints) -> Iterator[Check]:
         )  # fmt: skip
     # A weight that varies is no fault by itself: a clipped mean, for example, scales all members alike.
     varies = spread(single(shares))
+    if varies > _ROUNDING:
+        cause = _cause(shares)
+    else:
+        level = float(np.std(fingerprints.noise - fingerprints.noise.mean(axis=0)))
+        assert fingerprints.name is not None
+        denominator = fingerprints.subject.claim.values[fingerprints.name].denominator
+        cause = other_denominator(fingerprints.name, unit_word, denominator, level, largest)
     yield Check(
         "sensitivity", f"a {unit_word}'s weight, whoever else takes part", f"varies by {100 * varies:.3g} %",
-        "-", note=_cause(shares) if varies > _ROUNDING else "",
+        "-", note=cause,
     )  # fmt: skip
+
+
+def other_denominator(name: str, unit: str, denominator: float, level: float, weight: float) -> str:
+    """Return the sentence that another denominator explains noise and weights alike; empty if it does not.
+
+    Args:
+        name: Name of the value.
+        unit: Word for a unit.
+        denominator: The claimed denominator.
+        level: Standard deviation of the noise ÷ the claimed one.
+        weight: Weight of a unit ÷ the claimed one.
+    """
+    if not (weight > 0 and abs(level / weight - 1.0) < _SAME and abs(weight - 1.0) > _SAME):
+        return ""
+    question = f"is {name} a mean? " if weight < 1 and denominator == 1 else ""
+    return (
+        f"the noise of {name} and the weight of a {unit} are both {weight:.3g} times what is claimed: "
+        f"{question}claim denominator={denominator / weight:.4g}"
+    )
 
 
 def _cause(shares: np.ndarray) -> str:

@@ -19,13 +19,16 @@ from fedpriv.tools.adapters.subject import RUNS, AdapterSubject, RoundSeen
 from fedpriv.tools.verify import directions, statistics
 from fedpriv.tools.verify import noise as own_noise
 from fedpriv.tools.verify.probes import ReleasePosition
-from fedpriv.tools.verify.table import Check
+from fedpriv.tools.verify.table import FALSE_ALARM, Check
 
 _RANDOM_DIRECTIONS = 64
 _COUNTED = 2_000  # numbers whose distinct values are counted
 _GRID = 2.0**-10  # coarsest grid, in standard deviations, that is allowed
 _WEIGHT = 0.5
 _MORE_IS_RIGHT = 1e6
+_NO_NOISE = (
+    1e-6  # level, in claimed standard deviations, below which there is no noise to standardise
+)
 _FEWEST_NUMBERS = 8  # of a value of which zeros are no coincidence
 _MOST_ROUNDS, _CALLS = 1000, 1600  # of the runs of all rounds
 _FEWEST_RUNS, _MOST_RUNS = 3, 10
@@ -109,14 +112,13 @@ def checks(noise_runs: NoiseRuns) -> Iterator[Check]:
     for name in noise_runs.names():
         if (without := _without_noise(noise_runs, name)) is not None:
             yield without
-        values = noise_runs.standardised(name)
-        for check in _of_value(noise_runs, name, values):
+        for check in _of_value(noise_runs, name):
             yield replace(check, note=_hinted(noise_runs.subject.claim, check))
     runs = noise_runs.runs
     if (every := _every_round(noise_runs.subject)) is not None:
         runs = runs + every.runs
         for name in every.names():
-            yield _worst_round(every, name)
+            yield _worst_round(every, name, _wrong_level(noise_runs, name))
     yield _repeats(runs, noise_runs.names())
     names = noise_runs.names()
     if len(names) > 1:
@@ -177,9 +179,9 @@ def _every_round(subject: AdapterSubject) -> NoiseRuns | None:
     return NoiseRuns(subject, count, rounds=rounds)
 
 
-def _worst_round(every: NoiseRuns, name: str) -> Check:
+def _worst_round(every: NoiseRuns, name: str, wrong_level: float | None) -> Check:
     """Test the level of the noise in each round, of which one without noise is lost in an average."""
-    values, claim = every.standardised(name), every.subject.claim
+    values, claim = every.standardised(name) / (wrong_level or 1.0), every.subject.claim
     sums: dict[int, list[float]] = {}
     for t, numbers in enumerate(values):
         statistics.add_squares(sums, t + 1, numbers)
@@ -190,12 +192,34 @@ def _worst_round(every: NoiseRuns, name: str) -> Check:
     worst = int(np.argmin(p_values))
     ratio = math.sqrt(squares[worst] / counts[worst])
     part = "all" if len(sums) == claim.rounds else f"the first {len(sums):,} of"
-    return Check(
+    check = Check(
         "noise", f"{name}: worst round of {part} {claim.rounds:,}", f"{ratio:.3f} (round {worst + 1})",
         "at least 1" if more else "1", statistics.smallest(p_values),
         note=f"in round {worst + 1} the noise of {name} has {ratio:.4g} times the standard deviation that is "
         "claimed",
     )  # fmt: skip
+    return check if wrong_level is None else _of_the_whole(check)
+
+
+def _wrong_level(noise_runs: NoiseRuns, name: str) -> float | None:
+    """Return the level of the noise, in claimed standard deviations, where it is wrong as a whole; else None.
+
+    The other checks then divide the noise by this level: one wrong scale is one failure, and a second fault
+    still shows.
+    """
+    values = noise_runs.standardised(name)
+    level = float(np.sqrt(np.mean(values**2)))
+    subject = noise_runs.subject
+    law, squares = stats.chi2(values.size), values.size * level**2
+    more = subject.claim.least or _moves(subject, values.shape[-1])
+    p = law.cdf(squares) if more else statistics.squares_p(squares, values.size)
+    return level if math.isfinite(level) and level > _NO_NOISE and p < FALSE_ALARM else None
+
+
+def _of_the_whole(check: Check) -> Check:
+    """Return the check of a part of the noise, which was divided by the level of all noise."""
+    note = check.note.replace("that is claimed", "of the whole")
+    return replace(check, expected=f"{check.expected} (of the whole)", note=note)
 
 
 def _moves(subject: AdapterSubject, width: int) -> bool:
@@ -203,8 +227,8 @@ def _moves(subject: AdapterSubject, width: int) -> bool:
     return not (subject.claim.law.whole or subject.chooses_members) and width != subject.claim.size
 
 
-def _of_value(noise_runs: NoiseRuns, name: str, values: np.ndarray) -> Iterator[Check]:
-    subject = noise_runs.subject
+def _of_value(noise_runs: NoiseRuns, name: str) -> Iterator[Check]:
+    subject, values = noise_runs.subject, noise_runs.standardised(name)
     rounds, count, rows, width = values.shape
     clients = np.arange(rows) if rows > 1 else np.array([-1])
     samples = [
@@ -213,17 +237,28 @@ def _of_value(noise_runs: NoiseRuns, name: str, values: np.ndarray) -> Iterator[
         for key in range(count)
     ]
     more = _MORE_IS_RIGHT if subject.claim.least or _moves(subject, width) else 1.0
-    size = float(np.sqrt(np.mean(values**2))) if more > 1 else 1.0
-    direct = values.reshape(-1) / size if size > 0 else values.reshape(-1)
-    for check in own_noise.checks(name, samples, direct, more, []):
+    wrong_level = _wrong_level(noise_runs, name)
+    level = float(np.sqrt(np.mean(values**2)))
+    none = level <= _NO_NOISE
+    if wrong_level is None and (more == 1 or none):
+        level = 1.0
+    scaled = values / level
+    scaled_samples = [replace(s, values=s.values / level) for s in samples]
+    direct = scaled.reshape(-1)
+    whole = next(own_noise.checks(name, samples, direct, more, []))
+    # Nothing more is said of noise that is missing as a whole.
+    parts = [] if none else [*own_noise.checks(name, scaled_samples, direct, more, [])][1:]
+    for check in (whole, *parts):
         if more > 1 and check.expected.startswith("1 to"):
             check = replace(check, expected="at least 1")
-        yield replace(
+        check = replace(
             check, name=check.name.replace("the ledger's", "claimed"), note=_claimed(check.note)
         )
-    scaled = values / size if size > 0 else values
-    samples = [replace(s, values=s.values / size) if size > 0 else s for s in samples]
-    yield from own_noise.independence(name, samples)
+        part = wrong_level is not None and ": worst " in check.name
+        yield _of_the_whole(check) if part else check
+    if none:
+        return
+    yield from own_noise.independence(name, scaled_samples)
     yield from _over_runs(name, scaled)
     yield _distinct(name, noise_runs.first_round(name))
     if width > 1:

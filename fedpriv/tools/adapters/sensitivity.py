@@ -23,7 +23,9 @@ _ROUNDING = 1e-4  # of code in single precision
 _HUGE = 1e6
 ALMOST_ZERO = "almost zero"
 _ROUND = "the round"
+_ALL_OPPOSITE = "opposite to all others"
 _SEVERAL = 3
+_LEAST_NOISE = 1e-6  # level, in claimed standard deviations, from which on there is noise
 _SEEDS = 40  # of rounds in which a unit is absent
 
 
@@ -35,10 +37,15 @@ def checks(noise_runs: NoiseRuns, fingerprints: Fingerprints) -> Iterator[Check]
     claim, members = subject.claim, range(subject.claim.units)
     # A unit can be absent where nobody samples, or where fedpriv says who takes part.
     removes = claim.neighbours == ADD_OR_REMOVE and claim.units > 1
-    comparable = removes and (claim.law.whole or subject.chooses_members) and _noise_stays(subject)
-    if removes and not (comparable and not subject.chooses_members):
+    levels = None
+    if removes and (claim.law.whole or subject.chooses_members):
+        levels = _noise_levels_without(subject)
+    comparable = levels is not None
+    if removes and (levels is None or subject.chooses_members):
         yield from _noise_without(noise_runs)
         yield from _others_without(subject, fingerprints)
+    elif levels is not None:
+        yield from (_noise_level(subject, name, ratio) for name, ratio in levels.items())
     for unit, seed in _tried(subject, fingerprints):
         variations = _variations(subject, base, unit)
         seen = subject.runs([(seed, [data]) for data in variations.values()], members)
@@ -57,6 +64,11 @@ def checks(noise_runs: NoiseRuns, fingerprints: Fingerprints) -> Iterator[Check]
             "sensitivity", f"{key}: a {subject.claim.unit} {name}", _words(key, distance),
             "at most 1", passed=distance <= 1 + _ROUNDING, note=note, of=f"{key}: a {subject.claim.unit}",
         )  # fmt: skip
+    far = any(name == "absent" and d > 1 + _ROUNDING for (name, _), (d, _) in distances.items())
+    if far and not subject.chooses_members:
+        # The weights of the others explain the distance. They are no verdict: a sum that is clipped as well
+        # changes them, and moves by no more than one unit.
+        yield from _others_without(subject, fingerprints)
     yield from _several(subject, fingerprints, base)
 
 
@@ -160,25 +172,46 @@ def _pair(
         yield name, key, distance, note
 
 
-def _noise_stays(subject: AdapterSubject) -> bool:
-    """Return whether the noise of a seed is the same with one unit less, up to a factor.
+def _noise_levels_without(subject: AdapterSubject) -> dict[str, float] | None:
+    """Return the level of the noise without one unit ÷ that with it, of values as long as an upload.
 
-    Where noise is drawn in another order, a run without a unit cannot be compared with one that has it. A
-    factor is kept for the comparison, because it tells of the unit.
+    Both runs have the same seed. Where noise is drawn in another order, a run without a unit cannot be
+    compared with one that has it, and None is returned. A factor is kept, because it tells of the unit.
     """
     seed, unit = subject.new_seed(), subject.claim.units - 1
     first = _answer(subject, seed, subject.quiet, range(unit + 1))
     second = _without(subject, seed, subject.quiet, unit)
     if isinstance(first, str) or isinstance(second, str):
-        return True  # the comparison tells of it
-    for name in subject.claim.values:
+        return {}  # the comparison tells of it
+    levels = {}
+    for name, charged in first.charged.items():
         values = (seen.values.get(name, np.zeros(0)).reshape(-1) for seen in (first, second))
         a, b = values
         if len(a) != len(b):
-            return False
-        if len(a) > 1 and a @ b < 0.999 * np.linalg.norm(a) * np.linalg.norm(b):
-            return False
-    return True
+            return None
+        level, without = float(np.linalg.norm(a)), float(np.linalg.norm(b))
+        if len(a) > 1 and a @ b < 0.999 * level * without:
+            return None
+        # Without noise, what is left of the data would be compared.
+        if len(a) == subject.claim.size and level > _LEAST_NOISE * charged.std * math.sqrt(len(a)):
+            levels[name] = without / level
+    return levels
+
+
+def _noise_level(subject: AdapterSubject, name: str, ratio: float) -> Check:
+    """Return the check of the noise of one seed, with and without a unit."""
+    unit = subject.claim.unit
+    return Check(
+        "sensitivity", f"{name}: noise with a {unit} absent", f"{ratio:.4f} (the same seed)", "1",
+        passed=abs(ratio - 1.0) <= _ROUNDING, note=_tells_of_it(name, unit, ratio),
+    )  # fmt: skip
+
+
+def _tells_of_it(name: str, unit: str, ratio: float) -> str:
+    return (
+        f"without a {unit} the noise of {name} has {ratio:.4g} times the standard deviation with it, which "
+        f"tells of the {unit}: does the denominator count the {unit}s that are there?"
+    )
 
 
 def _noise_without(noise_runs: NoiseRuns) -> Iterator[Check]:
@@ -202,8 +235,7 @@ def _noise_without(noise_runs: NoiseRuns) -> Iterator[Check]:
         yield Check(
             "sensitivity", f"{name}: noise with a {unit} absent",
             f"{ratio:.4f} ({values.size:,} numbers)", "1", p, weight=0.5,
-            note=f"without a {unit} the noise of {name} has {ratio:.4g} times the standard deviation "
-            f"with it, which tells of the {unit}: does the denominator count the {unit}s that are there?",
+            note=_tells_of_it(name, unit, ratio),
         )  # fmt: skip
 
 
@@ -259,9 +291,9 @@ def _absent(
         aligned = subject.set_unit(aligned, other, length * subject.clip_norm * direction)
     against = {
         "absent": _without(subject, seed, aligned, unit),
-        "against all others": _answer(subject, seed, aligned, range(subject.claim.units)),
+        _ALL_OPPOSITE: _answer(subject, seed, aligned, range(subject.claim.units)),
     }
-    pairs = [*_pair(subject, against, unit, "absent", "against all others")]
+    pairs = [*_pair(subject, against, unit, "absent", _ALL_OPPOSITE)]
     if subject.chooses_members:
         answers["absent"] = _without(subject, seed, base, unit)
         for name in answers:

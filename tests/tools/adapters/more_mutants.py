@@ -196,6 +196,30 @@ class WeightsOfFixedNumber(WeightsCountClients):
     changes = {"neighbours": "zero_out"}
 
 
+class MeanWithoutDenominator(Everyone):
+    """A mean leaves, and the claim is that of a sum."""
+
+    changes = {**Everyone.changes, "denominator": None}
+
+
+class SumWithDenominator(Everyone):
+    """A sum leaves, and the claim is that of a mean."""
+
+    denominator = 1.0
+    changes = {**Everyone.changes, "denominator": 20.0}
+
+
+class SumClippedToo(Everyone):
+    """Each update is clipped, and then the sum, which moves no further by that."""
+
+    def total(self, data, members, random):
+        return self.clipped(super().total(data, members, random), 4 * CLIP)
+
+
+class UnseededMeanWithoutDenominator(MeanWithoutDenominator):
+    holds_still = ()
+
+
 # ---- empty cohorts
 
 

@@ -61,6 +61,8 @@ FAULTS = [  # the fault, kind and words of the check that finds it, and a correc
      "CountsClientsByEpsilonOfFixedNumber"),
     ("CountsClientsWithParticipation", "sensitivity", "noise with a client absent",
      "FixedNumberWithParticipation"),
+    ("MeanWithoutDenominator", "noise", "std of update", "Everyone"),
+    ("SumWithDenominator", "sensitivity", "worst client", "Everyone"),
     ("WeightsCountClients", "sensitivity", "weights with a client absent", "WeightsOfFixedNumber"),
     ("NoNoiseForNobody", "noise", "update: rounds without noise", "NoiseForNobody"),
     ("NoNumbersForNobody", "noise", "update: finite numbers", "NoiseForNobody"),
@@ -101,10 +103,62 @@ def test_noise_that_is_no_number_in_any_round_is_refused():
     [
         ("RealisedDenominator", "divided by the realised cohort"),
         ("ClipAfterMean", "mean is clipped"),
+        ("MeanWithoutDenominator", "claim denominator=20"),
+        ("SumWithDenominator", "claim denominator=1"),
+        ("UnseededMeanWithoutDenominator", "claim denominator=20"),
     ],
 )
 def test_a_likely_cause_is_named(fault, cause):
     assert any(cause in check.note for check in checks_of(made(fault)) if check.passed is None)
+
+
+@pytest.mark.parametrize(
+    "fault", ["HalfSensitivity", "NoiseOfOneClipNorm", "MeanWithoutDenominator"]
+)
+def test_gaussian_noise_of_a_wrong_scale_fails_by_its_scale_alone(fault):
+    assert [c.name for c in failed(checks_of(made(fault)))] == ["std of update ÷ claimed"]
+
+
+def test_noise_that_is_missing_is_not_called_other_than_gaussian():
+    class NoNoise(mutants.Everyone):
+        std = 0.0
+
+    names = [c.name for c in failed(checks_of(NoNoise))]
+    assert "std of update ÷ claimed" in names
+    assert not [name for name in names if "shape" in name or "directions" in name], names
+
+
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+def test_noise_of_a_wrong_scale_in_one_part_fails_in_that_part_too(scale):
+    class OnePart(mutants.FedAvg):
+        def noise(self, random, size, data, number):
+            noise = scale * super().noise(random, size, data, number)
+            noise[7] = 0.0
+            return noise
+
+    (part,) = [c for c in failed(checks_of(OnePart)) if "worst number" in c.name]
+    assert "(number 7)" in part.measured
+    assert "the standard deviation of the whole" in part.note
+
+
+def test_a_wrong_scale_is_not_repeated_for_every_one_of_many_rounds():
+    class HalfOfTwelve(more_mutants.TwelveRounds):
+        std = mutants.Z / 2
+
+    assert [c.name for c in failed(checks_of(HalfOfTwelve))] == ["std of update ÷ claimed"]
+
+
+def test_a_denominator_that_counts_clients_is_named_with_the_level_of_the_noise():
+    found = {c.name: c for c in failed(checks_of(made("AverageOfEveryone")))}
+    noise = found["update: noise with a client absent"]
+    assert noise.measured.startswith("1.0526")  # 20/19
+    assert "denominator" in noise.note
+    assert "denominator" in found["update: weights with a client absent"].note
+    assert "absent instead of opposite to all others" in found["update: a client absent"].note
+
+
+def test_a_sum_that_is_clipped_as_well_as_the_updates_passes():
+    assert not failed(checks_of(made("SumClippedToo")))
 
 
 def test_there_are_at_least_twenty_faults_each_with_a_class_of_its_own():
