@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import torch.distributed as dist
 
@@ -49,7 +49,7 @@ class SharedRecords:
         data = load()
         with suppress(OSError, UnsendableError):
             self._file = shared_memory.write(data, CLASSES)
-            return shared_memory.read(self._file, CLASSES)
+            return cast(FederatedData, shared_memory.read(self._file, CLASSES))
         return data
 
     def place(self) -> dict[str, Any] | None:
@@ -73,7 +73,7 @@ def found_at(place: Mapping[str, Any] | None) -> Source | None:
         return None
     file = SharedFile(place["pid"], place["descriptor"], place["inode"])
     try:
-        data = shared_memory.read(file, CLASSES)
+        data = cast(FederatedData, shared_memory.read(file, CLASSES))
     except OSError:  # the system lets nobody look there: the process reads the data set itself
         return None
     return lambda load: data

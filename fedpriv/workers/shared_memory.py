@@ -12,7 +12,6 @@ import mmap
 import os
 import sys
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -69,7 +68,7 @@ def write(value: object, classes: Classes) -> SharedFile:
         raise
 
 
-def read(file: SharedFile, classes: Classes) -> Any:
+def read(file: SharedFile, classes: Classes) -> object:
     """Return the value of a file. Its tensors and arrays are the file's memory, not copies.
 
     A process that writes to one of them gets a page of its own; no other process sees the change.

@@ -98,7 +98,7 @@ def test_a_value_of_the_command_line_beats_the_protocol(key, value):
     assert node == value
 
 
-FROM_EPSILON = ("calibrated", "uniform_budget", "recalculated")
+FROM_EPSILON = ("calibrated", "larger_cohort", "uniform_budget", "recalculated")
 
 
 @pytest.mark.few(2)

@@ -20,7 +20,7 @@ finite             true: data that are no numbers do not occur, and are not trie
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -181,7 +181,7 @@ def _release(claim: AdapterClaim) -> RepeatedRelease | None:
     return RepeatedRelease(claim.sampling, neighbours)
 
 
-def read_claim(claim: Any, holds_still: Any) -> AdapterClaim:
+def read_claim(claim: object, holds_still: Sequence[object]) -> AdapterClaim:
     """Return the claim of an adapter.
 
     Args:
