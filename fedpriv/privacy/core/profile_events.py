@@ -182,7 +182,9 @@ class DiscreteGaussianEvent(dp_event.DpEvent):
 
     def rdp(self, orders: np.ndarray) -> np.ndarray:
         """Return α Δ²/(2σ²) (Canonne, Kamath, Steinke 2020, proposition 5), whatever the dimension."""
-        return orders * (self.sensitivity / self.sigma) ** 2 / 2.0
+        # One whole number moves by whole numbers; the L2 distance of vectors need not be whole.
+        shift = math.floor(self.sensitivity) if self.dimension == 1 else self.sensitivity
+        return orders * (shift / self.sigma) ** 2 / 2.0
 
 
 PROFILED = (

@@ -27,6 +27,8 @@ from fedpriv.privacy.accountants import (
 )
 from fedpriv.privacy.core.grid import FEW
 from fedpriv.privacy.core.names import ACCOUNTANTS, SOUND
+from fedpriv.privacy.core.profile_events import EpsilonDeltaEvent
+from fedpriv.privacy.core.rdp import without_noise
 from fedpriv.privacy.core.trade_off import EPSILONS, TradeOff, trade_off
 from fedpriv.store.display import console
 from fedpriv.store.stored_run import StoredRun
@@ -128,6 +130,9 @@ def _answers(options: SimpleNamespace, releases: Releases, deltas: list[float]) 
             answers.append(answer_of(releases, accountant, deltas))
     if all(answer.reason for answer in answers):
         reasons = "; ".join(answer.reason or "" for answer in answers)
+        if len(answers) > 1 and all(releases.refusal(a.accountant) for a in answers):
+            others = ", ".join(answer.name for answer in answers[1:])
+            reasons = f"{answers[0].reason}, nor can {others}"
         raise ConfigError(f"no accountant can account for this: {reasons}")
     return answers
 
@@ -280,11 +285,15 @@ def _settings(answer: Answer, releases: Releases, deltas: list[float]) -> str:
         orders = cast("RdpAccountant", answer.accountant).orders
         if max(answer.orders) == orders[-1]:
             settings += " (the largest tried)"
+        elif min(answer.orders) == orders[0]:
+            settings += " (the smallest tried)"
     return settings + _note_on_bound(answer, releases, deltas)
 
 
 def _note_on_bound(answer: Answer, releases: Releases, deltas: list[float]) -> str:
-    """Return the end of the settings of PLD where its ε is RDP's; empty elsewhere."""
+    """Return the end of the settings where ε is infinite, or PLD's ε is RDP's; empty elsewhere."""
+    if math.inf in answer.epsilons:
+        return _why_infinite(releases, deltas[answer.epsilons.index(math.inf)])
     if not isinstance(accountant := answer.accountant, PldAccountant):
         return ""
     finite = [
@@ -297,6 +306,16 @@ def _note_on_bound(answer: Answer, releases: Releases, deltas: list[float]) -> s
     if any(releases.is_bound(accountant, *pair) for pair in finite):
         return "; RDP's epsilon, which is lower"
     return ""
+
+
+def _why_infinite(releases: Releases, delta: float) -> str:
+    """Return what makes ε infinite at this δ, where an event alone tells it."""
+    if any(without_noise(event) for event in releases.events()):
+        return "; a release has no noise"
+    own = [e.delta for e in releases.events() if isinstance(e, EpsilonDeltaEvent)]
+    if own and max(own) > delta:
+        return f"; one event alone spends delta = {max(own):g}"
+    return "; the events' own deltas add up to more" if any(own) else ""
 
 
 def with_epsilon(answers: list[Answer]) -> list[Answer]:

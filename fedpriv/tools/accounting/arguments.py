@@ -9,7 +9,7 @@ from typing import Any
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, did_you_mean
-from fedpriv.common.words import round_up
+from fedpriv.common.words import digits_up, round_up
 from fedpriv.privacy.accountants import (
     Accountant,
     GdpAccountant,
@@ -24,6 +24,7 @@ from fedpriv.privacy.core.names import ACCOUNTANTS
 MECHANISM = ("noise_multiplier", "sample_rate", "steps")
 RELEASE = ("sampling", "neighbours", "records", "max_lot_size")
 _LEAST = 1e-100  # the smallest ε and δ; anything smaller is lost in floating point
+_LONG = 1e9  # a larger ε is written with an exponent
 
 _MADE: dict[str, Callable[[], Accountant]] = {
     "pld": PldAccountant,
@@ -135,6 +136,8 @@ def rounded_up(epsilon: float, digits: int) -> str:
         >>> rounded_up(0.0123401, digits=4)
         '0.01235'
     """
+    if _LONG <= epsilon < math.inf:
+        return digits_up(epsilon)
     if epsilon == 0 or epsilon >= 0.1:
         return round_up(epsilon)
     decimals = digits - 1 - math.floor(math.log10(epsilon))

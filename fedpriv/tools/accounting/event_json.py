@@ -239,7 +239,7 @@ def _only(fields: Mapping[str, Any], known: tuple[str, ...], place: str) -> None
     """Refuse fields that are missing and fields that are unknown."""
     for name in known:
         if name not in fields:
-            raise NotAnEvent(f"{place} has no {name}")
+            raise NotAnEvent(f"{place} has no {name}; its fields are {', '.join(known)}")
     for name in fields:
         if name not in known:
             raise NotAnEvent(f"{place} has an unknown field {name[:80]}")

@@ -26,7 +26,7 @@ from typing import Any
 from dp_accounting import dp_event
 
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, ConfigError, show
+from fedpriv.common.errors import ArgumentError, ConfigError, did_you_mean, show
 from fedpriv.common.words import counted
 from fedpriv.privacy.accountants import RdpAccountant
 from fedpriv.privacy.core.events import event_words
@@ -84,9 +84,19 @@ def from_history(options: SimpleNamespace) -> Releases:
     except Untold as untold:
         raise ConfigError(_what_to_tell(path, options, untold)) from None
     releases = _releases(path, history)
+    if _other_delta(options, history.delta):
+        line = ("delta", f"{history.delta:g} in the file, another by --delta")
+        releases = replace(releases, lines=(*releases.lines, line))
     if history.simulated is not None:
         releases = replace(releases, simulated=_releases(path, history.simulated))
     return releases
+
+
+def _other_delta(options: SimpleNamespace, stated: float | None) -> bool:
+    """Return whether ``--delta`` names another δ than the file's own."""
+    if stated is None or options.delta is None:
+        return False
+    return any(arguments.delta(part) != stated for part in options.delta.split(","))
 
 
 def _releases(path: Path, history: ReleaseHistory) -> Releases:
@@ -107,6 +117,7 @@ def _releases(path: Path, history: ReleaseHistory) -> Releases:
         ("history", f"{path}, {history.kind}: {', '.join(parts)}"),
         *population,
         ("sampling", f"{history.sampling[0]} ({history.sampling[1]})"),
+        *((("mechanism", history.mechanism),) if history.mechanism else ()),
         *_lot_sizes(history.stretches),
         ("neighbours", f"{history.neighbours[0]} ({history.neighbours[1]})"),
         *gaussian,
@@ -146,6 +157,7 @@ _OPEN = {
 _CHOICES = {
     ("sampling", "neighbours"): (
         ("poisson", ADD_OR_REMOVE), ("none", ADD_OR_REMOVE), ("poisson", REPLACE_ONE),
+        ("none", REPLACE_ONE),
     ),
     ("sampling",): (("poisson", None), ("none", None)),
     ("neighbours",): ((None, ADD_OR_REMOVE), (None, REPLACE_ONE)),
@@ -175,6 +187,8 @@ def _what_to_tell(path: Path, options: SimpleNamespace, untold: Untold) -> str:
         flags = " ".join(f"{arguments.flag(name)} {value}" for name, value in given.items())
         first = not choices
         meaning = untold.by_default if first else _MEANS.get(sampling, "")
+        if (sampling, neighbours) == ("none", REPLACE_ONE):
+            meaning = ""  # said of none before
         delta = releases.run_delta
         if options.delta is not None:
             delta = arguments.delta(options.delta.split(",")[0])
@@ -206,7 +220,19 @@ def _read(path: Path, options: SimpleNamespace) -> ReleaseHistory:
         return _csv(path, options)
     # Files of torch.save are ZIP archives. The content decides, as their names have any ending.
     if zipfile.is_zipfile(path):
-        return _opacus(path, saved_tensors(path, "cpu"), options)
+        try:
+            content = saved_tensors(path, "cpu")
+        except ConfigError:
+            raise ConfigError(
+                f"{path} cannot be read: it is damaged, compressed, or holds more than tensors and plain "
+                "values"
+            ) from None
+        return _opacus(path, content, options)
+    with open(path, "rb") as file:
+        if file.read(2) == b"PK":
+            raise ConfigError(
+                f"{path} cannot be read: it begins as a file of torch.save; cut short?"
+            )
     try:
         content = saved_json(path, LARGEST)
     except ConfigError as error:
@@ -257,6 +283,11 @@ def _csv(path: Path, options: SimpleNamespace) -> ReleaseHistory:
                 )
         if row.get("steps") == "":  # else it would count as one step
             raise ConfigError(f"{path}, line {line}: steps is empty; every row states it")
+        if row.get("sampling") == "none" and row.get("sample_rate"):
+            raise ConfigError(
+                f"{path}, line {line}: sample_rate must be empty where sampling is none, got "
+                f"{show(row['sample_rate'])}"
+            )
         rows.add(f"{path}, line {line}", {name: text for name, text in row.items() if text})
     return rows.history("CSV")
 
@@ -292,6 +323,7 @@ def _opacus(path: Path, content: object, options: SimpleNamespace) -> ReleaseHis
         raise ConfigError(
             f"{path} has an unknown key {show(unknown[0])} beside an Opacus accountant's history; known are "
             + ", ".join(known)
+            + did_you_mean(unknown[0], known, "; ")
         )
     shared = {name: content[name] for name in known[2:] if name in content}
     rows = HistoryRows(path, options, f"{path} has a key")
@@ -372,6 +404,7 @@ def _dp_accounting(
     if unknown:
         raise ConfigError(
             f"{path} has an unknown key {show(unknown[0])}; known are event, neighbours"
+            + did_you_mean(unknown[0], ("event", "neighbours"), "; ")
         )
     # An event alone does not say its adjacency.
     stated = None if event is content else content.get("neighbours")
@@ -391,8 +424,29 @@ def _dp_accounting(
         raise ConfigError(f"{path}: {error}") from None
     if stretches and stated is None and options.neighbours is None:
         raise Untold(("neighbours",), "as dp_accounting's accountants assume by default")
-    kinds = ", ".join(dict.fromkeys(event_words(s.event) for s in stretches))
+    samplings = " and ".join(dict.fromkeys(_sampling_of(s.event) for s in stretches))
+    kinds = ", ".join(dict.fromkeys(_mechanism_of(s.event) for s in stretches))
     source = BY_FLAG if stated is None else IN_FILE
     return ReleaseHistory(
-        "events of dp_accounting", (kinds, IN_FILE), (neighbours, source), stretches
+        "events of dp_accounting",
+        (samplings, IN_FILE),
+        (neighbours, source),
+        stretches,
+        mechanism=kinds,
     )
+
+
+def _sampling_of(event: dp_event.DpEvent) -> str:
+    """Return how the lots of an event are drawn."""
+    if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent):
+        return "poisson, cut to a size"
+    if isinstance(event, dp_event.SampledWithoutReplacementDpEvent):
+        return "without_replacement"
+    return "poisson" if isinstance(event, dp_event.PoissonSampledDpEvent) else "none"
+
+
+def _mechanism_of(event: dp_event.DpEvent) -> str:
+    """Return the mechanism of an event in words, without its sampling."""
+    if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent):
+        event = dp_event.GaussianDpEvent(event.noise_multiplier)
+    return event_words(_innermost(event)).removesuffix(" without sampling")

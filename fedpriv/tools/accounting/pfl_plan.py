@@ -175,7 +175,7 @@ class _Plan:
         """Return whose lots these are, for the table; empty where there is one population only."""
         if self.scale == 1.0 and self.simulated_population is None:
             return ""
-        people = "users" if records is None else f"{records:,} users"
+        people = "users (how many is not said)" if records is None else f"{records:,} users"
         kind = "simulated" if simulated else "imagined"
         words = f"{kind}: {people}, sample rate {rate:g}, noise multiplier {noise:g}"
         if simulated:

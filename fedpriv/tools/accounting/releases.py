@@ -333,6 +333,8 @@ def rows_of(path: Path, flag: str = "--schedule") -> Iterator[tuple[int, dict[st
                 yield reader.line_num, {name: text.strip() for name, text in row.items()}
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
+        if isinstance(error, UnicodeDecodeError):
+            reason = "it is not text in UTF-8"
         raise ConfigError(flag, str(path), f"a readable CSV file ({reason})") from None
     if not has_rows:
         raise ConfigError(f"{path}: {kind} needs at least one row below its header")

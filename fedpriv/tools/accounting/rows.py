@@ -50,6 +50,7 @@ class ReleaseHistory:
         neighbours: The adjacency, and the source of that information.
         stretches: The releases in order.
         delta: δ of the file's budget, if it has one.
+        mechanism: The mechanisms in words, where they need not be Gaussian noise.
         population: Whose lots these are, in words, where the file describes two populations.
         simulated: The releases as the simulated users see them, if this history is that of an imagined
             population.
@@ -60,6 +61,7 @@ class ReleaseHistory:
     neighbours: tuple[str, str]
     stretches: list[Stretch]
     delta: float | None = None
+    mechanism: str = ""
     population: str = ""
     simulated: ReleaseHistory | None = None
 
@@ -123,6 +125,11 @@ class HistoryRows:
                 "steps", number(row.get("steps", 1)), at_least=1, at_most=MOST_STEPS
             )
         except (ArgumentError, ConfigError) as error:
+            if isinstance(error, ArgumentError) and error.value is None:
+                by_flag = arguments.flag(error.argument)
+                raise ConfigError(
+                    f"{where}: {error.argument} must be {error.allowed} ({by_flag})"
+                ) from None
             raise ConfigError(f"{where}: {error}") from None
         if "neighbours" not in self._untold and self._neighbours not in (None, release.neighbours):
             raise ConfigError(
@@ -201,6 +208,8 @@ class HistoryRows:
                 raise ConfigError(
                     f"{self.path}: {name} is empty in some rows; each row states it, or none does"
                 )
+        if set(self._samplings) == {"none"}:
+            arguments.refuse(self.options, ("sample_rate",), "with the sampling none")
         if self._untold:
             raise Untold(tuple(self._untold), by_default)
         sources = {

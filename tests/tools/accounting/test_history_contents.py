@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
 from dp_accounting import dp_event
-from histories import GAUSSIAN, POISSON_FLAGS, epsilon, flower, opacus, plain
+from histories import (
+    EXPONENTIAL,
+    GAUSSIAN,
+    POISSON_FLAGS,
+    described,
+    epsilon,
+    fixed_lots,
+    flower,
+    opacus,
+    plain,
+    poisson,
+)
 
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.core.names import REPLACE_ONE
@@ -70,3 +82,97 @@ def test_a_state_of_opacus_with_other_keys_is_refused(refused):
         {**opacus(), "accountant": {}},
     ):
         assert "unknown key" in refused("s.json", content, *POISSON_FLAGS)
+
+
+# ---- what contradicts, and what is told
+
+
+def test_a_sample_rate_without_sampling_is_refused(refused):
+    both = "noise_multiplier,sample_rate,sampling\n4,.1,none\n"
+    flag = "noise_multiplier,sampling\n4,none\n"
+    neighbours = ("--neighbours", "add_or_remove")
+    assert "run.csv, line 2: sample_rate must be empty" in refused("run.csv", both, *neighbours)
+    assert "--sample-rate cannot be given" in refused(
+        "run.csv", flag, *neighbours, "--sample-rate", ".1"
+    )
+
+
+def test_another_delta_than_that_of_the_file_is_told(history):
+    found = history("f.json", flower(), "--accountant", "rdp", delta=("--delta", "1e-3"))
+    assert found["releases"]["delta"] == "1e-05 in the file, another by --delta"
+    assert "delta" not in history("f.json", flower(), "--accountant", "rdp")["releases"]
+
+
+def test_the_dearest_choice_is_named(refused):
+    said = refused("state.pt", opacus(entries=[(1.5, 0.1, 100)]))
+    assert "by --sampling none --neighbours replace_one" in said
+
+
+@pytest.mark.parametrize(
+    ("event", "sampling", "mechanism"),
+    [
+        (EXPONENTIAL, "none", "exponential mechanisms"),
+        (poisson(0.1, EXPONENTIAL), "poisson", "exponential mechanisms"),
+        (plain(GAUSSIAN), "none", "Gaussians"),
+    ],
+)
+def test_sampling_and_mechanism_of_events_have_a_row_each(history, event, sampling, mechanism):
+    said = history("e.json", {"event": event, "neighbours": "add_or_remove"}, "--accountant", "pld")
+    assert said["releases"]["sampling"] == f"{sampling} (the file tells)"
+    assert said["releases"]["mechanism"] == mechanism
+
+
+def test_an_infinite_epsilon_has_a_reason(history):
+    for delta, words in ((1e-3, "one event alone spends delta = 0.001"), (8e-6, "add up to more")):
+        event = described("EpsilonDelta", epsilon=0.5, delta=delta)
+        twice = described("SelfComposed", event=event, count=2)
+        said = history("e.json", {"event": twice, "neighbours": "add_or_remove"})
+        assert words in said["accountants"]["pld"]["settings"]
+        assert "delta > 0" in said["accountants"]["rdp"]["reason"]
+    none = {"event": described("NonPrivate"), "neighbours": "add_or_remove"}
+    assert "no noise" in history("e.json", none)["accountants"]["pld"]["settings"]
+
+
+def test_one_number_with_discrete_gaussian_noise_moves_by_whole_numbers(history):
+    """By every accountant, and not by PLD alone."""
+    epsilons = []
+    for sensitivity in (1.0, 1.5):
+        event = described("DiscreteGaussian", sigma=2.0, sensitivity=sensitivity, dimension=1)
+        content = {"event": event, "neighbours": "add_or_remove"}
+        epsilons.append(epsilon(history("e.json", content, "--accountant", "rdp"), "rdp"))
+    assert epsilons[0] == epsilons[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("run.csv", "noise_multiplier,sample_rate,sampling\n4,.1,without_replacement\n", "--records"),
+        ("run.csv", b"noise_multiplier\n\xff\n", "not text in UTF-8"),
+        ("cut.pt", b"PK\x03\x04abc\xff", "cut short"),
+        ("e.json", {"event": EXPONENTIAL, "neighbors": "x"}, "did you mean neighbours?"),
+        ("e.json", {"event": described("DiscreteGaussian", dimension=1), "neighbours": "add_or_remove"},
+            "its fields are sigma, sensitivity, dimension"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_with_what_to_do(refused, name, content, words):
+    said = refused(name, content)
+    assert words in said
+    assert "codec" not in said
+    assert "null" not in said
+
+
+def test_one_reason_stands_for_all_accountants(refused):
+    content = {"event": fixed_lots(100, 10, EXPONENTIAL), "neighbours": "add_or_remove"}
+    said = refused("e.json", content)
+    assert said.count("exponential mechanisms") == 1
+    assert "nor can prv, rdp, gdp, zcdp" in said
+
+
+def test_a_huge_epsilon_is_short_and_the_smallest_order_is_told(command, place):
+    (place / "run.csv").write_text(
+        "noise_multiplier,sampling,neighbours\n1e-50,none,add_or_remove\n"
+    )
+    said = command("account", "--history", "run.csv", "--delta", "1e-5", "--accountant", "rdp").out
+    assert "e+99" in said or "e+100" in said
+    assert "0000000000" not in said
+    assert "smallest tried" in said

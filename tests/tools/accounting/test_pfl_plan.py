@@ -74,7 +74,7 @@ def test_the_tables_name_their_population(command, place, history):
 
 def test_scaled_noise_is_labelled_though_no_population_is_given(history):
     found = history("pfl.json", pfl(num_compositions=2), *POISSON_FLAGS, *FAST, delta=())
-    assert found["releases"]["population"].startswith("imagined: users")
+    assert found["releases"]["population"].startswith("imagined: users (how many is not said)")
 
 
 def test_cohorts_of_a_fixed_size_take_the_population_of_the_file(history):
