@@ -19,6 +19,7 @@ from dp_accounting import dp_event
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, did_you_mean
 from fedpriv.privacy.calibration import MOST_NOISE
+from fedpriv.privacy.core.events import event_words
 from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.privacy.core.profile_events import (
     DiscreteGaussianEvent,
@@ -250,3 +251,19 @@ def _read(check: ValueCheck, name: str, value: object, place: str) -> Any:
         return check(name, value)
     except ArgumentError as error:
         raise NotAnEvent(f"{place}.{error}") from None
+
+
+def sampling_of(event: dp_event.DpEvent) -> str:
+    """Return how the lots of an event are drawn."""
+    if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent):
+        return "poisson, cut to a size"
+    if isinstance(event, dp_event.SampledWithoutReplacementDpEvent):
+        return "without_replacement"
+    return "poisson" if isinstance(event, dp_event.PoissonSampledDpEvent) else "none"
+
+
+def mechanism_of(event: dp_event.DpEvent) -> str:
+    """Return the mechanism of an event in words, without its sampling."""
+    if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent):
+        event = dp_event.GaussianDpEvent(event.noise_multiplier)
+    return event_words(getattr(event, "event", event)).removesuffix(" without sampling")

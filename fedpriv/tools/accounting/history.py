@@ -29,12 +29,18 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, did_you_mean, show
 from fedpriv.common.words import counted
 from fedpriv.privacy.accountants import RdpAccountant
-from fedpriv.privacy.core.events import event_words
 from fedpriv.privacy.core.grid import FEW
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, RELATIONS, REPLACE_ONE
 from fedpriv.store.saved import refuse_no_file, saved_json, saved_tensors
 from fedpriv.tools.accounting import arguments
-from fedpriv.tools.accounting.event_json import MOST_EVENTS, MOST_STEPS, NotAnEvent, releases_of
+from fedpriv.tools.accounting.event_json import (
+    MOST_EVENTS,
+    MOST_STEPS,
+    NotAnEvent,
+    mechanism_of,
+    releases_of,
+    sampling_of,
+)
 from fedpriv.tools.accounting.pfl_plan import is_plan, plan_of
 from fedpriv.tools.accounting.releases import Releases, Stages, rows_of, tightest_epsilon
 from fedpriv.tools.accounting.rows import (
@@ -424,8 +430,8 @@ def _dp_accounting(
         raise ConfigError(f"{path}: {error}") from None
     if stretches and stated is None and options.neighbours is None:
         raise Untold(("neighbours",), "as dp_accounting's accountants assume by default")
-    samplings = " and ".join(dict.fromkeys(_sampling_of(s.event) for s in stretches))
-    kinds = ", ".join(dict.fromkeys(_mechanism_of(s.event) for s in stretches))
+    samplings = " and ".join(dict.fromkeys(sampling_of(s.event) for s in stretches))
+    kinds = ", ".join(dict.fromkeys(mechanism_of(s.event) for s in stretches))
     source = BY_FLAG if stated is None else IN_FILE
     return ReleaseHistory(
         "events of dp_accounting",
@@ -434,19 +440,3 @@ def _dp_accounting(
         stretches,
         mechanism=kinds,
     )
-
-
-def _sampling_of(event: dp_event.DpEvent) -> str:
-    """Return how the lots of an event are drawn."""
-    if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent):
-        return "poisson, cut to a size"
-    if isinstance(event, dp_event.SampledWithoutReplacementDpEvent):
-        return "without_replacement"
-    return "poisson" if isinstance(event, dp_event.PoissonSampledDpEvent) else "none"
-
-
-def _mechanism_of(event: dp_event.DpEvent) -> str:
-    """Return the mechanism of an event in words, without its sampling."""
-    if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent):
-        event = dp_event.GaussianDpEvent(event.noise_multiplier)
-    return event_words(_innermost(event)).removesuffix(" without sampling")
