@@ -58,6 +58,7 @@ def test_it_is_not_known_where_clients_may_be_smaller_than_an_even_share():
     assert foretold.epsilon is None
 
 
+@pytest.mark.thorough
 def test_it_is_known_where_all_clients_have_an_even_share():
     fixed_lots = ("algorithm=dp_fl", "algorithm.sampling=fixed_size", "partition=iid")
     noise = ("noise_schedule=calibrated", "epsilon=2")

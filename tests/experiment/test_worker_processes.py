@@ -67,6 +67,7 @@ def alone(ran):
     return results(ran(*RUN[1:]).folder)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("workers", [2, 4])
 def test_processes_give_the_bits_of_one(process, alone, tmp_path, workers):
     outcome = process(*RUN, f"runtime.workers={workers}", "runtime.run_dir=run")

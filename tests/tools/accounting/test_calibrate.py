@@ -166,6 +166,7 @@ def test_an_infinite_epsilon_is_valid_json(answer):
     assert found["epsilon"] == "inf"
 
 
+@pytest.mark.thorough
 def test_a_target_is_solved_for_an_odd_number_of_records(answer, command):
     fixed = (*DELTA, "--sampling", "without_replacement", "--records", "15", "--steps", "3")
     for known in (("--sample-rate", ".2"), ("--noise-multiplier", "9")):

@@ -84,6 +84,7 @@ def test_an_interpreter_that_is_not_there_is_told(tmp_path):
         PeerProcess(tmp_path / "python", "opacus", {}, threads=1)
 
 
+@pytest.mark.thorough
 def test_a_process_that_does_not_answer_is_ended(program, monkeypatch):
     monkeypatch.setattr(process, "_OPEN", 0.3)
     name = program("serve(lambda: lambda: time.sleep(60), ())\n")
