@@ -32,7 +32,7 @@ CLASSES = {kind.__name__: kind for kind in (FederatedData, Records, ClientRecord
 
 Load = Callable[[], FederatedData]
 Source = Callable[[Load], FederatedData]
-"""What has the federated data of a run, given what would load them."""
+"""Function that returns the federated data of a run, given the one that loads them."""
 
 
 class SharedRecords:

@@ -37,7 +37,7 @@ FINGERPRINT = 10.0
 
 @dataclass(frozen=True)
 class RoundSeen:
-    """What the observer sees in one round.
+    """The values and charges of one round, as the observer sees them.
 
     Attributes:
         values: The values, by name, as they left.

@@ -44,7 +44,7 @@ class DemonstratedNumber:
 
     @property
     def agrees(self) -> bool:
-        """Whether the number agrees with the row."""
+        """True if the number agrees with the row."""
         return self.low <= self.value <= self.high
 
 

@@ -20,6 +20,7 @@ from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.notices import complain
 from fedpriv.engine import tune_allocator
 from fedpriv.experiment.machine import processor
+from fedpriv.store.folder import own_commit_words
 from fedpriv.store.table import Column, Table
 from fedpriv.tools.peers.measure import LEAST_PAIRS, compare, comparisons, judged, load
 from fedpriv.tools.peers.packages import PEERS, announcement, missing, python_of
@@ -84,6 +85,7 @@ def _agree(environments: Path | None, yes: bool) -> None:
 def _conditions(threads: int) -> dict[str, Any]:
     return {
         "date": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}",
+        "fedpriv": own_commit_words(),
         "processor": processor(),
         "cores": os.cpu_count(),
         "threads": threads,

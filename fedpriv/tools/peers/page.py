@@ -36,7 +36,7 @@ def _machine(conditions: Mapping[str, Any]) -> str:
     words = (
         f"{conditions['date']}, {conditions['processor']}, {conditions['cores']} cores, "
         f"{counted(conditions['threads'], 'thread')}, {conditions['system']}, "
-        f"Python {conditions['python']}, torch {conditions['torch']}."
+        f"Python {conditions['python']}, torch {conditions['torch']}; fedpriv: {conditions['fedpriv']}."
     )
     if None in loads:
         return words

@@ -10,8 +10,8 @@ from fedpriv.tools.peers.page import page
 ROOT = Path(__file__).parents[3]
 CONDITIONS = {
     "date": "2026-11-26", "processor": "EPYC", "cores": 2, "threads": 2, "system": "Linux x86_64",
-    "python": "3.11.9", "torch": "2.13.0+cpu", "tuned allocator": True, "load at the beginning": 0.1,
-    "load at the end": 1.2,
+    "python": "3.11.9", "fedpriv": "commit 0123456789ab", "torch": "2.13.0+cpu", "tuned allocator": True,
+    "load at the beginning": 0.1, "load at the end": 1.2,
 }  # fmt: skip
 ROW = {
     "row": "Opacus, hooks", "library": "Opacus", "versions": {"opacus": "1.6.0", "torch": "2.13.0"},
