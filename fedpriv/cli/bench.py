@@ -28,6 +28,7 @@ _MODELS = ("cnn", "mlp", "logistic")  # as in fedpriv.tools.bench, which imports
     multiple=True,
 )
 @flag("--threads", "N", "default: torch's choice", Whole())
+@flag("--device", "DEVICE", "of the gradient engines: cpu (default), cuda, cuda:1", default="cpu")
 @flag("--json", "FILE", "also write the figures here", NewFile(mark=_JSON))
 @switch("--accounting", "instead: accounting for thousands of noise multipliers")
 @flag("--workers", "N", "instead: rounds over N processes beside those of one", Whole())
@@ -54,6 +55,10 @@ def bench(**options: Any) -> int:
     --peers installs other libraries in environments of their own and measures them beside fedpriv.
     """
     given = SimpleNamespace(**options)
+    others = ("peers", "accounting", "workers", "aggregation", "growth")
+    instead = next((name for name in others if options[name] not in (None, False)), None)
+    if given.device != "cpu" and instead is not None:
+        raise ConfigError(f"--device is for the gradient engines, not for --{instead}")
     if given.peers:
         from fedpriv.tools.peers.command import run as speed_of_peers
 
@@ -81,4 +86,6 @@ def bench(**options: Any) -> int:
         return growth_of_runs(Path(given.growth))
     from fedpriv.tools.bench import run as engine_speed
 
-    return engine_speed(given.repeats, models or _MODELS, given.threads, given.json)
+    return engine_speed(
+        given.repeats, models or _MODELS, given.threads, given.json, device=given.device
+    )

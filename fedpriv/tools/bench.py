@@ -7,6 +7,7 @@ import platform
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -16,16 +17,17 @@ from fedpriv.common import checks, files
 from fedpriv.common.console import console
 from fedpriv.common.errors import ArgumentError
 from fedpriv.engine import tune_allocator
+from fedpriv.experiment.machine import resolve_device
 from fedpriv.store.table import Column, Table
 from fedpriv.tools import bench_clients as clients
 from fedpriv.tools import bench_gradients as gradients
 from fedpriv.tools.bench_measuring import Benchmark, Result, measure
 
 
-def own_settings(model: str) -> Iterator[Benchmark]:
+def own_settings(model: str, device: str = "cpu") -> Iterator[Benchmark]:
     """Yield the benchmarks of a model: clipped sums at shared weights, then clients that train it."""
-    yield from gradients.settings(model)
-    yield from clients.settings(model)
+    yield from gradients.settings(model, device)
+    yield from clients.settings(model, device)
 
 
 def run(
@@ -33,7 +35,8 @@ def run(
     models: Sequence[str] = tuple(gradients.MODELS),
     threads: int | None = None,
     json_path: str | Path | None = None,
-    settings: Callable[[str], Iterable[Benchmark]] = own_settings,
+    settings: Callable[[str, str], Iterable[Benchmark]] = own_settings,
+    device: str = "cpu",
 ) -> int:
     """Time the settings on this machine and print how they compare with their bars.
 
@@ -44,7 +47,8 @@ def run(
         models: Models to time: ``cnn``, ``mlp`` or ``logistic``.
         threads: Threads of torch; None leaves them as they are.
         json_path: File that the numbers are also written to; None: no file.
-        settings: Function from the name of a model to its benchmarks.
+        settings: Function from the name of a model and the device to the benchmarks.
+        device: Device that the records and models are on, as in ``runtime.device``.
 
     Returns:
         The exit status, which is 0: a bar that is not met is a finding, not a failure.
@@ -58,15 +62,17 @@ def run(
         models = [checks.one_of("models", model, gradients.MODELS) for model in models]
         if threads is not None:
             threads = checks.whole("threads", threads, at_least=1)
+        place = resolve_device(device)
     except ArgumentError as error:
         raise error.within("bench") from error
-    with _conditions(threads) as conditions:
+    with _conditions(threads, place) as conditions:
         console().print(", ".join(f"{key} {value}" for key, value in conditions.items()))
         if settings is own_settings:
             console().print("other libraries beside these: fedpriv bench --peers")
         results = []
-        for setting in chain.from_iterable(map(settings, models)):
-            results.append(measure(setting, repeats))
+        finish = partial(torch.cuda.synchronize, place) if place.type == "cuda" else None
+        for setting in chain.from_iterable(settings(model, str(place)) for model in models):
+            results.append(measure(setting, repeats, finish))
             _print(results[-1])
     if json_path is not None:
         report = {"conditions": conditions, "settings": [result.as_dict() for result in results]}
@@ -75,7 +81,7 @@ def run(
 
 
 @contextmanager
-def _conditions(threads: int | None) -> Iterator[dict[str, object]]:
+def _conditions(threads: int | None, device: torch.device) -> Iterator[dict[str, object]]:
     """Set the threads for the run, and yield the conditions that the numbers were measured under."""
     before = torch.get_num_threads()
     # Processes that wanted a processor in the last minute. Ratios mean something where this is near 0.
@@ -87,6 +93,7 @@ def _conditions(threads: int | None) -> Iterator[dict[str, object]]:
             warnings.simplefilter("ignore")  # the timed libraries warn about their hooks
             yield {
                 "torch": torch.__version__,
+                **({"device": torch.cuda.get_device_name(device)} if device.type == "cuda" else {}),
                 "processors": f"{os.cpu_count()} {platform.machine()}",
                 "load": load,
                 "threads": torch.get_num_threads(),

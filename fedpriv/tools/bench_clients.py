@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from fedpriv.data.records import Records
 from fedpriv.engine import ClippedSums, FlatModel, StackedModel, make_engine
 from fedpriv.privacy.clippers import ConstantClipper
 from fedpriv.privacy.noise_schedules import NoNoise
-from fedpriv.tools.bench_gradients import CLASSES, CLIP_NORM, MODELS, SHAPE
+from fedpriv.tools.bench_gradients import CLASSES, CLIP_NORM, SHAPE, built, random_records
 from fedpriv.tools.bench_measuring import Bar, Benchmark, TimedStep
 
 CLIENTS, RATE = 50, 0.1
@@ -65,30 +66,27 @@ WHOLE_DATA = (
 )
 
 
-def settings(model: str) -> Iterator[Benchmark]:
+def settings(model: str, device: str = "cpu") -> Iterator[Benchmark]:
     """Yield small batches for every model, and whole-data steps and per-record clipping for the MLP."""
     floor = LOOP_LAST if model == "cnn" else LOOP
     works = (SMALL_BATCHES,) if model == "cnn" else (SMALL_BATCHES, *WHOLE_DATA)
     for work in works:
         bars = (Bar(ROUND, floor, 1.15),) if model == "cnn" else ()
-        yield Benchmark(f"{model}, {work}", floor, tuple(rows_of(model, work)), bars)
+        yield Benchmark(f"{model}, {work}", floor, tuple(rows_of(model, work, device)), bars)
     if model == "mlp":
-        rows = tuple(clipped_rows_of(model, SMALL_BATCHES))
+        rows = tuple(clipped_rows_of(model, SMALL_BATCHES, device))
         yield Benchmark(f"{model}, {SMALL_BATCHES}, each clipped", CLIPPED_LOOP, rows)
 
 
-def records_of(work: LocalTraining) -> Records:
+def records_of(work: LocalTraining, device: str = "cpu") -> Records:
     """Return random records of all clients, ordered by client."""
-    n = CLIENTS * work.records
-    return Records(torch.randn(n, *SHAPE), torch.randint(0, CLASSES, (n,)))
+    return Records(*random_records(CLIENTS * work.records, device))
 
 
-def rows_of(model: str, work: LocalTraining) -> Iterator[TimedStep]:
+def rows_of(model: str, work: LocalTraining, device: str = "cpu") -> Iterator[TimedStep]:
     """Yield ways to run a round in which each client does ``work``, on the same records."""
-    records = records_of(work)
-
-    def build() -> nn.Module:
-        return MODELS[model].build(SHAPE, CLASSES)
+    records = records_of(work, device)
+    build = partial(built, model, device)
 
     yield TimedStep(LOOP, loop_round(build(), records, work))
     if model == "cnn":
@@ -147,12 +145,12 @@ def loop_round(module: nn.Module, records: Records, work: LocalTraining) -> Call
     return step
 
 
-def clipped_rows_of(model: str, work: LocalTraining) -> Iterator[TimedStep]:
+def clipped_rows_of(model: str, work: LocalTraining, device: str = "cpu") -> Iterator[TimedStep]:
     """Yield ways to do local steps that clip every record's gradient, at weights that differ by client."""
-    records = records_of(work)
-    fast = FlatModel(MODELS[model].build(SHAPE, CLASSES))
+    records = records_of(work, device)
+    fast = FlatModel(built(model, device))
     yield TimedStep(CLIPPED_LOOP, clipped_round(fast, records, work, clipped_one_by_one(fast)))
-    stacked = StackedModel(FlatModel(MODELS[model].build(SHAPE, CLASSES)))
+    stacked = StackedModel(FlatModel(built(model, device)))
     yield TimedStep(CLIPPED, clipped_round(stacked.model, records, work, stacked.clipped_sums))
 
 
@@ -172,7 +170,7 @@ def clipped_round(
     """
     batches = (CLIENTS, work.records // work.batch, work.batch)
     inputs, targets = records.inputs.view(*batches, *SHAPE), records.targets.view(batches)
-    present = torch.ones(CLIENTS, work.batch, dtype=torch.bool)
+    present = torch.ones(CLIENTS, work.batch, dtype=torch.bool, device=inputs.device)
 
     def clip(norms: Tensor, clients: Tensor) -> Tensor:
         return (CLIP_NORM / norms).clamp(max=1)

@@ -29,7 +29,7 @@ ISOLATED = "isolated records"
 ROUND = "whole round: fast engine, noise, Adam, average"
 
 
-def settings(model: str) -> Iterator[Benchmark]:
+def settings(model: str, device: str = "cpu") -> Iterator[Benchmark]:
     """Yield the benchmarks of a model: lots of 10 clients, of one client, and isolated records."""
     floor = CHANNELS_LAST if model == "cnn" else PLAIN
     bars: tuple[Bar, ...] = ()
@@ -40,35 +40,41 @@ def settings(model: str) -> Iterator[Benchmark]:
         )
     for clients in (10, 1):
         name = f"{model}, {clients} × 78 records"
-        rows = tuple(rows_of(model, clients, 78))
+        rows = tuple(rows_of(model, clients, 78, device))
         yield Benchmark(name, floor, rows, bars if clients == 10 else ())
-    yield Benchmark(f"{model}, 78 records, each alone", PLAIN, tuple(isolated_rows_of(model, 78)))
+    rows = tuple(isolated_rows_of(model, 78, device))
+    yield Benchmark(f"{model}, 78 records, each alone", PLAIN, rows)
 
 
-def isolated_rows_of(model: str, lot: int) -> Iterator[TimedStep]:
+def isolated_rows_of(model: str, lot: int, device: str = "cpu") -> Iterator[TimedStep]:
     """Yield two steps to time on one random lot: an ordinary pass, and clipped sums with isolated records.
 
     Args:
         model: Name of a model in ``MODELS``.
         lot: Number of records.
+        device: Device of the records and the model.
     """
-    inputs, targets = torch.randn(lot, *SHAPE), torch.randint(0, CLASSES, (lot,))
-    module = MODELS[model].build(SHAPE, CLASSES)
-    yield TimedStep(
-        PLAIN, partial(plain_step, MODELS[model].build(SHAPE, CLASSES), inputs, targets)
-    )
-    yield TimedStep(
-        ISOLATED, fast_step(FlatModel(module, isolated=True), inputs, targets, [lot], "auto")
-    )
+    inputs, targets = random_records(lot, device)
+    yield TimedStep(PLAIN, partial(plain_step, built(model, device), inputs, targets))
+    alone = FlatModel(built(model, device), isolated=True)
+    yield TimedStep(ISOLATED, fast_step(alone, inputs, targets, [lot], "auto"))
 
 
-def rows_of(model: str, clients: int, lot: int) -> Iterator[TimedStep]:
+def random_records(count: int, device: str = "cpu") -> tuple[torch.Tensor, torch.Tensor]:
+    """Return random inputs [count, …] and targets [count]."""
+    inputs, targets = torch.randn(count, *SHAPE), torch.randint(0, CLASSES, (count,))
+    return inputs.to(device), targets.to(device)
+
+
+def built(model: str, device: str = "cpu") -> nn.Module:
+    """Return a new module of a model in ``MODELS``."""
+    return MODELS[model].build(SHAPE, CLASSES).to(device)
+
+
+def rows_of(model: str, clients: int, lot: int, device: str = "cpu") -> Iterator[TimedStep]:
     """Yield ways to compute the clipped gradient sums of ``clients`` lots of ``lot`` random records."""
-    inputs = torch.randn(clients * lot, *SHAPE)
-    targets = torch.randint(0, CLASSES, (clients * lot,))
-
-    def build() -> nn.Module:
-        return MODELS[model].build(SHAPE, CLASSES)
+    inputs, targets = random_records(clients * lot, device)
+    build = partial(built, model, device)
 
     yield TimedStep(PLAIN, partial(plain_step, build(), inputs, targets))
     if model == "cnn":
@@ -122,7 +128,7 @@ def round_step(
     weights = nn.Parameter(model.flat.repeat(len(counts), 1))
     adam = torch.optim.Adam([weights], lr=0.001, fused=True)
     streams, rounds = SecretStreams.simulated(0, 0), count()
-    std = torch.full((len(counts),), CLIP_NORM)
+    std = torch.full((len(counts),), CLIP_NORM, device=model.device)
 
     @torch.no_grad()
     def step() -> None:

@@ -81,7 +81,7 @@ class Result:
         }
 
 
-def measure(setting: Benchmark, repeats: int) -> Result:
+def measure(setting: Benchmark, repeats: int, finish: Callable[[], object] | None = None) -> Result:
     """Time the rows in turn, so that other work of the machine slows down all rows alike.
 
     Each timed call follows an untimed call of the same row. A step of training follows another step of
@@ -90,12 +90,17 @@ def measure(setting: Benchmark, repeats: int) -> Result:
     Args:
         setting: The rows.
         repeats: Number of timed calls of each row; the median counts.
+        finish: Function that waits until the device has done all that was begun; None: nothing runs on after
+            a call.
     """
+    wait = finish or (lambda: None)
     times: dict[str, list[float]] = {row.name: [] for row in setting.rows}
     for _ in range(repeats):
         for row in setting.rows:
             row.step()
+            wait()
             start = time.perf_counter()
             row.step()
+            wait()
             times[row.name].append(1e3 * (time.perf_counter() - start))
     return Result(setting, {name: statistics.median(values) for name, values in times.items()})

@@ -48,3 +48,17 @@ def test_the_number_of_threads_is_restored():
 def test_wrong_arguments_are_refused(arguments):
     with pytest.raises(ConfigError, match=r"bench\."):
         run(**arguments)
+
+
+@pytest.mark.parametrize("other", [("--accounting",), ("--workers", "2"), ("--peers",)])
+def test_a_device_is_for_the_engines_alone(command, other):
+    said = command("bench", "--device", "cuda", *other)
+    assert (said.status, "--device is for the gradient engines" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("device", "why"), [("tpu", "auto, cpu, cuda or cuda:N"), ("cuda:99", "one that is present")]
+)
+def test_a_wrong_device_is_refused(command, device, why):
+    said = command("bench", "--device", device)
+    assert (said.status, why in said.err) == (2, True)
