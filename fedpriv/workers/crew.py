@@ -236,9 +236,14 @@ class Crew:
         free = [worker for worker in self.workers if worker.link is not None]
         first = [step.take(wait=False) for _ in free]
         mine = step.take(wait=False)
-        feeders = [
-            self._threads.submit(self._feed, worker, step, tasks, index)
+        # Sent here: a thread would have to wait for Python's lock, which this one needs for its own chunk.
+        failures = [
+            None if index is None else self._send(worker, tasks[index])
             for worker, index in zip(free, first, strict=True)
+        ]
+        feeders = [
+            self._threads.submit(self._feed, worker, step, tasks, index, failure)
+            for worker, index, failure in zip(free, first, failures, strict=True)
         ]
         try:
             for index, task in enumerate(tasks):
@@ -287,23 +292,47 @@ class Crew:
         self._repeat = round_index % REPEAT_EVERY == 0
         self._state = pack({"round": round_index, **self._work.round_state()}, self._classes)
 
+    def _send(self, worker: Worker, task: Any) -> Exception | None:
+        """Send a task, after the state of the round if the worker does not have it.
+
+        Returns:
+            What went wrong; None: nothing.
+        """
+        link = worker.link
+        assert link is not None
+        assert self._state is not None
+        try:
+            if worker.rank not in self._informed:
+                link.send_packed(self._state, self._timeout)
+                self._informed.add(worker.rank)
+            link.send({"task": self._work.sent(task)}, self._timeout)
+        except Exception as error:
+            return error
+        return None
+
     def _feed(
         self,
         worker: Worker,
         step: _Step[tuple[Answer, int]],
         tasks: Sequence[Task],
         index: int | None,
+        failure: Exception | None,
     ) -> None:
-        """Let a worker compute chunks, ``index`` first, until none is left."""
+        """Let a worker compute chunks until none is left.
+
+        Args:
+            worker: The worker.
+            step: The step.
+            tasks: All tasks of the step.
+            index: The chunk that was sent to it; None: none was left.
+            failure: What went wrong when it was sent.
+        """
         while index is not None:
             link = worker.link
             assert link is not None
-            assert self._state is not None
             try:
-                if worker.rank not in self._informed:
-                    link.send_packed(self._state, self._timeout)
-                    self._informed.add(worker.rank)
-                link.send({"task": self._work.sent(tasks[index])}, self._timeout)
+                if failure is not None:
+                    raise failure
                 reply = link.receive(self._timeout)
                 if "error" in reply:
                     raise raised(worker.rank, reply)
@@ -323,6 +352,7 @@ class Crew:
             self.effort.cpu_seconds += reply["cpu"]
             step.put(index, (reply["answer"], worker.rank))
             index = step.take(wait=True)
+            failure = None if index is None else self._send(worker, tasks[index])
 
     def _note(self, rank: int, task: Any, seconds: float) -> None:
         self.effort.busy[rank] += seconds

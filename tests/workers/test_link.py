@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import threading
 
 import pytest
@@ -28,6 +30,25 @@ def ends():
     return made
 
 
+def test_a_stranger_is_not_taken_for_the_worker(monkeypatch):
+    monkeypatch.setattr(links, "_STRANGER_SECONDS", 0.2)
+    store, made = dist.HashStore(), []
+    listening = threading.Thread(target=lambda: made.append(Link(store, "link", 0, LOCAL_HOST, {})))
+    listening.start()
+    store.wait(["link/address"])
+    host, port, _ = json.loads(store.get("link/address"))
+    with (
+        socket.create_connection((host, port)) as silent,
+        socket.create_connection((host, port)) as wrong,
+    ):
+        wrong.sendall(bytes(16))
+        worker = Link(store, "link", 1, LOCAL_HOST, {})
+        listening.join()
+        assert silent.recv(1) == b""
+    worker.send({"x": 1})
+    assert made[0].receive(30) == {"x": 1}
+
+
 def test_messages_arrive_in_order_and_bytes_are_counted(ends):
     sender = threading.Thread(
         target=lambda: [ends[1].send({"x": torch.ones(n)}) for n in (3, 0, 9)]
@@ -36,6 +57,19 @@ def test_messages_arrive_in_order_and_bytes_are_counted(ends):
     assert [len(ends[0].receive()["x"]) for _ in range(3)] == [3, 0, 9]
     sender.join()
     assert ends[0].received == ends[1].sent > 0
+
+
+def test_a_message_larger_than_the_buffers_of_the_system_arrives_whole(ends):
+    sent = torch.arange(4_000_000)
+    sender = threading.Thread(target=lambda: ends[1].send({"x": sent}))
+    sender.start()
+    assert torch.equal(ends[0].receive(30)["x"], sent)
+    sender.join()
+
+
+def test_a_message_that_is_not_taken_in_time_is_an_error(ends):
+    with pytest.raises(LostError, match=r"no answer within 0\.2 s"):
+        ends[1].send({"x": torch.zeros(4_000_000)}, 0.2)
 
 
 def test_no_answer_in_time_is_an_error(ends):
