@@ -20,7 +20,7 @@ from fedpriv.engine.norms import squares_above
 # For narrow matrices MKL's rounding depends on the order of the factors. The order used for them is that of
 # autograd, which needs a copy: so runs from when autograd computed these gradients repeat bit for bit.
 _NARROW = 16
-_POINTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity)
+POINTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.ELU, nn.LeakyReLU, nn.Softplus, nn.Identity)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def is_chain(module: nn.Module) -> bool:
         isinstance(module, nn.Sequential)
         and type(module).forward is nn.Sequential.forward
         and all(
-            type(layer) in (nn.Linear, nn.Flatten, *_POINTWISE)
+            type(layer) in (nn.Linear, nn.Flatten, *POINTWISE)
             and getattr(layer, "start_dim", 1) == 1
             and getattr(layer, "end_dim", -1) == -1
             for layer in module

@@ -2,7 +2,8 @@
 
 A chain of linear layers and pointwise functions is computed for all clients at once
 (:mod:`fedpriv.engine.chain`). Any other model is computed client by client; for convolutions nothing is
-faster on a CPU.
+faster on a CPU. On an accelerator other sequences of known layers are computed for all clients at once too
+(:mod:`fedpriv.engine.vectorized`), unless their records are clipped.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from fedpriv.engine import chain
+from fedpriv.engine import chain, vectorized
 from fedpriv.engine.base import switch_off_inplace
 from fedpriv.engine.flat_model import FlatModel, Loss
 from fedpriv.engine.interface import ClippedSums, Copies, Engine, Factors
@@ -89,6 +90,10 @@ class StackedModel:
         if self.batched:
             losses, products, backprops = self._backward(lots, share)
             gradients = _sums(lots, products, backprops)
+        elif weights.device.type != "cpu" and vectorized.is_vectorizable(self.model, self.loss):
+            gradients, losses = vectorized.gradients(self.model, self.loss, *lots[:3], share)
+            gradients.masked_fill_(~present.any(1, keepdim=True), 0.0)
+            losses = losses.masked_fill(~present, 0.0)
         else:
             gradients, losses = self._one_by_one(lots, share)
         decay = self.model.weight_decay

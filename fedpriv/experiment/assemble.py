@@ -29,6 +29,7 @@ from fedpriv.experiment.instantiate import within_group
 from fedpriv.experiment.machine import (
     choose_threads,
     chunk_size,
+    make_repeatable,
     numeric_environment,
     processor,
     resolve_device,
@@ -239,6 +240,7 @@ def make_context(
     from fedpriv.models.fit import build_for
 
     settings, algorithm = parts.settings, parts.algorithm
+    make_repeatable(device)
 
     def load() -> FederatedData:
         return federate(

@@ -280,6 +280,10 @@ def _finish(axis: Axes, legend: str, legend_title: str | None) -> None:
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(alpha=0.25, linewidth=0.6)
     axis.set_axisbelow(True)
+    if not axis.get_legend_handles_labels()[
+        0
+    ]:  # of a run that was stopped before its first evaluation
+        return
     if legend == "inside":
         axis.legend(title=legend_title, frameon=False)
     elif legend == "beside":

@@ -237,3 +237,11 @@ def test_a_band_of_accuracies_ends_at_100_percent(draw):
     line = Line("a", CYCLE[0], [1, 2], [70, 95], low=[40, 80], high=[100, 130])
     figure = draw([[replace(panel((line,)), y_label="accuracy (%)")]])
     assert 100 <= figure.axes[0].get_ylim()[1] < 105
+
+
+def test_a_panel_without_a_line_has_no_legend(monkeypatch, tmp_path):
+    """A run may be stopped before its first evaluation; a warning would fail this test."""
+    drawn = []
+    monkeypatch.setattr(plots, "save_picture", lambda figure, *_: drawn.append(figure))
+    plots.draw_beside(tmp_path / "p.png", [Panel("", "x", "y", (), legend="inside")], "", "test")
+    assert drawn[0].axes[0].get_legend() is None

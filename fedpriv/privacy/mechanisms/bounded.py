@@ -196,8 +196,8 @@ def mean_of_reports(values: list[Tensor], bound: float, whole_clients: bool) -> 
     units_per_client = [
         1.0 if whole_clients else max(1.0, float(len(client_values))) for client_values in values
     ]
-    sensitivity = bound / torch.tensor(units_per_client, dtype=torch.float64)
-    return Bounded(mean, sensitivity, 1.0, float(len(values)), of_reports=True, made=_MADE_HERE)
+    units = torch.tensor(units_per_client, dtype=torch.float64, device=mean.device)
+    return Bounded(mean, bound / units, 1.0, float(len(values)), of_reports=True, made=_MADE_HERE)
 
 
 def clipped_sum(values: Tensor, clip_norms: Tensor, divided_by: float = 1.0) -> Bounded:
