@@ -29,7 +29,6 @@ from fedpriv.experiment.instantiate import within_group
 from fedpriv.experiment.machine import (
     choose_threads,
     chunk_size,
-    make_repeatable,
     numeric_environment,
     processor,
     resolve_device,
@@ -240,7 +239,6 @@ def make_context(
     from fedpriv.models.fit import build_for
 
     settings, algorithm = parts.settings, parts.algorithm
-    make_repeatable(device)
 
     def load() -> FederatedData:
         return federate(

@@ -112,27 +112,10 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def make_repeatable(device: torch.device) -> None:
-    """Have a GPU add up in the same order every time, and multiply in full single precision.
-
-    Else sums by several of its threads at once differ from run to run in their last digits, and convolutions
-    round inputs to ten bits (TF32). Nothing is changed for the CPU. An operation of the user's own code that
-    has no such order is told by torch's warning.
-    """
-    import torch
-
-    if device.type != "cuda":
-        return
-    # Read with the first matrix product.
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    # Filling fresh memory with nan costs time and hides nothing here.
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    torch.backends.cudnn.allow_tf32 = False
-
-
 def resolve_device(name: str) -> torch.device:
     """Return the device with this name; ``auto`` is cuda if there is one, else cpu.
+
+    A GPU is set up to give the same bits every time.
 
     Raises:
         ConfigError: The device is absent, or no device of torch that fedpriv supports.
@@ -140,7 +123,7 @@ def resolve_device(name: str) -> torch.device:
     import torch
 
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -153,4 +136,22 @@ def resolve_device(name: str) -> torch.device:
             raise ConfigError(
                 "runtime.device", name, f"one that is present: {count} CUDA device(s) found"
             )
+        _make_repeatable()
     return device
+
+
+def _make_repeatable() -> None:
+    """Have a GPU add up in the same order every time, and multiply in full single precision.
+
+    Else sums by several of its threads at once differ from run to run in their last digits, and convolutions
+    round inputs to ten bits (TF32). An operation of the user's own code that
+    has no such order is told by torch's warning.
+    """
+    import torch
+
+    # Read with the first matrix product.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    # Filling fresh memory with nan costs time and hides nothing here.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.backends.cudnn.allow_tf32 = False

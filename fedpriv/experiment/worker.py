@@ -121,7 +121,7 @@ def _device(name: str, local_rank: int) -> torch.device:
 
     if name == "cpu" or ":" in name:
         return resolve_device(name)
-    return torch.device("cuda", local_rank % max(1, torch.cuda.device_count()))
+    return resolve_device(f"cuda:{local_rank % max(1, torch.cuda.device_count())}")
 
 
 def serve(

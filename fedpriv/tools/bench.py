@@ -17,7 +17,7 @@ from fedpriv.common import checks, files
 from fedpriv.common.console import console
 from fedpriv.common.errors import ArgumentError
 from fedpriv.engine import tune_allocator
-from fedpriv.experiment.machine import make_repeatable, resolve_device
+from fedpriv.experiment.machine import resolve_device
 from fedpriv.store.table import Column, Table
 from fedpriv.tools import bench_clients as clients
 from fedpriv.tools import bench_gradients as gradients
@@ -65,7 +65,6 @@ def run(
         place = resolve_device(device)
     except ArgumentError as error:
         raise error.within("bench") from error
-    make_repeatable(place)
     with _conditions(threads, place) as conditions:
         console().print(", ".join(f"{key} {value}" for key, value in conditions.items()))
         if settings is own_settings:
