@@ -29,7 +29,7 @@ from fedpriv.tools.bench_measuring import Bar, Benchmark, Result, TimedStep, mea
 from fedpriv.workers.crew import Crew
 
 ALONE, CHUNKED = "one process", "one process, same chunks"
-_COMMON = ("epsilon=null", "rounds=1000000", "runtime.progress=none", "runtime.plots=false")
+COMMON = ("epsilon=null", "rounds=1000000", "runtime.progress=none", "runtime.plots=false")
 _IMAGES = ("dataset=mnist", "dataset.download=false")
 
 
@@ -103,7 +103,7 @@ SETTINGS = {
 """Settings by model."""
 
 
-class _Rounds:
+class RunRounds:
     """A run whose rounds are made one by one, over some processes.
 
     Args:
@@ -177,12 +177,12 @@ def run(
 
 
 def _measured(setting: TimedRun, workers: int, repeats: int, threads: int) -> Result:
-    overrides = (*setting.overrides, *_COMMON, f"runtime.threads={threads}")
+    overrides = (*setting.overrides, *COMMON, f"runtime.threads={threads}")
     chunked, several = (*overrides, f"chunk={setting.chunk}"), f"{workers} processes"
     with ExitStack() as held:
-        alone = _Rounds(overrides, 1, held)
-        same_chunks = _Rounds(chunked, 1, held)
-        shared = _Rounds(chunked, workers, held)
+        alone = RunRounds(overrides, 1, held)
+        same_chunks = RunRounds(chunked, 1, held)
+        shared = RunRounds(chunked, workers, held)
         bars = (
             () if setting.bar is None or workers != 2 else (Bar(several, ALONE, 1 / setting.bar),)
         )
@@ -197,7 +197,7 @@ def _measured(setting: TimedRun, workers: int, repeats: int, threads: int) -> Re
     return result
 
 
-def _print(result: Result, setting: TimedRun, shared: _Rounds, same: bool) -> None:
+def _print(result: Result, setting: TimedRun, shared: RunRounds, same: bool) -> None:
     """Print the medians of a setting, the traffic of a step, and whether both ways gave the same weights."""
     table = Table(
         result.setting.name, ("row", Column("median", right=True), Column("ratio", right=True))

@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -105,11 +106,12 @@ def _measured(
     torch.set_num_threads(threads)
     try:
         for comparison in (c for model in models for c in comparisons(model, threads)):
-            ours = comparison.ours()
-            results = [
-                compare(row, ours, pythons[row.peer.name], pairs, threads)
-                for row in comparison.rows
-            ]
+            with ExitStack() as held:
+                ours = {way.name: way.opened(held) for way in comparison.ours}
+                results = [
+                    compare(row, ours, pythons[row.peer.name], pairs, threads)
+                    for row in comparison.rows
+                ]
             told = judged(comparison, results)
             _print(told)
             yield told
@@ -118,16 +120,18 @@ def _measured(
 
 
 def _print(comparison: dict[str, Any]) -> None:
-    columns = (Column(name, right=True) for name in ("fedpriv", "library", "fedpriv is faster by"))
+    ways = comparison["ours"]
+    names = (*(f"fedpriv, {way}" for way in ways), "library", "fedpriv is faster by")
+    columns = (Column(name, right=True) for name in names)
     table = Table(f"{comparison['model']}: {comparison['work']}", ("library", *columns))
     for row in comparison["rows"]:
         if "failure" in row:
-            table.add(row["row"], "", "", f"not measured: {row['failure']}")
+            table.add(row["row"], *("" for _ in ways), "", f"not measured: {row['failure']}")
             continue
         low, high = row["quartiles"]
         table.add(
-            row["row"], f"{row['ours_ms']:.2f} ms", f"{row['theirs_ms']:.2f} ms",
-            f"{row['times_faster']:.2f} × ({low:.2f} to {high:.2f})",
+            row["row"], *(f"{row['ours'][way]:.2f} ms" for way in ways),
+            f"{row['theirs_ms']:.2f} ms", f"{row['times_faster']:.2f} × ({low:.2f} to {high:.2f})",
         )  # fmt: skip
     console().print(table)
     goal = comparison["goal"]

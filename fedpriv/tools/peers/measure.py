@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from fedpriv.common.errors import FedprivError
 from fedpriv.common.words import counted
-from fedpriv.engine import FlatModel
-from fedpriv.tools.bench_clients import CLIENTS, RATE, SMALL_BATCHES, records_of, stacked_round
-from fedpriv.tools.bench_gradients import CLASSES, MODELS, SHAPE, fast_step
+from fedpriv.tools.bench_clients import CLIENTS, RATE, SMALL_BATCHES
+from fedpriv.tools.peers.ours import OwnWay, Step, clipped_sums, rounds
 from fedpriv.tools.peers.packages import FLOWER, JAX, OPACUS, PFL, Peer
 from fedpriv.tools.peers.process import PeerProcess
 
@@ -60,14 +58,14 @@ class Comparison:
     Attributes:
         model: ``cnn`` or ``mlp``.
         work: The work in words.
-        ours: Function that makes fedpriv's step.
+        ours: The ways in which fedpriv does it.
         rows: Rows of other libraries.
         goal: What is aimed at.
     """
 
     model: str
     work: str
-    ours: Callable[[], Callable[[], object]]
+    ours: tuple[OwnWay, ...]
     rows: tuple[PeerRow, ...]
     goal: Goal
 
@@ -79,28 +77,34 @@ class PeerResult:
     Attributes:
         row: The row.
         versions: Versions of the packages of the library.
-        ours: Milliseconds of fedpriv, one for each pair.
+        ours: Milliseconds of each way of fedpriv, one for each pair.
         theirs: Milliseconds of the library.
         failure: Why nothing was measured.
     """
 
     row: PeerRow
     versions: dict[str, str] = field(default_factory=dict)
-    ours: list[float] = field(default_factory=list)
+    ours: dict[str, list[float]] = field(default_factory=dict)
     theirs: list[float] = field(default_factory=list)
     failure: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the medians over the pairs, and the quartiles of the ratios of the pairs."""
+        """Return the medians over the pairs, and the quartiles of the ratios of the pairs.
+
+        The ratios are those of fedpriv's fastest way.
+        """
         about: dict[str, Any] = {"row": self.row.name, "library": self.row.peer.name}
         if self.failure is not None:
             return about | {"failure": self.failure}
-        ratios = [b / a for a, b in zip(self.ours, self.theirs, strict=True)]
+        medians = {name: statistics.median(times) for name, times in self.ours.items()}
+        fastest = min(medians, key=lambda name: medians[name])
+        ratios = [b / a for a, b in zip(self.ours[fastest], self.theirs, strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
         return about | {
             "versions": self.versions,
             "pairs": len(ratios),
-            "ours_ms": statistics.median(self.ours),
+            "ours": medians,
+            "fastest": fastest,
             "theirs_ms": statistics.median(self.theirs),
             "times_faster": middle,
             "quartiles": [low, high],
@@ -116,14 +120,10 @@ def comparisons(model: str, threads: int) -> Iterator[Comparison]:
                           ("engine", "a PrivacyEngine for each client"))
     )  # fmt: skip
     jax = PeerRow(JAX, "JAX, jit(vmap(grad)) and a segment sum", "jax", lots)
-    inputs = torch.randn(LOTS * RECORDS, *SHAPE)
-    targets = torch.randint(0, CLASSES, (LOTS * RECORDS,))
     yield Comparison(
         model,
         f"clipped gradient sums of {LOTS} clients × {RECORDS} records",
-        lambda: fast_step(
-            FlatModel(MODELS[model].build(SHAPE, CLASSES)), inputs, targets, [RECORDS] * LOTS
-        ),
+        clipped_sums(model, LOTS, RECORDS, threads),
         (hooks, ghost, engine, jax),
         Goal((hooks.name,), {"cnn": 2.5, "mlp": 8.0}[model]),
     )
@@ -142,24 +142,22 @@ def comparisons(model: str, threads: int) -> Iterator[Comparison]:
     yield Comparison(
         model,
         f"a round of {SMALL_BATCHES}",
-        lambda: stacked_round(
-            FlatModel(MODELS[model].build(SHAPE, CLASSES)), records_of(SMALL_BATCHES), SMALL_BATCHES
-        ),
+        rounds(model, threads),
         (*pfl, flower),
         Goal(tuple(row.name for row in pfl), {"cnn": 1.9, "mlp": 6.5}[model]),
     )
 
 
 def compare(
-    row: PeerRow, ours: Callable[[], object], python: Path | str, pairs: int, threads: int
+    row: PeerRow, ours: Mapping[str, Step], python: Path | str, pairs: int, threads: int
 ) -> PeerResult:
-    """Time fedpriv and the row of another library in turn.
+    """Time the ways of fedpriv and the row of another library in turn.
 
-    Each timed step follows an untimed one on the same side. fedpriv is first in every other pair.
+    Each timed step follows an untimed one of the same way. The order is turned round in every other pair.
 
     Args:
         row: The row.
-        ours: A step of fedpriv.
+        ours: Step of each way of fedpriv.
         python: The interpreter that has the library, or why there is none.
         pairs: Number of pairs; a slow row gets fewer, at least ``LEAST_PAIRS``.
         threads: Threads of fedpriv and of the library, in all its processes together.
@@ -171,10 +169,11 @@ def compare(
     try:
         with PeerProcess(python, row.program, row.keys, each, row.processes) as process:
             result.versions = process.versions
+            result.ours = {name: [] for name in ours}
             sides: list[tuple[list[float], Callable[[], float]]] = [
-                (result.ours, lambda: timed(ours)),
-                (result.theirs, process.seconds),
+                (result.ours[name], partial(timed, step)) for name, step in ours.items()
             ]
+            sides.append((result.theirs, process.seconds))
             for pair in range(pairs):
                 if pair >= LEAST_PAIRS and time.perf_counter() - began > _LONG:
                     break
@@ -202,6 +201,7 @@ def judged(comparison: Comparison, results: Sequence[PeerResult]) -> dict[str, A
     return {
         "model": comparison.model,
         "work": comparison.work,
+        "ours": [way.name for way in comparison.ours],
         "rows": rows,
         "goal": {
             "rows": list(comparison.goal.rows),

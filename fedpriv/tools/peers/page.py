@@ -53,11 +53,13 @@ def _machine(conditions: Mapping[str, Any]) -> str:
 
 
 def _table(comparison: Mapping[str, Any]) -> Table:
-    right = (Column(name, right=True) for name in ("fedpriv", "library", "fedpriv is faster by"))
+    ways = comparison["ours"]
+    names = (*(f"fedpriv, {way}" for way in ways), "library", "fedpriv is faster by")
+    right = (Column(name, right=True) for name in names)
     table = Table("", ("library", *right, "pairs"))
     for row in comparison["rows"]:
         if "failure" in row:
-            table.add(row["row"], "", "", f"not measured: {row['failure']}", "")
+            table.add(row["row"], *("" for _ in ways), "", f"not measured: {row['failure']}", "")
             continue
         low, high = row["quartiles"]
         versions = ", ".join(
@@ -65,7 +67,7 @@ def _table(comparison: Mapping[str, Any]) -> Table:
         )
         table.add(
             f"{row['row']} ({versions})",
-            f"{row['ours_ms']:.1f} ms",
+            *(f"{row['ours'][way]:.1f} ms" for way in ways),
             f"{row['theirs_ms']:.1f} ms",
             f"{row['times_faster']:.2f} × ({low:.2f} to {high:.2f})",
             str(row["pairs"]),
