@@ -213,7 +213,8 @@ PUBLIC = {
 OPERATING_SYSTEM = {
     "experiment.secrets",  # the key of a published run, and of a secret number of trials
     "tools.leaderboard.trial",  # the noise_seed of a check, which nobody may choose
-    "workers.processes",  # the token of a worker, no random number of a run
+    "workers.link",  # the token of a connection, no random number of a run
+    "workers.processes",  # the token of a worker, likewise
 }
 
 SECRET_CALLS = {"sampling", "noise", "standard_normals", "Stream", "Noise"}
