@@ -53,17 +53,18 @@ NOT_QUICK = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     cases: Counter[str] = Counter()
+    in_quick: dict[Path, bool] = {}
     for item in items:
         name = item.nodeid.partition("[")[0]
         cases[name] += 1
         few = item.get_closest_marker("few")
         if few is not None and cases[name] > few.args[0]:
             item.add_marker("thorough")
-        place = item.path.relative_to(here).as_posix()
-        if (
-            place.startswith(QUICK)
-            and place not in NOT_QUICK
-            and not {"slow", "thorough"} & set(item.keywords)
+        if item.path not in in_quick:
+            place = item.path.relative_to(here).as_posix()
+            in_quick[item.path] = place.startswith(QUICK) and place not in NOT_QUICK
+        if in_quick[item.path] and not any(
+            item.get_closest_marker(m) for m in ("slow", "thorough")
         ):
             item.add_marker("quick")
 

@@ -7,11 +7,14 @@ import inspect
 from collections.abc import Callable, Iterable
 
 
-def for_each(argument: str, cases: Iterable[object]) -> Callable[[Callable], Callable]:
+def for_each(
+    argument: str, cases: Iterable[object] | Callable[[], Iterable[object]]
+) -> Callable[[Callable], Callable]:
     """Call the decorated test with each of ``cases`` as its ``argument``; fail once, with all that failed.
 
     In the place of ``pytest.mark.parametrize`` where there are hundreds of cases that share nothing which a
-    failure could spoil: a test of its own for each case costs more than the case.
+    failure could spoil: a test of its own for each case costs more than the case. Cases that take long to
+    find are a function, which is called when the test runs.
     """
 
     def decorate(test: Callable) -> Callable:
@@ -19,7 +22,7 @@ def for_each(argument: str, cases: Iterable[object]) -> Callable[[Callable], Cal
         def over_all(**fixtures: object) -> None:
             failures = []
             count = 0
-            for case in cases:
+            for case in cases() if callable(cases) else cases:
                 count += 1
                 try:
                     test(**{argument: case}, **fixtures)

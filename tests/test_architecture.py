@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -58,17 +59,15 @@ def sources() -> list[Path]:
     ]
 
 
+@functools.cache
 def modules() -> dict[str, ast.Module]:
-    """Every module of the package by its name below it."""
+    """Return every module of the package by its name below it, parsed when a test first asks."""
     found = {}
     for path in sources():
         name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
         if name != "__init__":  # the package's own door
             found[name.removesuffix(".__init__")] = ast.parse(path.read_text(encoding="utf-8"))
     return found
-
-
-MODULES = modules()
 
 
 def imported(tree: ast.Module, *, typing: bool) -> Iterator[str]:
@@ -85,8 +84,8 @@ def imported(tree: ast.Module, *, typing: bool) -> Iterator[str]:
             module = ".".join(node.module.split(".")[1:])
             for alias in node.names:
                 inner = f"{module}.{alias.name}".lstrip(".")
-                if inner in MODULES or module:
-                    yield inner if inner in MODULES else module
+                if inner in modules() or module:
+                    yield inner if inner in modules() else module
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.split(".")[0] == "fedpriv":
@@ -101,7 +100,7 @@ def room(name: str) -> str:
 
 
 def test_there_are_no_more_rooms_than_one_remembers():
-    assert {room(name) for name in MODULES} == set(LEVEL)
+    assert {room(name) for name in modules()} == set(LEVEL)
     folders = set(LEVEL) - set(TOP)
     assert len(folders) <= 29
     assert len({name.partition(".")[0] for name in folders}) <= 15
@@ -109,7 +108,7 @@ def test_there_are_no_more_rooms_than_one_remembers():
 
 def test_every_room_says_what_is_in_it():
     for folder in set(LEVEL) - set(TOP):
-        words = ast.get_docstring(MODULES[folder])
+        words = ast.get_docstring(modules()[folder])
         assert words, folder
         assert len(words.splitlines()) <= 11, folder
 
@@ -117,7 +116,7 @@ def test_every_room_says_what_is_in_it():
 def test_a_class_name_stands_for_one_thing():
     """A reader who searches for a class finds one; classes inside functions count, too."""
     homes: dict[str, list[str]] = {}
-    for name, tree in MODULES.items():
+    for name, tree in modules().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(name)
@@ -125,11 +124,11 @@ def test_a_class_name_stands_for_one_thing():
     assert {name: where for name, where in homes.items() if len(where) > 1} == {}
 
 
-@for_each("name", list(MODULES))
+@for_each("name", modules)
 def test_no_import_points_upward(name):
     upward = [
         other
-        for other in imported(MODULES[name], typing=True)
+        for other in imported(modules()[name], typing=True)
         if other and room(other) != room(name) and LEVEL[room(other)] >= LEVEL[room(name)]
     ]
     assert upward == []
@@ -137,8 +136,8 @@ def test_no_import_points_upward(name):
 
 def graph_of_modules() -> dict[str, set[str]]:
     return {
-        name: {o for o in imported(tree, typing=True) if o in MODULES and o != name}
-        for name, tree in MODULES.items()
+        name: {o for o in imported(tree, typing=True) if o in modules() and o != name}
+        for name, tree in modules().items()
     }
 
 
@@ -255,26 +254,26 @@ DRAWING = {  # what is called where without being random: each looked at
 }
 
 
-@for_each("name", list(MODULES))
+@for_each("name", modules)
 def test_random_numbers_are_drawn_in_named_rooms(name):
-    called = {c for c in calls(MODULES[name]) if (name, c) not in DRAWING}
+    called = {c for c in calls(modules()[name]) if (name, c) not in DRAWING}
     if not lies_in(name, SECRET | MAKE_STREAMS):
         assert called & SECRET_CALLS == set()
     if not lies_in(name, PUBLIC | {"privacy.core.sampling"}):
         assert called & PUBLIC_CALLS == set()
     if not lies_in(name, OPERATING_SYSTEM):
         assert called & SYSTEM_CALLS == set()
-    modules = {
-        a.name for n in ast.walk(MODULES[name]) if isinstance(n, ast.Import) for a in n.names
+    imports = {
+        a.name for n in ast.walk(modules()[name]) if isinstance(n, ast.Import) for a in n.names
     }
     if name not in ("common.random_streams", "tools.adapters.server"):  # which looks at its state
-        assert "random" not in modules
+        assert "random" not in imports
 
 
 def test_python_s_generator_is_seeded_for_own_code_and_nothing_is_drawn_from_it():
     used = {
         node.attr
-        for node in ast.walk(MODULES["common.random_streams"])
+        for node in ast.walk(modules()["common.random_streams"])
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.value.id == "random"
@@ -347,7 +346,7 @@ def test_no_part_is_asked_for_an_attribute_with_a_default():
     """What a part need not have is in its base class, with the default."""
     asked = [
         f"{name}: {ast.unparse(node)}"
-        for name, tree in MODULES.items()
+        for name, tree in modules().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and ast.unparse(node.func) == "getattr"
