@@ -148,7 +148,7 @@ def wide_cells():
         yield
 
 
-IN_WIDE_CELLS = ("experiment/", "tools/audit/", "study/test_search")
+IN_WIDE_CELLS = ("experiment/", "privacy/test_larger_cohort", "study/test_search", "tools/audit/")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+
 import pytest
 from schedule_suite import ScheduleSuite
 
@@ -24,15 +27,18 @@ def expecting(cohort: float | None) -> Setting:
     )  # fmt: skip
 
 
-def calibrated(cohort: float = 5.0, **keys) -> LargerCohort:  # type: ignore[no-untyped-def]
-    schedule = LargerCohort(**SMALL | keys)
+def calibrated(cohort: float = 5.0) -> LargerCohort:
+    schedule = LargerCohort(**SMALL)
     schedule.calibrate(expecting(cohort))
     return schedule
 
 
+calibrated_once = functools.cache(calibrated)
+
+
 class TestLargerCohort(ScheduleSuite):
     def make(self):
-        return calibrated()
+        return copy.deepcopy(calibrated_once())  # the laws make hundreds of schedules
 
 
 def test_the_multiplier_is_that_of_the_imagined_population_scaled_by_the_cohorts():
