@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 from hydra._internal import defaults_list
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository
 from hydra._internal.hydra import Hydra
 from hydra.core.config_loader import ConfigLoader
+from hydra.core.default_element import ResultDefault
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -110,6 +112,30 @@ def read_yamls_once(patch: pytest.MonkeyPatch) -> None:
         return pickle.loads(kept[key])  # its own: Hydra writes into what it has read
 
     patch.setattr(ConfigRepository, "load_config", loaded)
+
+
+def merge_yamls_once(patch: pytest.MonkeyPatch) -> None:
+    """Merge the YAMLs of each choice of options once, whoever composes: a command, a sweep or a figure."""
+    merged: dict[tuple, bytes] = {}
+    merge = ConfigLoaderImpl._compose_config_from_defaults_list
+
+    def once(
+        self: ConfigLoaderImpl, defaults: list[ResultDefault], repo: CachingConfigRepository
+    ) -> DictConfig:
+        places = [
+            source.path if source.path in _READ_ONCE else f"{source.scheme()}://{source.path}"
+            for source in repo.get_sources()
+        ]
+        contents = [place if place in _READ_ONCE else _content(place) for place in places]
+        if None in contents:
+            return merge(self, defaults, repo)
+        chosen = [(d.config_path, d.parent, d.package, d.is_self, d.primary) for d in defaults]
+        key = (*contents, *chosen)
+        if key not in merged:
+            merged[key] = pickle.dumps(merge(self, defaults, repo))
+        return pickle.loads(merged[key])
+
+    patch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", once)
 
 
 def copy_repositories_shallowly(patch: pytest.MonkeyPatch) -> None:

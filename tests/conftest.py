@@ -82,6 +82,7 @@ def composed_once():
         composing.compose_once(patch)
         composing.compose_commands_once(patch)
         composing.read_yamls_once(patch)
+        composing.merge_yamls_once(patch)
         composing.copy_repositories_shallowly(patch)
         composing.map_choices_where_asked(patch)
         composing.parse_interpolations_once(patch)

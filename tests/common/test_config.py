@@ -125,7 +125,7 @@ def test_the_published_presets_read_and_charge_as_the_paper(preset, dataset):
     assert parts.noise_schedule.initial == {"mnist": 6.0, "fashion_mnist": 4.0}[dataset]
 
 
-def test_the_benchmark_of_pfl_research_has_its_settings():
+def test_the_benchmark_of_pfl_research_has_its_settings(wide_cells):
     parts = parts_of("+experiment=pfl/cifar10")
     algorithm, schedule = parts.algorithm, parts.noise_schedule
     assert (parts.partition.clients, parts.even_share, algorithm.client_rate) == (1000, 50, 0.05)
