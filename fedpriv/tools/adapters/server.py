@@ -93,12 +93,13 @@ class Adapter:
             raise TypeError("what the observer sees must be numbers, got None")
         if any(np.iscomplexobj(value) for value in seen.values()):
             raise TypeError("what the observer sees must be real numbers, got complex ones")
-        values = [np.asarray(value, dtype=np.float64) for value in seen.values()]
-        count = sum(value.size for value in values)
-        if count > LARGEST:
+        given = [np.asarray(value) for value in seen.values()]
+        count = sum(value.size for value in given)
+        if count > LARGEST:  # before a conversion makes them eight times as large
             raise ValueError(
                 f"what the observer sees has {count:,} numbers; at most {LARGEST:,} can be tested"
             )
+        values = [np.asarray(value, dtype=np.float64) for value in given]
         return {"values": [str(name) for name in seen], "charged": charged}, values
 
 

@@ -168,7 +168,7 @@ def test_a_run_is_priced_again_as_it_priced_itself(answer, train):
 
 
 @pytest.mark.usefixtures("wide_cells")
-def test_the_published_view_of_a_run_can_be_priced(answer, train):
+def test_the_published_view_of_a_run_can_be_priced(answer, train, wide_cells):
     result = train("algorithm=dp_fl", "rounds=7", "algorithm.sampling=fixed_size", "epsilon=null")
     folder = ("--run", str(result.folder), "--accountant", "rdp")
     sound = answer("account", *folder)
@@ -205,7 +205,7 @@ def test_a_run_whose_noise_adapted_comes_with_a_note(command, train):
 
 
 def test_the_picture_of_a_run_says_what_the_terminal_says_at_the_runs_delta(
-    command, train, tmp_path
+    command, train, tmp_path, wide_cells
 ):
     folder = train("rounds=5").folder
     said = command("account", "--run", str(folder), "--accountant", "rdp", "--delta", "1e-7,1e-5",

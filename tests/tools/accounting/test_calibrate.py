@@ -141,7 +141,7 @@ COMPLETE = ("--epsilon", "2", "--noise-multiplier", "3", "--sample-rate", "0.1",
          "the cost with lots of one record"),
     ],
 )  # fmt: skip
-def test_bad_input_is_one_sentence_and_status_2(arguments, sentence, command):
+def test_bad_input_is_one_sentence_and_status_2(arguments, sentence, command, wide_cells):
     said = command("calibrate", *arguments, *DELTA)
     assert said.status == 2
     assert sentence in said.sentence

@@ -84,7 +84,9 @@ def test_flags_say_what_opacus_does_not(history):
 # ---- what ε depends on is told, not assumed
 
 
-def test_a_state_of_opacus_asks_for_sampling_and_neighbours_with_the_price_of_each(refused):
+def test_a_state_of_opacus_asks_for_sampling_and_neighbours_with_the_price_of_each(
+    refused, wide_cells
+):
     said = refused("state.pt", opacus(entries=[(1.5, 0.1, 100)]))
     assert "does not say how lots were drawn or which data sets are neighbours" in said
     sampled = PldAccountant().epsilon_of(

@@ -47,7 +47,7 @@ def test_a_lot_that_is_not_whole_is_refused(refused, command, place):
     assert "steps.csv, line 2: sample_rate must be" in said
 
 
-def test_the_table_says_how_large_lots_of_a_fixed_size_are(history):
+def test_the_table_says_how_large_lots_of_a_fixed_size_are(history, wide_cells):
     rows = (
         "noise_multiplier,sample_rate,sampling,neighbours,records\n"
         "4,0.01,without_replacement,replace_one,100\n"

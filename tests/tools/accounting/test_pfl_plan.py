@@ -77,7 +77,7 @@ def test_scaled_noise_is_labelled_though_no_population_is_given(history):
     assert found["releases"]["population"].startswith("imagined: users (how many is not said)")
 
 
-def test_cohorts_of_a_fixed_size_take_the_population_of_the_file(history):
+def test_cohorts_of_a_fixed_size_take_the_population_of_the_file(history, wide_cells):
     content = {"accountant": pfl(num_compositions=2), **SIZES}
     found = history(
         "pfl.json", content, "--sampling", "without_replacement", "--accountant", "rdp", delta=()
@@ -87,7 +87,7 @@ def test_cohorts_of_a_fixed_size_take_the_population_of_the_file(history):
     assert epsilon(found, "rdp") == RdpAccountant().epsilon_of({event: 2}, 1e-6, REPLACE_ONE)
 
 
-def test_sampling_and_neighbours_are_asked_for(refused):
+def test_sampling_and_neighbours_are_asked_for(refused, wide_cells):
     said = refused("pfl.json", pfl(num_compositions=2))
     assert "does not say how lots were drawn or which data sets are neighbours" in said
     assert "as pfl's accountants assume" in said

@@ -263,7 +263,7 @@ def test_what_can_be_held_still_is_checked():
         read_claim(CLAIM, ["noise"])
 
 
-def test_the_least_noise_follows_from_epsilon():
+def test_the_least_noise_follows_from_epsilon(wide_cells):
     claim = {k: v for k, v in CLAIM.items() if k != "noise_multiplier"}
     one = read_claim({**claim, "epsilon": 2.0, "delta": 1e-5, "rounds": 1}, ["seed"])
     ten = read_claim({**claim, "epsilon": 2.0, "delta": 1e-5, "rounds": 10}, ["seed"])
