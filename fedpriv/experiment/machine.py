@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,15 +83,15 @@ def numeric_environment(
     """
     import torch
 
-    from fedpriv.store.folder import own_commit_words
+    from fedpriv.store.folder import installed_version, own_commit_words
 
     cuda = device.type == "cuda"
     return {
         "fedpriv": own_commit_words(),
         "engine": engine,
         "torch": str(torch.__version__),
-        "numpy": version("numpy"),
-        "opacus": version("opacus"),
+        "numpy": installed_version("numpy"),
+        "opacus": installed_version("opacus"),
         "products": torch.get_float32_matmul_precision(),
         "kind": device.type,
         "device": torch.cuda.get_device_name(device) if cuda else "cpu",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import shlex
@@ -262,7 +263,7 @@ def environment(
         "overrides": None if overrides is None else list(overrides),
         "commit": commit(),
         "python": platform.python_version(),
-        "versions": {name: _version(name) for name in PACKAGES},
+        "versions": {name: installed_version(name) for name in PACKAGES},
         "platform": platform.platform(),
         "device": device,
         "threads": threads,
@@ -271,7 +272,9 @@ def environment(
     }
 
 
-def _version(package: str) -> str | None:
+@functools.cache
+def installed_version(package: str) -> str | None:
+    """Return the version of an installed package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -287,11 +290,15 @@ def commit_words(commit: str | None, release: str | None) -> str:
 
 def own_commit_words() -> str:
     """Name the code that runs now, as :func:`commit_words` does."""
-    return commit_words(commit(), _version("fedpriv"))
+    return commit_words(commit(), installed_version("fedpriv"))
 
 
+@functools.cache
 def commit() -> str | None:
-    """Return the git commit of the checkout that fedpriv runs from; None for an installed package."""
+    """Return the git commit of the checkout that fedpriv runs from; None for an installed package.
+
+    The answer is kept: a process goes on with the code that it has loaded, whatever is committed meanwhile.
+    """
     checkout = Path(__file__).resolve().parents[2]
     if not (checkout / ".git").exists():
         return None
