@@ -15,19 +15,31 @@ from fedpriv.workers.link import Link, LostError
 from fedpriv.workers.places import LOCAL_HOST
 
 
-@pytest.fixture
-def ends():
+def linked(host: str | None) -> dict[int, Link]:
     """Both ends of a link, in this process."""
     store, made = dist.HashStore(), {}
 
-    def make(end):
-        made[end] = Link(store, "link", end, LOCAL_HOST, {})
+    def make(end: int) -> None:
+        made[end] = Link(store, "link", end, host, {})
 
     other = threading.Thread(target=make, args=(1,))
     other.start()
     make(0)
     other.join()
     return made
+
+
+@pytest.fixture
+def ends():
+    return linked(LOCAL_HOST)
+
+
+@pytest.mark.parametrize("name", ["localhost", "no.such.machine.invalid"])
+def test_without_an_address_it_listens_where_the_name_of_the_machine_points(monkeypatch, name):
+    monkeypatch.setattr(links.socket, "gethostname", lambda: name)
+    ends = linked(None)
+    ends[1].send({"x": 1})
+    assert ends[0].receive(30) == {"x": 1}
 
 
 def test_a_stranger_is_not_taken_for_the_worker(monkeypatch):
