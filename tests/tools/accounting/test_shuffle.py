@@ -8,7 +8,7 @@ DELTA = ("--delta", "1e-6")
 TABLE = ("--shuffle", "500,1e4,1e6", "--report-epsilon", "0.5,1,2,4,8", *DELTA)
 
 
-def test_the_table_says_where_there_is_no_gain(command, wide_cells):
+def test_the_table_says_where_there_is_no_gain(command):
     said = command("account", *TABLE)
     assert said.status == 0
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in said.out.splitlines()]
