@@ -237,8 +237,8 @@ class Adam(Saved):
         second = self._second if everyone else self._second[rows]
         first.lerp_(gradients, 1.0 - self.beta1)
         second.mul_(self.beta2).addcmul_(gradients, gradients, value=1.0 - self.beta2)
-        self._steps[clients.cpu()] += 1.0
-        steps = self._steps[clients.cpu()]
+        steps = self._steps if everyone else self._steps[clients.cpu()]
+        steps += 1.0
         # Δ = m · scale1 / (√v · scale2 + ε): the corrections 1 - βᵗ are numbers of each client
         scale1 = (-self.learning_rate / (1.0 - self.beta1**steps)).to(gradients)[:, None]
         scale2 = (1.0 - self.beta2**steps).rsqrt().to(gradients)[:, None]
@@ -247,6 +247,7 @@ class Adam(Saved):
         if not everyone:
             self._first[rows] = first
             self._second[rows] = second
+            self._steps[clients.cpu()] = steps
         return change
 
     def _denominator(self, second: Tensor, scale: Tensor, out: Tensor) -> Tensor:

@@ -132,13 +132,13 @@ class RecordComputation(ClientComputation):
         context, clients = self.context, local_step.cohort
         samplings = [self._samplings[client] for client in clients]
         lots = context.sample_lots(samplings, local_step.round_index, local_step.step, clients)
-        sizes = torch.tensor([len(lot) for lot in lots])
+        owners = np.repeat(np.arange(len(clients)), [len(lot) for lot in lots])
         records = context.data.train.subset(np.concatenate(lots))
         if self._augmentation is not None:
             copies = augmented(self._augmentation, context, local_step, lots, records.inputs)
             # the engine takes copies in the place of a tensor
             records = Records(cast("Tensor", copies), records.targets)
-        return records, torch.repeat_interleave(torch.arange(len(clients)), sizes)
+        return records, torch.from_numpy(owners)
 
     def _side_by_side(
         self, records: Records, owners: Tensor, changes: Tensor, clip: ChunkClip

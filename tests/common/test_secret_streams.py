@@ -16,8 +16,10 @@ from fedpriv.common.secret_streams import (
     PAIRS_AT_ONCE,
     SecretStreams,
     Stream,
+    below,
     derived_key,
     standard_normals,
+    uniform,
     write_normals,
 )
 
@@ -118,6 +120,17 @@ def test_streams_never_change_without_a_new_version():
 
 
 # ---- uniform numbers, subsets, orders
+
+
+@given(
+    probability=st.floats(2.0**-60, 1.0),
+    words=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=20),
+)
+def test_whole_numbers_are_compared_as_the_uniform_numbers_are(probability, words):
+    threshold = math.ceil(probability * 2.0**53) << 11  # the first word that is not below
+    beside = [min(max(threshold + step, 0), 2**64 - 1) for step in (-2049, -2048, -1, 0, 1, 2048)]
+    drawn = np.array(words + beside, dtype=np.uint64)
+    assert np.array_equal(below(drawn, probability), uniform(drawn) < probability)
 
 
 def test_uniform_numbers_are_uniform():

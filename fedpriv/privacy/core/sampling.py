@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from dp_accounting import dp_event
 
-from fedpriv.common.secret_streams import SecretStreams, Stream, uniform
+from fedpriv.common.secret_streams import SecretStreams, Stream, below
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 
 Source = Stream | np.random.Generator
@@ -96,7 +96,7 @@ class PoissonSampling(Sampling):
     sample_rate: float
 
     def sample(self, stream: Source, count: int) -> np.ndarray:
-        return np.flatnonzero(stream.random(count) < self.sample_rate)
+        return _joining(stream, count, self.sample_rate)
 
     def expected_size(self, count: int) -> float:
         """Return L = q·n."""
@@ -180,7 +180,7 @@ class TruncatedPoissonSampling(Sampling):
         return self.sample_rate
 
     def sample(self, stream: Source, count: int) -> np.ndarray:
-        lot = np.flatnonzero(stream.random(count) < self.sample_rate)
+        lot = _joining(stream, count, self.sample_rate)
         if len(lot) <= self.max_lot_size:
             return lot
         return np.sort(stream.choice(lot, self.max_lot_size, replace=False, shuffle=False))
@@ -221,6 +221,13 @@ class WholeData(Sampling):
     @property
     def whole(self) -> bool:
         return True
+
+
+def _joining(stream: Source, count: int, probability: float) -> np.ndarray:
+    """Return those of 0, …, ``count`` - 1 that join, each with this probability, ascending."""
+    if isinstance(stream, Stream):
+        return np.flatnonzero(below(stream.bits(count), probability))
+    return np.flatnonzero(stream.random(count) < probability)
 
 
 SAMPLING_NAMES = ("poisson", "fixed_size")
@@ -315,7 +322,7 @@ def poisson_lots(
     for client, (start, end) in zip(clients.tolist(), pairwise((8 * ends).tolist()), strict=True):
         stream = streams.sampling("lot", round_index, step, client)
         stream.write_words(into[start:end])
-    sampled = np.flatnonzero(uniform(words) < sampling.sample_rate)
+    sampled = np.flatnonzero(below(words, sampling.sample_rate))
     indices = np.concatenate(records)[sampled]
     return [indices[a:b] for a, b in pairwise(np.searchsorted(sampled, ends).tolist())]
 
