@@ -26,6 +26,7 @@ RUNS = {
     "a loss that is asked": ["algorithm=wei_crd", "epsilon=30", "noise_schedule.trigger=noised"],
     "uploads of an MLP": ["algorithm=cdp_fedavg", "model=mlp", "epsilon=30"],
     "uploads of a CNN": ["algorithm=cdp_fedavg", "model=cnn", "epsilon=30"],
+    "correlated noise": ["algorithm=dp_ftrl", "epsilon=30", "algorithm.min_separation=2"],
     "a robust rule": [
         *("algorithm=fedavg", "aggregation=krum", "aggregation.tolerated=1"),
         *("attack=pixel_pattern", "attack.trigger.size=2", "attack.attackers=1"),
@@ -65,7 +66,7 @@ def test_a_run_gives_the_same_bits_again(name, tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(*(w.values() for w in weights), strict=True))
 
 
-@pytest.mark.parametrize("name", ["records at the clients", "uploads of a CNN"])
+@pytest.mark.parametrize("name", ["records at the clients", "uploads of a CNN", "correlated noise"])
 def test_a_resumed_run_gives_the_bits_of_one_that_went_through(name, tmp_path):
     through = run(tmp_path / "through", "cuda", *RUNS[name])
     stop = tmp_path / "stop"
@@ -84,4 +85,5 @@ def test_two_workers_share_a_gpu(tmp_path):
     two = run(tmp_path / "two", "cuda", *words, "runtime.threads=1", "runtime.workers=2")
     assert ledger(alone) == ledger(two)
     weights = [torch.load(folder / "model.pt", weights_only=True) for folder in (alone, two)]
+    assert {value.device.type for value in weights[0].values()} == {"cpu"}
     assert all(torch.equal(a, b) for a, b in zip(*(w.values() for w in weights), strict=True))

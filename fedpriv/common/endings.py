@@ -100,7 +100,10 @@ def as_sentence(error: BaseException) -> FedprivError | None:
     says_no_memory = isinstance(error, RuntimeError | ImportError) and any(
         phrase in message for phrase in _NO_MEMORY
     )
-    return FedprivError("there is not enough memory") if no_memory or says_no_memory else None
+    if not (no_memory or says_no_memory):
+        return None
+    on_gpu = f" on the GPU ({message.splitlines()[0]})" if "CUDA" in message else ""
+    return FedprivError(f"there is not enough memory{on_gpu}")
 
 
 @contextmanager

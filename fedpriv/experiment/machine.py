@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,8 +144,7 @@ def _make_repeatable() -> None:
     """Have a GPU add up in the same order every time, and multiply in full single precision.
 
     Else sums by several of its threads at once differ from run to run in their last digits, and convolutions
-    round inputs to ten bits (TF32). An operation of the user's own code that
-    has no such order is told by torch's warning.
+    round inputs to ten bits (TF32). torch warns of an operation that has no such order.
     """
     import torch
 
@@ -154,3 +154,5 @@ def _make_repeatable() -> None:
     # Filling fresh memory with nan costs time and hides nothing here.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.allow_tf32 = False
+    # Its values have no order to depend on, its indices do where values are equal.
+    warnings.filterwarnings("ignore", "median CUDA with indices output", UserWarning)

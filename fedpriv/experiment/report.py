@@ -76,10 +76,13 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[st
 def _write_model(run: Run) -> None:
     """Write ``model.pt``: the state dict of the evaluated model, readable with ``weights_only=True``.
 
-    It holds released weights, and beside them buffers that the model held before the first round.
+    It holds released weights, and beside them buffers that the model held before the first round. They are
+    written from the CPU, so that a machine without a GPU can read them.
     """
     with run.loop.evaluated_model():
         weights = run.loop.trainer.saved_state().state_dict()
+    for name, value in weights.items():
+        weights[name] = value.cpu() if hasattr(value, "cpu") else value
     run.folder.write_tensors(run.folder.model, weights)
 
 

@@ -47,6 +47,7 @@ class _Chunks:
 
     Attributes:
         facts: Everything in which the processes must agree.
+        device: Device of the model and the records.
     """
 
     def __init__(self, setup: Mapping[str, Any], local_rank: int, machine: Machine | None = None):
@@ -76,7 +77,7 @@ class _Chunks:
             source = machine.source(setup["records"], timeout)
         torch.set_num_threads(setup["threads"])
         tune_allocator(reading=True)
-        device = _device(setup["device"], local_rank)
+        device = self.device = _device(setup["device"], local_rank)
         context = context_with_canaries(parts, device, source)
         tune_allocator()
         digest = run_digest(config, parts.settings.rounds, context)
@@ -150,6 +151,7 @@ def serve(
         try:
             if "setup" in message:
                 chunks = _Chunks(message["setup"], local_rank, machine)
+                link.device = chunks.device
                 link.send(chunks.facts)
                 continue
             assert chunks is not None

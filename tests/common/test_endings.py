@@ -28,6 +28,7 @@ def process(code: str, *arguments: str, **streams) -> subprocess.CompletedProces
     ("error", "words"),
     [
         (MemoryError(), "not enough memory"),
+        (RuntimeError("CUDA out of memory. Tried 2 GiB\nmore"), "(CUDA out of memory. Tried 2 GiB)"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "not enough memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried ..."), "not enough memory"),
         (ImportError("libx.so: failed to map segment from shared object"), "not enough memory"),

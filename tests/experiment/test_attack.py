@@ -35,7 +35,8 @@ def test_a_run_measures_main_task_backdoor_and_norms(train, algorithm):
     assert evaluated["backdoor_accuracy"].between(0, 1).all()
     assert len(evaluated) == len(rows) // 2
     summary = json.loads((result.folder / "summary.json").read_text())
-    assert summary["backdoor_accuracy"] == evaluated["backdoor_accuracy"].iloc[-1]
+    last = pytest.approx(evaluated["backdoor_accuracy"].iloc[-1], rel=1e-15)
+    assert summary["backdoor_accuracy"] == last
     assert len(summary["attackers"]) == 2
     assert summary["backdoor_test_records"] > 100
 

@@ -212,7 +212,7 @@ SAME = ["algorithm=dp_fl", "rounds=4", "epsilon=null", "evaluation_interval=2"]
 def results(result) -> tuple[pd.DataFrame, np.ndarray]:
     import torch
 
-    state = torch.load(result.folder / "checkpoint.pt", weights_only=False)
+    state = torch.load(result.folder / "checkpoint.pt", "cpu", weights_only=False)
     metrics = pd.read_csv(result.folder / "metrics.csv").drop(columns="seconds")
     return metrics, state["training"]["weights"].numpy()
 

@@ -172,7 +172,8 @@ class StepClip(ChunkClip):
     """
 
     def __init__(self, clipper: Clipper, round_index: int, holders: Tensor):
-        parts = clipper.parts
+        # A clipper of the user's own need not know where the model is.
+        parts, device = clipper.parts, holders.device
         if parts is None:
             norms, expected_shape = clipper.clip_norm(round_index, holders), tuple(holders.shape)
             method, of_parts = "clip_norm", ""
@@ -193,10 +194,9 @@ class StepClip(ChunkClip):
         transform = clipper.transform(round_index, holders) if clipper.transforms else None
         if transform is not None:
             shift, scale = transform
-            transform = shift.clone(), scale.clone()
-        super().__init__(
-            clipper, norms.clone(), transform
-        )  # a copy, so that no clipper can change it later
+            transform = shift.to(device, copy=True), scale.to(device, copy=True)
+        # A copy, so that no clipper can change it later.
+        super().__init__(clipper, norms.to(device, copy=True), transform)
         self.norms = whole_norms(self.limits)
 
     def restored(self, means: Tensor) -> Tensor:

@@ -61,7 +61,9 @@ class NoiseStream(ABC):
 
     def load_state_dict(self, state: StateDict) -> None:
         """Restore the state that :meth:`state_dict` returned."""
-        self.round, self.held = state["round"], list(state["held"])
+        # Rows are drawn on the CPU, and a checkpoint is read to the device of the model.
+        held = [row.cpu() if hasattr(row, "cpu") else row for row in state["held"]]
+        self.round, self.held = state["round"], held
 
 
 class Strategy(ABC):

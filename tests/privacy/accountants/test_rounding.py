@@ -179,6 +179,9 @@ def test_what_double_precision_gets_wrong_is_computed_in_extended_precision():
 
 # ---- what was right stays
 
+LIBRARIES = 1e-5
+"""Transforms of numpy 2.5 and scipy 1.18 round differently and move these ε by up to 2e-6 of them."""
+
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
@@ -193,7 +196,7 @@ def test_what_double_precision_gets_wrong_is_computed_in_extended_precision():
 )
 @needs_extended
 def test_ordinary_settings_cost_what_they_did(rate, sigma, steps, delta, epsilon):
-    assert epsilon_or_none(PRV, rate, sigma, steps, delta) == pytest.approx(epsilon, rel=1e-11)
+    assert epsilon_or_none(PRV, rate, sigma, steps, delta) == pytest.approx(epsilon, rel=LIBRARIES)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +209,7 @@ def test_ordinary_settings_cost_what_they_did(rate, sigma, steps, delta, epsilon
 )
 @needs_extended
 def test_ordinary_settings_cost_what_they_did_by_pld(rate, sigma, steps, delta, epsilon):
-    assert epsilon_or_none(PLD, rate, sigma, steps, delta) == pytest.approx(epsilon, rel=1e-11)
+    assert epsilon_or_none(PLD, rate, sigma, steps, delta) == pytest.approx(epsilon, rel=LIBRARIES)
 
 
 # ---- the laws, up to the documented accuracy
