@@ -146,6 +146,7 @@ def test_the_benchmark_of_pfl_research_has_its_settings(wide_cells):
         1000,
     )
     assert (parts.settings.epsilon, parts.settings.delta) == (None, 1e-6)
+    assert parts.dataset.normalize  # else ten points of accuracy are missing after 70 rounds
     module = parts.model.build(parts.dataset.input_shape, parts.dataset.classes)
     assert sum(p.numel() for p in module.parameters()) == 1_626_442
 
