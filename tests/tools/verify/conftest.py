@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fedpriv.common.config import compose
-from fedpriv.tools.verify import files
-from fedpriv.tools.verify.checks import all_checks
+from fedpriv.tools.verify import chance, charge, files, lots, side_channels, units
+from fedpriv.tools.verify.checks import Verification, all_checks
 from fedpriv.tools.verify.subject import Subject
 from fedpriv.tools.verify.table import Check, failed, judged
 
@@ -47,5 +48,51 @@ def caught(verified):
 
     def run(*overrides: str, **more: int) -> list[str]:
         return [f"{check.about}: {check.name}" for check in failed(verified(*overrides, **more))]
+
+    return run
+
+
+def _outside(own: Verification) -> Iterator[Check]:
+    own._other_noise = own.context.pinned(noise="B1")
+    yield from own._outside()
+
+
+def _charge(own: Verification) -> Iterator[Check]:
+    if own.context.correlated is not None:
+        return own.context.correlated.checks()
+    return charge.checks(own.reference, own.subject.secret_cohort)
+
+
+PARTS = {
+    "resumed": lambda own: side_channels.resumed(own.subject),
+    "noise": lambda own: own._noise(),
+    "two runs": lambda own: chance.two_runs(own.context),
+    "same noise": lambda own: chance.same_noise(own.context),
+    "leaving": lambda own: own._where_it_leaves(),
+    "sensitivity": lambda own: own._sensitivity(),
+    "units": lambda own: units.checks(own.context),
+    "sampling": lambda own: lots.checks(own.context),
+    "outside": _outside,
+    "charge": _charge,
+}
+"""Parts of a verification; "outside" looks at replaced units only after "sensitivity"."""
+
+
+@pytest.fixture(params=["parts", pytest.param("whole", marks=pytest.mark.thorough)])
+def caught_by(request, caught, monkeypatch):
+    """(parts, overrides) → what failed among the checks of these parts, which a mistake is about;
+    the thorough case runs the whole verification."""
+
+    def run(parts: str, *overrides: str, **more: int) -> list[str]:
+        if request.param == "parts":
+            checks = [PARTS[part] for part in parts.split(", ")]
+            if "noise" not in parts.split(", "):
+                more.setdefault("samples", 200)
+            monkeypatch.setattr(
+                Verification,
+                "run",
+                lambda own, _: (found for part in checks for found in part(own)),
+            )
+        return caught(*overrides, **more)
 
     return run

@@ -51,7 +51,7 @@ def test_released_statistics_pass_and_are_in_the_table(overrides, verified):
     assert "feature_statistics: huge" in names
 
 
-def test_planted_less_noise_than_is_said_is_caught(caught, monkeypatch):
+def test_planted_less_noise_than_is_said_is_caught(caught_by, monkeypatch):
     honest = SharedGaussian.release
 
     def less(self, answer, noise):
@@ -61,10 +61,10 @@ def test_planted_less_noise_than_is_said_is_caught(caught, monkeypatch):
         return honest(quiet, answer, noise) / 0.8
 
     monkeypatch.setattr(SharedGaussian, "release", less)
-    assert "noise: std of feature_statistics ÷ the ledger's" in caught(*RELEASED)
+    assert "noise: std of feature_statistics ÷ the ledger's" in caught_by("noise", *RELEASED)
 
 
-def test_planted_no_clipping_is_caught(caught, monkeypatch):
+def test_planted_no_clipping_is_caught(caught_by, monkeypatch):
     honest = feature_statistics.bounded_rows
 
     def unclipped(values, at_most, owners):
@@ -73,10 +73,13 @@ def test_planted_no_clipping_is_caught(caught, monkeypatch):
         return found
 
     monkeypatch.setattr(feature_statistics, "bounded_rows", unclipped)
-    assert any(name.startswith("sensitivity: feature_statistics") for name in caught(*RELEASED))
+    assert any(
+        name.startswith("sensitivity: feature_statistics")
+        for name in caught_by("sensitivity", *RELEASED)
+    )
 
 
-def test_planted_exact_statistics_in_the_model_are_caught(caught, monkeypatch):
+def test_planted_exact_statistics_in_the_model_are_caught(caught_by, monkeypatch):
     honest = FeatureStatistics._set
 
     def exact(self, statistics):
@@ -84,7 +87,7 @@ def test_planted_exact_statistics_in_the_model_are_caught(caught, monkeypatch):
         honest(self, statistics.then(lambda own: (own[0] + 1e-3 * moments[:5], own[1])))
 
     monkeypatch.setattr(FeatureStatistics, "_set", exact)
-    found = caught(*RELEASED)
+    found = caught_by("sensitivity, outside", *RELEASED)
     assert any(name.startswith("outside: with one record changed") for name in found)
 
 

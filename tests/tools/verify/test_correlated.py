@@ -109,7 +109,7 @@ def test_bands_with_other_coefficients(caught, monkeypatch, factor):
     assert about(found, "independence: gradient_sum: over rounds")
 
 
-def test_noise_that_starts_anew_in_every_round(caught, monkeypatch):
+def test_noise_that_starts_anew_in_every_round(caught_by, monkeypatch):
     """What earlier rounds added is not taken back."""
     row = strategies.NoiseStream.next
 
@@ -118,20 +118,22 @@ def test_noise_that_starts_anew_in_every_round(caught, monkeypatch):
         return row(self, draw)
 
     monkeypatch.setattr(strategies.NoiseStream, "next", forgets)
-    assert about(caught(*OVERRIDES, rounds=6), "independence: gradient_sum: over rounds")
+    assert about(
+        caught_by("noise", *OVERRIDES, rounds=6), "independence: gradient_sum: over rounds"
+    )
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("factor", [0.5, 0.9])
-def test_less_noise(caught, monkeypatch, factor):
+def test_less_noise(caught_by, monkeypatch, factor):
     whole = noise.add_on_grid
     monkeypatch.setattr(
         noise, "add_on_grid", lambda values, row, std: whole(values, row * factor, std)
     )
-    assert about(caught(*OVERRIDES, rounds=6), "noise: std of gradient_sum")
+    assert about(caught_by("noise", *OVERRIDES, rounds=6), "noise: std of gradient_sum")
 
 
-def test_noise_that_is_left_out_in_one_round(caught, monkeypatch):
+def test_noise_that_is_left_out_in_one_round(caught_by, monkeypatch):
     row = strategies.NoiseStream.next
 
     def leaves_out(self, draw):
@@ -139,26 +141,26 @@ def test_noise_that_is_left_out_in_one_round(caught, monkeypatch):
         return made * 0 if self.round == 4 else made
 
     monkeypatch.setattr(strategies.NoiseStream, "next", leaves_out)
-    assert about(caught(*OVERRIDES, rounds=6), "noise: ")
+    assert about(caught_by("noise", *OVERRIDES, rounds=6), "noise: ")
 
 
-def test_a_client_that_takes_part_too_often(caught, monkeypatch):
+def test_a_client_that_takes_part_too_often(caught_by, monkeypatch):
     cohort = DpFtrl.cohort
 
     def with_the_first(self, streams, round_index, eligible):
         return np.union1d(cohort(self, streams, round_index, eligible), [0])
 
     monkeypatch.setattr(DpFtrl, "cohort", with_the_first)
-    stops = caught(*OVERRIDES, rounds=6)
+    stops = caught_by("sampling", *OVERRIDES, rounds=6)
     assert stops == ["charge: the run"]
     monkeypatch.setattr(Attendance, "enter", lambda self, round_index, cohort: None)
-    assert about(caught(*OVERRIDES, rounds=6), "sampling: rounds of a client")
+    assert about(caught_by("sampling", *OVERRIDES, rounds=6), "sampling: rounds of a client")
 
 
-def test_clients_that_join_more_often_than_is_charged(caught, monkeypatch):
+def test_clients_that_join_more_often_than_is_charged(caught_by, monkeypatch):
     monkeypatch.setattr(Correlation, "query", lambda self, sigma: _rarer(query(self, sigma)))
     sampled = ("algorithm.participation=cyclic_poisson", "algorithm.client_rate=0.5")
-    found = caught(*OVERRIDES, *sampled, "accountant=pld", rounds=3)
+    found = caught_by("sampling", *OVERRIDES, *sampled, "accountant=pld", rounds=3)
     assert about(found, "sampling: joins of a client")
 
 
@@ -169,19 +171,19 @@ def _rarer(made):
     return replace(made, sample_rate=0.45)
 
 
-def test_a_sensitivity_that_is_too_small(caught, monkeypatch):
+def test_a_sensitivity_that_is_too_small(caught_by, monkeypatch):
     sensitivity = strategies.Strategy.sensitivity
     monkeypatch.setattr(strategies.Strategy, "sensitivity", lambda s, p: 0.9 * sensitivity(s, p))
-    assert about(caught(*OVERRIDES, rounds=6), "sensitivity: gradient_sum: all rounds")
+    assert about(caught_by("charge", *OVERRIDES, rounds=6), "sensitivity: gradient_sum: all rounds")
 
 
-def test_an_event_that_forgets_the_sensitivity(caught, monkeypatch):
+def test_an_event_that_forgets_the_sensitivity(caught_by, monkeypatch):
     from dp_accounting import dp_event
 
     monkeypatch.setattr(
         CorrelatedQuery, "event", lambda self: dp_event.GaussianDpEvent(2 * self.noise_multiplier)
     )
-    assert about(caught(*OVERRIDES, rounds=6), "charge: event")
+    assert about(caught_by("charge", *OVERRIDES, rounds=6), "charge: event")
 
 
 def test_another_mechanism_that_is_charged_at_once_is_refused(caught, monkeypatch):
@@ -190,6 +192,6 @@ def test_another_mechanism_that_is_charged_at_once_is_refused(caught, monkeypatc
         caught("algorithm=cdp_fedavg", "partition.clients=24")
 
 
-def test_another_strategy_than_was_charged(caught, monkeypatch):
+def test_another_strategy_than_was_charged(caught_by, monkeypatch):
     monkeypatch.setattr(Correlation, "digest", "0" * 16)
-    assert about(caught(*OVERRIDES, rounds=6), "charge: the strategy")
+    assert about(caught_by("charge", *OVERRIDES, rounds=6), "charge: the strategy")

@@ -48,21 +48,21 @@ def about(found: list[str], *names: str) -> bool:
     "algorithm",
     [name if name in ("dp_fl", "dp_ftrl") else pytest.param(name, marks=SLOW) for name in FIVE],
 )
-def test_planted_noise_minus_its_mean(caught, changed_noise, algorithm):
+def test_planted_noise_minus_its_mean(caught_by, changed_noise, algorithm):
     """The mean of what is hidden leaves exactly: ε is infinite."""
     changed_noise(lambda drawn: drawn - drawn.mean(1, keepdim=True))
-    assert about(caught(*FIVE[algorithm]), "gradient_sum: worst of")
+    assert about(caught_by("noise", *FIVE[algorithm]), "gradient_sum: worst of")
 
 
 @pytest.mark.parametrize("overrides", [pytest.param(RECORDS, marks=SLOW), CLIENTS])
-def test_planted_centred_noise_of_the_last_bias(caught, changed_noise, overrides):
+def test_planted_centred_noise_of_the_last_bias(caught_by, changed_noise, overrides):
     def centred(drawn):
         if drawn.shape[1] == 650:
             drawn[:, -10:] -= drawn[:, -10:].mean(1, keepdim=True)
         return drawn
 
     changed_noise(centred)
-    assert about(caught(*overrides), "gradient_sum: worst of")
+    assert about(caught_by("noise", *overrides), "gradient_sum: worst of")
 
 
 def _without_a_subspace(share: float, rescaled: bool):
@@ -88,7 +88,7 @@ def test_planted_public_subspace_without_noise(caught, changed_noise, overrides)
 
 
 @pytest.mark.parametrize("clients", [5, pytest.param(200, marks=SLOW)])
-def test_planted_noise_that_is_a_mixture_of_two_others(caught, changed_noise, clients):
+def test_planted_noise_that_is_a_mixture_of_two_others(caught_by, changed_noise, clients):
     """Of the last client: beyond the vectors that are compared in pairs where there are many clients."""
 
     def mixed(drawn):
@@ -97,7 +97,7 @@ def test_planted_noise_that_is_a_mixture_of_two_others(caught, changed_noise, cl
         return drawn
 
     changed_noise(mixed)
-    found = caught("algorithm=dp_fl", "partition=iid", f"partition.clients={clients}")
+    found = caught_by("noise", "algorithm=dp_fl", "partition=iid", f"partition.clients={clients}")
     assert about(found, "vectors of clients and rounds")
 
 
@@ -134,7 +134,7 @@ def test_planted_keys_of_16_bits(caught, monkeypatch, overrides):
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("what", ["sampling", "of_run"])
-def test_planted_keys_of_16_bits_of_lots_and_runs(caught, monkeypatch, what):
+def test_planted_keys_of_16_bits_of_lots_and_runs(caught_by, monkeypatch, what):
     streams = secret_streams.SecretStreams
     if what == "sampling":
         monkeypatch.setattr(
@@ -149,7 +149,7 @@ def test_planted_keys_of_16_bits_of_lots_and_runs(caught, monkeypatch, what):
             "of_run",
             classmethod(lambda cls, root, run: honest(cls, derived_key(root, run)[:2], "")),
         )
-    assert about(caught(*CLIENTS), "keys of runs, streams of lots")
+    assert about(caught_by("two runs", *CLIENTS), "keys of runs, streams of lots")
 
 
 def test_the_stated_key_size_is_found_nearly_always():

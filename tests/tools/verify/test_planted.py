@@ -64,17 +64,19 @@ def test_a_mistake_is_planted_where_fedpriv_has_a_method(mistake):
 @pytest.mark.parametrize(
     "computation", ["NoClipping", "ClipsTheMean", pytest.param("ForgetsTheBias", marks=SLOW)]
 )
-def test_records_that_are_not_clipped_one_by_one(caught, computation):
+def test_records_that_are_not_clipped_one_by_one(caught_by, computation):
     overrides = ("clipper.clip_norm=0.5",) if computation == "ForgetsTheBias" else ()
-    assert about(caught(*own_work(computation), *overrides), "sensitivity: gradient_sum")
+    assert about(
+        caught_by("sensitivity", *own_work(computation), *overrides), "sensitivity: gradient_sum"
+    )
 
 
-def test_copies_of_an_image_that_are_clipped_one_by_one(caught):
-    found = caught(*own_work("CopiesAsRecords"), *COPIES, rounds=2)
+def test_copies_of_an_image_that_are_clipped_one_by_one(caught_by):
+    found = caught_by("sensitivity", *own_work("CopiesAsRecords"), *COPIES, rounds=2)
     assert about(found, "sensitivity: gradient_sum: huge")
 
 
-def test_copies_of_an_image_that_depend_on_who_else_is_in_the_lot(caught, monkeypatch):
+def test_copies_of_an_image_that_depend_on_who_else_is_in_the_lot(caught_by, monkeypatch):
     """Were draws those of a place in the lot, one record less would move the copies of those behind it."""
     draw = augmented.draws_of_copies
 
@@ -82,25 +84,31 @@ def test_copies_of_an_image_that_depend_on_who_else_is_in_the_lot(caught, monkey
         return draw(streams, np.arange(len(records)), np.arange(len(lot)), *more)
 
     monkeypatch.setattr(augmented, "draws_of_copies", by_place)
-    assert about(caught(*RECORDS, *COPIES, rounds=2), "sensitivity: gradient_sum")
+    assert about(caught_by("sensitivity", *RECORDS, *COPIES, rounds=2), "sensitivity: gradient_sum")
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("computation", ["PerLayer", "TrustsClients"])
-def test_uploads_that_the_server_does_not_clip(caught, computation):
-    assert about(caught(*own_client_work(computation)), "sensitivity: gradient_sum: upload")
+def test_uploads_that_the_server_does_not_clip(caught_by, computation):
+    assert about(
+        caught_by("sensitivity", *own_client_work(computation)), "sensitivity: gradient_sum: upload"
+    )
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", ["dp_fl", "cdp_fedavg"])
-def test_layers_whose_sensitivity_is_said_to_be_that_of_the_largest(caught, monkeypatch, algorithm):
+def test_layers_whose_sensitivity_is_said_to_be_that_of_the_largest(
+    caught_by, monkeypatch, algorithm
+):
     """The clip norm of one layer is not what all of them together move the sum by."""
     monkeypatch.setattr(
         "fedpriv.privacy.clippers.step_clip.whole_norms",
         lambda limits: limits if limits.dim() == 1 else limits.amax(1),
     )
     own = CLIENTS[1:] if algorithm == "cdp_fedavg" else RECORDS[1:]
-    found = caught(f"algorithm={algorithm}", *own, "model=mlp", "clipper=per_layer")
+    found = caught_by(
+        "sensitivity", f"algorithm={algorithm}", *own, "model=mlp", "clipper=per_layer"
+    )
     assert about(found, "sensitivity: gradient_sum")
 
 
@@ -130,19 +138,21 @@ def scaled_noise(monkeypatch):
 
 @pytest.mark.parametrize("factor", [0.95, pytest.param(0.5, marks=SLOW)])
 @pytest.mark.parametrize("overrides", [RECORDS, pytest.param(CLIENTS, marks=SLOW)])
-def test_less_noise_than_is_charged(caught, scaled_noise, overrides, factor):
+def test_less_noise_than_is_charged(caught_by, scaled_noise, overrides, factor):
     scaled_noise(factor)
-    assert "noise: std of gradient_sum ÷ the ledger's" in caught(*overrides, samples=SAMPLES)
+    assert "noise: std of gradient_sum ÷ the ledger's" in caught_by(
+        "noise", *overrides, samples=SAMPLES
+    )
 
 
-def test_noise_divided_by_the_root_of_the_number_of_clients(caught, scaled_noise):
+def test_noise_divided_by_the_root_of_the_number_of_clients(caught_by, scaled_noise):
     scaled_noise(1 / math.sqrt(24))
-    found = caught(*CLIENTS)
+    found = caught_by("noise, leaving", *CLIENTS)
     assert "noise: std of gradient_sum ÷ the ledger's" in found
     assert "noise: ÷ what one client moves, in the weights" in found
 
 
-def test_noise_scaled_by_the_next_clip_norm(caught, scaled_noise, monkeypatch):
+def test_noise_scaled_by_the_next_clip_norm(caught_by, scaled_noise, monkeypatch):
     statistic, ratio = QuantileClipper.statistic, [1.0]
 
     def told(self, norms, owners, clip_norms):
@@ -153,7 +163,7 @@ def test_noise_scaled_by_the_next_clip_norm(caught, scaled_noise, monkeypatch):
 
     monkeypatch.setattr(QuantileClipper, "statistic", told)
     scaled_noise(lambda: ratio[0])
-    found = caught(*CLIENTS, *QUANTILE, samples=300)
+    found = caught_by("same noise", *CLIENTS, *QUANTILE, samples=300)
     assert about(found, "noise: the same with")
 
 
@@ -179,7 +189,7 @@ def test_noise_that_is_bounded(caught, monkeypatch):
 
 
 @pytest.mark.parametrize("left_out", [40, pytest.param(None, marks=SLOW)], ids=["last", "later"])
-def test_planted_noise_that_is_left_out_late_in_a_run(caught, monkeypatch, left_out):
+def test_planted_noise_that_is_left_out_late_in_a_run(caught_by, monkeypatch, left_out):
     """In the last round alone; and in all but the first 30."""
     add = OpenRound._noise
 
@@ -193,7 +203,7 @@ def test_planted_noise_that_is_left_out_late_in_a_run(caught, monkeypatch, left_
 
     monkeypatch.setattr(OpenRound, "_noise", none_late)
     overrides = ("algorithm=cdp_fedavg", *CLIENTS[1:], "rounds=40", "epsilon=8")
-    assert "noise: gradient_sum: worst round of 7" in caught(*overrides, later=True)
+    assert "noise: gradient_sum: worst round of 7" in caught_by("noise", *overrides, later=True)
 
 
 # ---- independence
@@ -213,17 +223,17 @@ def streams_of(monkeypatch):
     return plant
 
 
-def test_clients_that_share_noise(caught, streams_of):
+def test_clients_that_share_noise(caught_by, streams_of):
     streams_of(
         lambda self, query, real: [
             self.streams.noise(query.name, self.round_index) for _ in self.cohort
         ]
     )
-    assert "independence: gradient_sum: over clients" in caught(*RECORDS)
+    assert "independence: gradient_sum: over clients" in caught_by("noise", *RECORDS)
 
 
 @pytest.mark.parametrize("overrides", [pytest.param(RECORDS, marks=SLOW), CLIENTS])
-def test_the_same_noise_twice(caught, streams_of, overrides):
+def test_the_same_noise_twice(caught_by, streams_of, overrides):
     def again(self, query, real):
         t, self.round_index = self.round_index, self.round_index // 2
         try:
@@ -232,7 +242,7 @@ def test_the_same_noise_twice(caught, streams_of, overrides):
             self.round_index = t
 
     streams_of(again)
-    assert "independence: gradient_sum: over rounds and steps" in caught(*overrides)
+    assert "independence: gradient_sum: over rounds and steps" in caught_by("noise", *overrides)
 
 
 def test_noise_that_is_correlated_over_rounds(caught, streams_of, monkeypatch):
@@ -276,19 +286,21 @@ def test_noise_that_does_not_depend_on_the_run(caught, monkeypatch):
     ("how", "check"),
     [pytest.param("ShuffledSampling", "sizes", marks=SLOW), ("BlockSampling", "runs")],
 )
-def test_lots_that_are_not_sampled_as_charged(caught, how, check):
-    found = caught(*RECORDS, "algorithm._target_=planted.OwnSampling", f"+algorithm.how={how}")
+def test_lots_that_are_not_sampled_as_charged(caught_by, how, check):
+    found = caught_by(
+        "sampling", *RECORDS, "algorithm._target_=planted.OwnSampling", f"+algorithm.how={how}"
+    )
     assert f"sampling: lots: {check}" in found
 
 
-def test_a_sampler_that_goes_through_a_shuffled_order(caught, monkeypatch):
+def test_a_sampler_that_goes_through_a_shuffled_order(caught_by, monkeypatch):
     def in_turn(streams, sampling, records, t, step, client):
         order = streams.sampling("order", client).permutation(len(records))
         half = len(records) // 2
         return records[sorted(order[:half] if t % 2 else order[half:])]
 
     monkeypatch.setattr("fedpriv.algorithms.run_context.sample_lot", in_turn)
-    found = caught(*RECORDS)
+    found = caught_by("sampling", *RECORDS)
     assert "sampling: lots: sizes" in found
     assert "sampling: lots: rounds" in found
 
@@ -297,10 +309,10 @@ def test_a_sampler_that_goes_through_a_shuffled_order(caught, monkeypatch):
     ("when", "found"),
     [("start", []), ("round", ["outside: an interrupted run, resumed", "sampling: cohorts"])],
 )
-def test_cohorts_that_need_what_a_run_sets(caught, when, found):
+def test_cohorts_that_need_what_a_run_sets(caught_by, when, found):
     """At the start it is there; what a round sets is told in a sentence."""
     own = ("algorithm._target_=planted.CohortOfState", f"+algorithm.when={when}")
-    assert caught(*CLIENTS, *own) == found
+    assert caught_by("resumed, sampling", *CLIENTS, *own) == found
 
 
 # ---- what else moves
@@ -308,14 +320,14 @@ def test_cohorts_that_need_what_a_run_sets(caught, when, found):
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("computation", ["RealisedLots", "RegularisedByTheLot", "KeepsUnclipped"])
-def test_what_is_done_with_a_release_depends_on_records(caught, computation):
+def test_what_is_done_with_a_release_depends_on_records(caught_by, computation):
     more = ("algorithm.optimizer=adam",) if computation == "KeepsUnclipped" else ()
-    found = caught(*own_work(computation), *more)
+    found = caught_by("outside", *own_work(computation), *more)
     assert about(found, "outside: with other lots, cohorts and noise")
 
 
-def test_a_run_that_ends_at_what_is_not_finite(caught):
-    found = caught(*own_work("StopsAtNotFinite"))
+def test_a_run_that_ends_at_what_is_not_finite(caught_by):
+    found = caught_by("sensitivity", *own_work("StopsAtNotFinite"))
     assert "sensitivity: not a number" in found
 
 
@@ -324,16 +336,16 @@ def test_a_clip_norm_that_follows_what_nobody_is_asked(caught):
     assert about(found, "charge: the run")  # it keeps private norms in factors, which stops the run
 
 
-def test_batch_norm_is_refused_and_else_found(caught, monkeypatch):
+def test_batch_norm_is_refused_and_else_found(caught_by, monkeypatch):
     overrides = (*RECORDS, "model._target_=planted.BatchNormModel")
     with pytest.raises(ConfigError, match="buffer running changes"):
-        caught(*overrides)
+        caught_by("outside", *overrides)
     monkeypatch.setattr(
         "fedpriv.models.checks.refuse_record_mixing", lambda module, inputs, per_record: None
     )
     monkeypatch.setattr("fedpriv.experiment.assemble._probe_own_model", lambda parts, context: ())
     monkeypatch.setattr("fedpriv.algorithms.trainer.Trainer._refuse_changed", lambda *given: None)
-    found = caught(*overrides)
+    found = caught_by("outside", *overrides)
     assert about(found, "outside: ")
 
 
@@ -343,11 +355,16 @@ def test_a_release_that_the_ledger_does_not_get(caught, monkeypatch):
     assert "charge: gradient_sum in the ledger" in caught(*CLIENTS)
 
 
-def test_reports_charged_as_if_they_came_or_not(caught, monkeypatch):
+def test_reports_charged_as_if_they_came_or_not(caught_by, monkeypatch):
     """A report that is seen to come differs by twice the clip norm, whatever the other one is."""
     joint._event.cache_clear()
     monkeypatch.setattr(UnsampledReports, "sampling_of", lambda self, records: WholeData())
-    found = caught("algorithm=ldp_fedsgd", "partition.clients=6", "noise_schedule=constant")
+    found = caught_by(
+        "leaving, sensitivity",
+        "algorithm=ldp_fedsgd",
+        "partition.clients=6",
+        "noise_schedule=constant",
+    )
     joint._event.cache_clear()
     assert about(found, "sensitivity: ")
     assert about(found, "noise: ÷ what one client moves")

@@ -29,10 +29,10 @@ def test_every_unit_of_unequal_clients_passes(caught, overrides):
     [pytest.param("LastUnclipped", RECORDS, marks=SLOW), ("NeighboursNorm", ADAPTIVE)],
 )
 def test_planted_records_of_one_client_that_are_not_clipped_to_its_norm(
-    caught, computation, overrides
+    caught_by, computation, overrides
 ):
     own = ("algorithm._target_=planted.OwnWork", f"+algorithm.computation={computation}")
-    found = caught(*overrides, *own, units=True)
+    found = caught_by("units", *overrides, *own, units=True)
     assert sensitivity_of(found, 3) or sensitivity_of(found, 2)
 
 
@@ -44,9 +44,9 @@ def test_planted_records_of_one_client_that_are_not_clipped_to_its_norm(
         "WeighedByData",
     ],
 )
-def test_planted_weights_of_clients(caught, computation):
+def test_planted_weights_of_clients(caught_by, computation):
     own = ("algorithm._target_=planted.OwnClientWork", f"+algorithm.computation={computation}")
-    found = caught(*CLIENTS, *own, units=True)
+    found = caught_by("units", *CLIENTS, *own, units=True)
     subject = Subject(compose(CLIENTS), unequal=True)
     largest = int(np.argmax([len(records) for records in subject.context.data.clients]))
     assert sensitivity_of(found, largest if computation == "WeighedByData" else 23)
