@@ -285,7 +285,8 @@ def _finish(axis: Axes, legend: str, legend_title: str | None) -> None:
     ]:  # of a run that was stopped before its first evaluation
         return
     if legend == "inside":
-        axis.legend(title=legend_title, frameon=False)
+        # The place that is named is the default. Where it is not named, a slow search for it warns.
+        axis.legend(title=legend_title, frameon=False, loc="best")
     elif legend == "beside":
         axis.legend(
             title=legend_title, frameon=False, fontsize=7, title_fontsize=7, loc="center left",
