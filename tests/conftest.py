@@ -16,6 +16,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, here and in children
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what children import is compiled once
 
+import hypothesis
 import pytest
 import torch
 
@@ -31,6 +32,10 @@ REPOSITORY = Path(__file__).parents[1]
 REAL_DATA = os.environ.get("FEDPRIV_DATA")
 QUIET = ("runtime.progress=none", "runtime.plots=false")
 sys.dont_write_bytecode = False  # and so are the tests themselves
+
+# A slow machine is no defect.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 QUICK = (
     "attacks", "cli/test_listing.py", "common", "data", "engine", "models", "privacy",

@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fedpriv.data import client_records
@@ -60,7 +60,6 @@ def test_it_reads_like_the_list_it_is_made_of(sizes, seed):
 
 
 @given(sizes=client_sizes, seed=seeds, block=st.integers(1, 40))
-@settings(deadline=None)
 def test_its_digest_is_that_of_a_loop_over_the_clients(sizes, seed, block):
     lists = lists_of(sizes, seed)
     with pytest.MonkeyPatch.context() as patch:

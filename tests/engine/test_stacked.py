@@ -244,7 +244,7 @@ def test_a_client_whose_records_are_not_finite_harms_no_other(name):
 MLP = stacked("mlp")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.lists(st.booleans(), min_size=RECORDS, max_size=RECORDS), min_size=1, max_size=6),
     st.integers(0, 10**6),
@@ -259,7 +259,7 @@ def test_a_client_has_the_gradient_that_it_has_alone(present, seed):
         torch.testing.assert_close(together[one], alone, rtol=1e-4, atol=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.permutations(range(RECORDS)), st.integers(0, 10**6))
 def test_the_order_of_a_clients_records_does_not_matter(order, seed):
     weights, inputs, targets = clients(MLP.model, 3, seed)

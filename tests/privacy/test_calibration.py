@@ -22,7 +22,7 @@ from fedpriv.privacy.core.names import REPLACE_ONE
 
 RDP, GDP = RdpAccountant(), GdpAccountant()
 DELTA = 1e-5
-laws = settings(max_examples=25, deadline=None)
+laws = settings(max_examples=25)
 targets = st.floats(0.1, 100.0)
 
 

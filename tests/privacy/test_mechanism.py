@@ -23,7 +23,7 @@ from fedpriv.privacy.mechanisms import (
 )
 
 multipliers = st.floats(1e-3, 1e6)
-laws = settings(max_examples=100, deadline=None)
+laws = settings(max_examples=100)
 
 
 def two_queries(gradient: float, statistic: float) -> JointQuery:

@@ -12,7 +12,7 @@ from schedule_suite import ScheduleSuite, follow, losses_of_a_run
 from fedpriv.common.errors import ArgumentError, ReleaseError
 from fedpriv.privacy.noise_schedules import ValidationDecay
 
-laws = settings(max_examples=150, deadline=None)
+laws = settings(max_examples=150)
 
 
 class TestEq9(ScheduleSuite):

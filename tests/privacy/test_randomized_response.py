@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedpriv.privacy.mechanisms.randomized_response import flip_probability, noised_count
 
-laws = settings(max_examples=60, deadline=None)
+laws = settings(max_examples=60)
 epsilons = st.floats(1e-3, 50.0)
 REPETITIONS = 20_000
 

@@ -76,7 +76,7 @@ def test_the_baseline_of_adap_dpfl_costs_less_than_the_paper_charges():
     assert price({event(0.013, 3.0): 7921}, 1e-5) == pytest.approx(1.55, abs=0.005)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.floats(0.005, 0.3), st.floats(0.8, 6.0), st.integers(1, 800))
 def test_pld_is_not_above_rdp(rate, multiplier, steps):
     counts = {event(rate, multiplier): steps}

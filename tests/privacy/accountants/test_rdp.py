@@ -110,7 +110,7 @@ def test_best_order_of_adap_dpfl(sigma, order):
     assert accountant.best_order(event, 2.0, DELTA, ADD_OR_REMOVE) == order
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(rate=st.floats(0.005, 1.0), sigma=st.floats(0.7, 8.0), count=st.integers(10, 3000))
 def test_epsilon_is_dp_accountings_at_whole_orders(rate, sigma, count):
     event = PoissonSampling(rate).event(sigma)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fedpriv.privacy.accountants.search import _between, most_steps
 
-laws = settings(max_examples=200, deadline=None)
+laws = settings(max_examples=200)
 
 
 @laws

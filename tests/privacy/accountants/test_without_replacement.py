@@ -118,7 +118,7 @@ def test_the_lots_of_adap_dpfl():
 
 
 @pytest.mark.thorough
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(st.integers(10, 300), st.floats(2.0, 8.0), st.integers(1, 100))
 def test_it_is_not_above_rdp(lot, z, steps):
     """The privacy loss itself: the accountant takes the smaller of the two."""

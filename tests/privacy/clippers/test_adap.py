@@ -13,7 +13,7 @@ from fedpriv.privacy.clippers import AdapClipper
 from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.mechanisms import DOUBLED, Unprotected
 
-laws = settings(max_examples=80, deadline=None)
+laws = settings(max_examples=80)
 norm = st.floats(0.0, 100.0) | st.sampled_from([1e30, 1e300, math.inf])
 lots = st.lists(norm, min_size=0, max_size=20)
 

@@ -16,7 +16,7 @@ from fedpriv.privacy.clippers import (
     PolynomialClipper,
 )
 
-laws = settings(max_examples=60, deadline=None)
+laws = settings(max_examples=60)
 
 
 class TestConstant(ClipperSuite):

@@ -25,7 +25,7 @@ from fedpriv.privacy.mechanisms import (
     Unprotected,
 )
 
-laws = settings(max_examples=60, deadline=None)
+laws = settings(max_examples=60)
 
 
 def make(**keys) -> MedianHistogramClipper:  # type: ignore[no-untyped-def]

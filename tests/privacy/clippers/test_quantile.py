@@ -28,7 +28,7 @@ from fedpriv.privacy.mechanisms import (
 )
 from fedpriv.privacy.mechanisms.randomized_response import noised_count
 
-laws = settings(max_examples=60, deadline=None)
+laws = settings(max_examples=60)
 RESPONSE = {"bit_mechanism": "randomized_response", "noised_by": CLIENT, "bit_epsilon": 1.0}
 
 

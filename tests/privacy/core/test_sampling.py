@@ -22,7 +22,7 @@ from fedpriv.privacy.core.sampling import (
     sample_lot,
 )
 
-laws = settings(max_examples=50, deadline=None)
+laws = settings(max_examples=50)
 
 
 def lots(sampling, records: int, count: int) -> list[np.ndarray]:

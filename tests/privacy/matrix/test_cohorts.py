@@ -36,7 +36,7 @@ CHOOSERS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(chooser=CHOOSERS, rounds=st.integers(1, 30), seed=st.integers(0, 99))
 def test_no_cohort_has_a_client_that_may_not_be_there(chooser, rounds, seed):
     for cohort in cohorts_of(chooser, rounds, seed):
@@ -44,7 +44,7 @@ def test_no_cohort_has_a_client_that_may_not_be_there(chooser, rounds, seed):
         assert len(cohort) <= CLIENTS
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(chooser=CHOOSERS)
 def test_the_denominator_is_the_mean_size(chooser):
     separation = chooser.participation.separation

@@ -33,7 +33,7 @@ def streamed(strategy, draws: np.ndarray) -> np.ndarray:
     return np.stack([stream.next(lambda: next(rows).copy()) for _ in range(strategy.rounds)])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     name=st.sampled_from(NAMES),
     rounds=st.integers(1, 24),
@@ -103,7 +103,7 @@ def test_no_pattern_moves_the_sum_further_than_the_sensitivity(name, kind, separ
         assert stated == pytest.approx(worst)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 999), separation=st.integers(1, 4), most=st.integers(1, 3))
 def test_the_bound_holds_for_any_matrix_and_any_directions(seed, separation, most):
     stream = np.random.default_rng(seed)

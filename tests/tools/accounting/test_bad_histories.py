@@ -229,7 +229,7 @@ JSON = st.recursive(
 
 
 @given(value=JSON, neighbours=st.sampled_from([ADD_OR_REMOVE, REPLACE_ONE]))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 def test_any_json_is_events_or_one_sentence(value, neighbours):
     try:
         found = list(releases_of(value, neighbours))
