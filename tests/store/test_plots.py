@@ -158,6 +158,7 @@ def test_symbols_at_the_bottom_leave_the_axis_its_range(draw):
     assert figure.axes[0].get_ylim()[1] < 2
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("width", "inches"), [("one", 3.4), ("two", 7.0)])
 def test_a_picture_has_the_width_of_the_columns(width, inches, draw):
     for name in ("few curves", "long labels", "many labels"):

@@ -243,6 +243,7 @@ def test_what_changes_no_result_is_not_noted_as_a_change(make, there, tmp_path):
     assert "hanged" not in comparison(tmp_path)
 
 
+@pytest.mark.thorough
 def test_an_override_applies_to_every_run(make, tmp_path):
     assert make("rounds=2", "--seeds", "0").status == 0
     assert [len(without_seconds(run)) for run in runs(tmp_path / "outputs")] == [2, 2]
@@ -329,4 +330,5 @@ def test_a_line_for_each_client_is_drawn(make, there, tiny, tmp_path):
     assert make("rounds=2", "--seeds", "0").status == 0
     table = pd.read_csv(changed_folder(tmp_path) / "figure.csv")
     assert table["client"].nunique() == 10
+    assert table["x"].max() == 2
     assert set(table["n"]) == {1}

@@ -32,7 +32,7 @@ def add(tiny: dict, curve: dict) -> None:
     tiny["groups"]["digits"]["seeds"] = [0]
 
 
-def test_a_job_that_fails_does_not_stop_the_others(make, tiny, tmp_path):
+def test_a_job_that_fails_does_not_stop_the_others(make, tiny, tmp_path, wide_cells):
     add(tiny, FAILS_WHEN_RUN)
     said = make()
     assert said.status == 1

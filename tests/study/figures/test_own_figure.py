@@ -118,6 +118,7 @@ def test_seeds_and_scale_of_the_command_replace_those_of_the_file(figure_of):
     assert (quick.groups[0].seeds, quick.quick) == ((0,), ("rounds=2",))
 
 
+@pytest.mark.thorough
 def test_a_second_call_runs_nothing(here, command):
     said = command("figure", "own.yaml", *QUIET)
     assert (said.status, said.err) == (0, "")

@@ -98,6 +98,7 @@ def test_noise_that_is_no_number_in_any_round_is_refused():
         checks_of(made("NeverNumbers"))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("fault", "cause"),
     [
@@ -112,6 +113,7 @@ def test_a_likely_cause_is_named(fault, cause):
     assert any(cause in check.note for check in checks_of(made(fault)) if check.passed is None)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "fault", ["HalfSensitivity", "NoiseOfOneClipNorm", "MeanWithoutDenominator"]
 )
@@ -128,6 +130,7 @@ def test_noise_that_is_missing_is_not_called_other_than_gaussian():
     assert not [name for name in names if "shape" in name or "directions" in name], names
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scale", [0.5, 2.0])
 def test_noise_of_a_wrong_scale_in_one_part_fails_in_that_part_too(scale):
     class OnePart(mutants.FedAvg):
