@@ -312,6 +312,7 @@ def test_pictures_tables_files_and_complaints_are_made_in_one_place(call):
 
 
 @pytest.mark.thorough  # .ci/run calls the script itself, too
+@pytest.mark.thorough
 def test_no_file_has_more_lines_than_the_script_of_the_linters_allows():
     root = Path(__file__).parents[1]
     said = subprocess.run(

@@ -160,6 +160,7 @@ def without_digests(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("by", ["runs", "plot", "report", "account", "audit"])
 def test_a_folder_of_an_older_version_is_read_with_one_line(by, finished, tmp_path, command):
     without_digests(Path(shutil.copytree(finished, tmp_path / "run")))

@@ -26,6 +26,7 @@ def plan(command):
     return run
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     "arguments",
     [

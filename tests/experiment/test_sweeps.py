@@ -159,8 +159,8 @@ def test_what_was_interrupted_is_resumed_bit_for_bit(command, tmp_path, monkeypa
     again = command(*TRAIN, "rounds=6", "seed=0,1,2")
     assert (again.status, again.err) == (0, "")
     assert "1 of 3 done, 1 to be resumed, 1 new" in again.out
-    command(*TRAIN[:-3], "rounds=6", "seed=1,0,2", "hydra.sweep.dir=whole", *QUIET)
-    for name, same in (("0", "1"), ("1", "0"), ("2", "2")):
+    command(*TRAIN[:-3], "rounds=6", "seed=1,2", "hydra.sweep.dir=whole", *QUIET)
+    for name, same in (("1", "0"), ("2", "1")):
         interrupted, whole = tmp_path / "swept" / name, tmp_path / "whole" / same
         pd.testing.assert_frame_equal(metrics(interrupted), metrics(whole), check_exact=True)
 

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from fedpriv import cli
 from fedpriv.common.config import compose
+from fedpriv.store import plots
 from fedpriv.study.figures.definition import Figure
 from fedpriv.study.figures.jobs import Job, JobMaker
 from fedpriv.study.figures.reading import read_figure
@@ -64,6 +65,19 @@ def write_yaml(folder: Path, values: dict, name: str = "tiny") -> None:
     path = folder / "mine" / "figure" / "own" / f"{name}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(HEAD + yaml.safe_dump({"figure": values}, allow_unicode=True))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def empty_pdfs():
+    """``figure.pdf`` takes a quarter of the time of a picture, and no test here reads it."""
+    save = plots.save_picture
+
+    def saved(figure, path, *more):
+        return path.write_bytes(b"") if path.name == "figure.pdf" else save(figure, path, *more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "save_picture", saved)
+        yield
 
 
 @pytest.fixture
