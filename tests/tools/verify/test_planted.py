@@ -141,7 +141,7 @@ def scaled_noise(monkeypatch):
 def test_less_noise_than_is_charged(caught_by, scaled_noise, overrides, factor):
     scaled_noise(factor)
     assert "noise: std of gradient_sum ÷ the ledger's" in caught_by(
-        "noise", *overrides, samples=SAMPLES
+        "noise", *overrides, samples=SAMPLES, rounds=1
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 from planted import CLIENTS, RECORDS
 
 from fedpriv.common.config import compose
+from fedpriv.tools.verify import units
 from fedpriv.tools.verify.subject import Subject
 
 pytestmark = pytest.mark.usefixtures("unpublished")
@@ -44,7 +45,8 @@ def test_planted_records_of_one_client_that_are_not_clipped_to_its_norm(
         "WeighedByData",
     ],
 )
-def test_planted_weights_of_clients(caught_by, computation):
+def test_planted_weights_of_clients(caught_by, computation, monkeypatch):
+    monkeypatch.setattr(units, "_MOST", 5)
     own = ("algorithm._target_=planted.OwnClientWork", f"+algorithm.computation={computation}")
     found = caught_by("units", *CLIENTS, *own, units=True)
     subject = Subject(compose(CLIENTS), unequal=True)
