@@ -110,9 +110,6 @@ def _figure(values: dict[str, Any], name: str) -> Figure:
     if points is not None:
         allowed = values["points"].get("values") or range(len(points.choices))
         _refuse_other_points(shown, allowed, points)
-    elif values.get("marks"):
-        allowed = "absent: only axes with x: point have marks, in a figure with points"
-        raise ArgumentError("marks", values["marks"], allowed)
     axes = tuple(
         _axes(key, value, by_name, points)
         for key, value in mapping("axes", values.get("axes")).items()

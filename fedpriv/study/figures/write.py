@@ -333,12 +333,14 @@ def _about_lines(figure: Figure, runs: Sequence[FigureRun]) -> Iterator[str]:
         yield _DOTTED
     if figure.points is not None:
         yield from _about_points(figure)
+    if figure.marks:
+        yield "Symbols without a line: numbers from elsewhere, see comparison.md."
     for best in sorted({axes.best for axes in figure.axes if axes.kind == "map"}):
         yield f"Framed: the {best}est of each row."
 
 
 def _about_points(figure: Figure) -> Iterator[str]:
-    """Yield sentences about points, level lines and marks, and about curves without a point."""
+    """Yield sentences about points and level lines, and about curves without a point."""
     assert figure.points is not None
     yield f"Each point is the end of runs with that {figure.points.label}."
     curves = {curve.name: curve for group in figure.groups for curve in group.curves}.values()
@@ -346,8 +348,6 @@ def _about_points(figure: Figure) -> Iterator[str]:
         yield f"Horizontal: runs that do not depend on {figure.points.label}."
     if omitted := [curve.label for curve in curves if not figure.points_of(curve)]:
         yield f"Left out, run at none of these points: {', '.join(omitted)}."
-    if figure.marks:
-        yield "Symbols without a line: numbers from elsewhere, see comparison.md."
 
 
 def _about_bands(figure: Figure) -> Iterator[str]:

@@ -229,8 +229,9 @@ def test_a_mark_that_a_logarithmic_axis_cannot_show_is_refused(axis, key, read, 
         read(tiny)
 
 
-def test_a_figure_without_points_has_no_marks(read, tiny):
+def test_a_mark_of_a_figure_over_rounds_is_about_a_round(read, tiny):
     del tiny["points"]
     tiny["axes"] = {"accuracy": {"x": "round", "y": "test_accuracy"}}
-    with pytest.raises(ConfigError, match=r"figure\.marks must be absent: only axes with x: point"):
-        read(tiny)
+    tiny["marks"] = [mark(point=3)]
+    (read_mark,) = read(tiny).marks
+    assert read_mark.point == 3
