@@ -13,6 +13,7 @@ from fedpriv.common.flags import Command, NewFile, OneOf, PathParam, Whole, flag
 
 _JSON = rb'\A\{\s*"conditions":'  # beginning of the file; only such a file is written over
 _PAGE = rb"\A# Speed beside other libraries\n"
+_INSTEAD = ("peers", "accounting", "workers", "aggregation", "growth")
 _MODELS = ("cnn", "mlp", "logistic")  # as in fedpriv.tools.bench, which imports torch
 
 
@@ -55,10 +56,15 @@ def bench(**options: Any) -> int:
     --peers installs other libraries in environments of their own and measures them beside fedpriv.
     """
     given = SimpleNamespace(**options)
-    others = ("peers", "accounting", "workers", "aggregation", "growth")
-    instead = next((name for name in others if options[name] not in (None, False)), None)
-    if given.device != "cpu" and instead is not None:
-        raise ConfigError(f"--device is for the gradient engines, not for --{instead}")
+    instead = [name for name in _INSTEAD if options[name] not in (None, False)]
+    if len(instead) > 1:
+        raise ConfigError(
+            f"--{instead[0]} and --{instead[1]} measure different things: give one of them"
+        )
+    if given.device != "cpu" and instead:
+        raise ConfigError(f"--device is for the gradient engines, not for --{instead[0]}")
+    if given.model and instead and instead[0] not in ("peers", "workers"):
+        raise ConfigError(f"--model is not for --{instead[0]}, which has its own models")
     if given.peers:
         from fedpriv.tools.peers.command import run as speed_of_peers
 

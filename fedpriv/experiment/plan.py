@@ -23,6 +23,7 @@ from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.unspent import planned_words, uncalibrated_words
 from fedpriv.privacy.core.names import RELATION_WORDS, SOUND
 from fedpriv.privacy.core.sampling import FixedSizeSampling
+from fedpriv.privacy.larger_cohort import LargerCohort
 from fedpriv.privacy.mechanisms import GaussianQuery, Group, JointQuery, Query, RandomizedBit
 from fedpriv.privacy.noise_schedules import CalibratedNoise
 
@@ -141,7 +142,12 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
         *_delta_rows(parts, records_per_client),
     )
     remedy = ""
-    if not (
+    if isinstance(parts.noise_schedule, LargerCohort):
+        remedy = (
+            "epsilon=null leaves the clients simulated without a budget, which their epsilon far exceeds: "
+            "the noise is that of an imagined population"
+        )
+    elif not (
         parts.noise_schedule.spreads_budget or isinstance(parts.noise_schedule, CalibratedNoise)
     ):
         remedy = (
@@ -260,19 +266,29 @@ def _privacy_rows(parts: Parts, joint: JointQuery) -> Iterator[Row]:
     """Yield the rows on the mechanism; ``joint``: the queries that one sample of records answers."""
     algorithm, schedule = parts.algorithm, parts.noise_schedule
     unit, trust = algorithm.unit, algorithm.trust
+    sigma = schedule.noise_multiplier(0)
+    changes = parts.adaptive or sigma != schedule.noise_multiplier(_FAR_ROUND)
+    unprotected = sigma == 0 and not changes
     yield (
         "protects",
-        f"one {unit} ({unit} level, {RELATION_WORDS[joint.sampling.neighbours]}) against whoever sees "
+        "nobody: there is no noise"
+        if unprotected
+        else f"one {unit} ({unit} level, {RELATION_WORDS[joint.sampling.neighbours]}) against whoever sees "
         f"{trust.seen_of_a_client} ({trust.name} trust)",
     )
     yield "clipping", parts.clipper.describe()
 
-    sigma = schedule.noise_multiplier(0)
-    changes = parts.adaptive or sigma != schedule.noise_multiplier(_FAR_ROUND)
     later = " in the first round; the noise schedule sets the later ones" if changes else ""
     yield "noise", f"noise multiplier {sigma:g}{later}{_calibration_words(parts)}"
     if schedule.caveat is not None:
         yield "caveat", schedule.caveat.rstrip(".")
+    if isinstance(schedule, LargerCohort) and (rounds := parts.settings.rounds) is not None:
+        imagined = schedule.imagined(rounds)["epsilon"]
+        more = f", more than its {schedule.epsilon:g}" if rounds > schedule.rounds else ""
+        yield (
+            "imagined",
+            f"epsilon {imagined:.3g} of a client of that population after {counted(rounds, 'round')}{more}",
+        )
 
     occasion = "lot" if unit == "record" else "report" if trust.sees_each_upload else "round"
     query_words = _query_words if parts.shares_known else attrgetter("name")
@@ -386,7 +402,7 @@ def _if_unequal(parts: Parts, costs: Costs) -> str:
         costs.sampling, FixedSizeSampling
     ):  # once the data are known: of the smallest client
         records = costs.sampling.records
-    return f" for a client of {counted(records, 'record')}; with fewer it costs more"
+    return f" for a client of {counted(records, 'record')}; one of another size may spend another epsilon"
 
 
 def _delta_rows(parts: Parts, records_per_client: int | None) -> Iterator[Row]:

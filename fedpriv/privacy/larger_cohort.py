@@ -71,7 +71,7 @@ class LargerCohort(NoiseSchedule):
             hint = (
                 "other algorithms do not sample clients by chance, as the imagined population does"
             )
-            allowed = "one that samples clients with algorithm.client_rate (cdp_fedavg)"
+            allowed = "another one with an algorithm that has no algorithm.client_rate (cdp_fedavg has it)"
             yield ConfigError("noise_schedule", "larger_cohort", allowed, hint)
 
     @property

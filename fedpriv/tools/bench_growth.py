@@ -152,6 +152,8 @@ def run(folder: Path, chosen: Sequence[Point] | None = None) -> int:
     Raises:
         WriteError: A file cannot be written.
     """
+    with saying_where(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     chosen = points() if chosen is None else chosen
     load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
     note = f"{os.cpu_count()} processors {platform.machine()}, load {load}, one thread"
@@ -166,11 +168,9 @@ def run(folder: Path, chosen: Sequence[Point] | None = None) -> int:
         )
         words = ", ".join(f"{label} {numbers[name]:.3g}" for name, label in MEASURES.items())
         console().print(f"{point.kind}, {point.value:,} {point.varied}: {words}")
+        write_csv(folder / "growth.csv", pd.DataFrame(rows), "%.4g")  # nothing is lost on Ctrl-C
     table = pd.DataFrame(rows)
     console().print(_table(table))
-    with saying_where(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    write_csv(folder / "growth.csv", table, "%.4g")
     draw(table, folder / "growth.png", note)
     console().print(f"{folder / 'growth.csv'}, {folder / 'growth.png'}")
     return 0

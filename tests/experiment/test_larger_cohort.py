@@ -46,12 +46,25 @@ def test_other_runs_imagine_nothing(ran):
 
 def test_the_plan_says_whose_epsilon_it_is(command):
     said = command("train", *RUN, "dry_run=true").out
-    assert "Noise of an imagined population" in " ".join(said.replace("│", " ").split())
+    said = " ".join(said.replace("│", " ").split())
+    assert "Noise of an imagined population" in said
+    assert "of a client of that population after 3 rounds" in said
+    assert "more than its" not in said
+    longer = command("train", *RUN, "rounds=30", "dry_run=true").out
+    assert "after 30 rounds, more than its 2" in " ".join(longer.replace("│", " ").split())
+
+
+def test_a_budget_of_the_clients_simulated_is_refused_with_what_to_do(command):
+    said = command("train", *RUN, "epsilon=8", "dry_run=true")
+    assert (said.status, "epsilon=null leaves the clients simulated" in said.err) == (2, True)
+
+
+def test_without_noise_the_plan_protects_nobody(command):
+    said = command("train", *RUN[:5], "noise_schedule=none", "clipper=none", "dry_run=true").out
+    assert "nobody: there is no noise" in said
 
 
 @pytest.mark.parametrize("algorithm", ["dp_fl", "ldp_fedsgd"])
 def test_an_algorithm_without_a_client_rate_is_refused(algorithm):
-    with pytest.raises(
-        ConfigError, match=r"noise_schedule must be|must be one that samples clients"
-    ):
+    with pytest.raises(ConfigError, match=r"noise_schedule must be"):
         build_parts(fedpriv.compose([f"algorithm={algorithm}", "noise_schedule=larger_cohort"]))

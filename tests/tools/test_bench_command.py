@@ -62,3 +62,20 @@ def test_a_device_is_for_the_engines_alone(command, other):
 def test_a_wrong_device_is_refused(command, device, why):
     said = command("bench", "--device", device)
     assert (said.status, why in said.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (("--workers", "2", "--growth", "g"), "--workers and --growth measure different things"),
+        (
+            ("--accounting", "--aggregation"),
+            "--accounting and --aggregation measure different things",
+        ),
+        (("--growth", "g", "--model", "cnn"), "--model is not for --growth"),
+    ],
+)
+def test_flags_that_exclude_each_other_are_refused(command, tmp_path, flags, why):
+    said = command("bench", *flags)
+    assert (said.status, why in said.err) == (2, True)
+    assert not (tmp_path / "g").exists()
