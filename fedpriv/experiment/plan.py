@@ -268,14 +268,13 @@ def _privacy_rows(parts: Parts, joint: JointQuery) -> Iterator[Row]:
     unit, trust = algorithm.unit, algorithm.trust
     sigma = schedule.noise_multiplier(0)
     changes = parts.adaptive or sigma != schedule.noise_multiplier(_FAR_ROUND)
-    unprotected = sigma == 0 and not changes
-    yield (
-        "protects",
-        "nobody: there is no noise"
-        if unprotected
-        else f"one {unit} ({unit} level, {RELATION_WORDS[joint.sampling.neighbours]}) against whoever sees "
-        f"{trust.seen_of_a_client} ({trust.name} trust)",
+    protected = (
+        f"one {unit} ({unit} level, {RELATION_WORDS[joint.sampling.neighbours]}) against whoever sees "
+        f"{trust.seen_of_a_client} ({trust.name} trust)"
     )
+    if sigma == 0 and not changes:
+        protected = "nobody: there is no noise"
+    yield "protects", protected
     yield "clipping", parts.clipper.describe()
 
     later = " in the first round; the noise schedule sets the later ones" if changes else ""

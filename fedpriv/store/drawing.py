@@ -280,9 +280,8 @@ def _finish(axis: Axes, legend: str, legend_title: str | None) -> None:
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(alpha=0.25, linewidth=0.6)
     axis.set_axisbelow(True)
-    if not axis.get_legend_handles_labels()[
-        0
-    ]:  # of a run that was stopped before its first evaluation
+    lines, _ = axis.get_legend_handles_labels()
+    if not lines:  # of a run that was stopped before its first evaluation
         return
     if legend == "inside":
         # The place that is named is the default. Where it is not named, a slow search for it warns.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.test_architecture import MODULES, PACKAGE, room
+from tests.test_architecture import PACKAGE, modules, room
 
 OPERATORS = ("__init__", "__call__")
 WITH_ANY = {
@@ -63,7 +63,7 @@ FROM_BELOW = "common.conflicts.Combination."
 def used_by_other_rooms() -> dict[str, set[str]]:
     """Module -> the names of it that modules of other rooms import, or ask of it."""
     used: dict[str, set[str]] = {}
-    for name, tree in MODULES.items():
+    for name, tree in modules().items():
         for node in ast.walk(tree):
             if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith(
                 "fedpriv"
@@ -79,8 +79,8 @@ def used_by_other_rooms() -> dict[str, set[str]]:
                     and isinstance(n.value, ast.Name)
                     and n.value.id == (alias.asname or alias.name)
                 }
-                home, names = (inner, asked) if inner in MODULES else (module, {alias.name})
-                if home in MODULES and room(home) != room(name):
+                home, names = (inner, asked) if inner in modules() else (module, {alias.name})
+                if home in modules() and room(home) != room(name):
                     used.setdefault(home, set()).update(names)
     return used
 
@@ -88,7 +88,7 @@ def used_by_other_rooms() -> dict[str, set[str]]:
 def public_functions(module: str, names: set[str]) -> Iterator[tuple[str, ast.FunctionDef]]:
     """The named functions of a module and the public methods of its named classes, as a caller sees them: of
     an overloaded one all but the last definition, which callers do not see."""
-    for node in MODULES[module].body:
+    for node in modules()[module].body:
         if getattr(node, "name", None) not in names:
             continue
         of_class = isinstance(node, ast.ClassDef)
