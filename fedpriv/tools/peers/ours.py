@@ -14,12 +14,20 @@ from functools import partial
 import numpy as np
 import torch
 
+from fedpriv.common.random_streams import torch_stream
 from fedpriv.common.words import counted
 from fedpriv.data.base import Dataset
 from fedpriv.data.records import LoadedDataset, Records
 from fedpriv.engine import FlatModel
 from fedpriv.tools.bench_clients import CLIENTS, RATE, SMALL_BATCHES
-from fedpriv.tools.bench_gradients import CLASSES, CLIP_NORM, MODELS, SHAPE, fast_step
+from fedpriv.tools.bench_gradients import (
+    CLASSES,
+    CLIP_NORM,
+    SHAPE,
+    built,
+    fast_step,
+    random_records,
+)
 from fedpriv.tools.bench_workers import COMMON, RunRounds
 
 Step = Callable[[], object]
@@ -61,7 +69,7 @@ class RandomImages(Dataset):
 
     def load(self) -> LoadedDataset:
         """Draw the records, those of a client next to each other."""
-        stream = torch.Generator().manual_seed(1)
+        stream = torch_stream(0, "bench_records")
 
         def drawn(records: int) -> Records:
             inputs = torch.randn(records, *SHAPE, generator=stream)
@@ -77,10 +85,10 @@ class RandomImages(Dataset):
 def clipped_sums(model: str, clients: int, records: int, threads: int) -> tuple[OwnWay]:
     """Return the one way to sum clipped gradients of lots: all cores share one pass."""
     lots = clients * records
-    inputs, targets = torch.randn(lots, *SHAPE), torch.randint(0, CLASSES, (lots,))
+    inputs, targets = random_records(lots)
 
     def opened(_: ExitStack) -> Step:
-        flat = FlatModel(MODELS[model].build(SHAPE, CLASSES))
+        flat = FlatModel(built(model))
         return fast_step(flat, inputs, targets, [records] * clients)
 
     return (OwnWay(f"one process of {counted(threads, 'thread')}", opened, threads),)
