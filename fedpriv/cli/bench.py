@@ -65,6 +65,10 @@ def bench(**options: Any) -> int:
         raise ConfigError(f"--device is for the gradient engines, not for --{instead[0]}")
     if given.model and instead and instead[0] not in ("peers", "workers"):
         raise ConfigError(f"--model is not for --{instead[0]}, which has its own models")
+    if "text" in given.model and given.workers is None:
+        raise ConfigError(
+            "--model text needs --workers, as in fedpriv bench --workers 2 --model text"
+        )
     if given.peers:
         from fedpriv.tools.peers.command import run as speed_of_peers
 

@@ -5,9 +5,12 @@ Most attributes have a default, so a class of the user's own defines only a few 
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+import attrs
 
 from fedpriv.common.base_classes import fact
 from fedpriv.common.errors import ArgumentError, ConfigError
@@ -264,6 +267,16 @@ class Partition(ABC):
     def seed(self) -> int | None:
         """Seed of the random assignment; None for the seed of the run."""
         return None
+
+    def describe(self) -> str:
+        """Return its name and its settings, but for the number of clients and the seed, for the plan."""
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(self).__name__).lower()
+        kind: type = type(self)
+        fields = attrs.fields(kind) if attrs.has(kind) else ()
+        keys = [one.name for one in fields if one.init and one.name not in ("clients", "seed")]
+        settings = {key: getattr(self, key) for key in keys}
+        shown = [f"{k}={v}" for k, v in settings.items() if isinstance(v, int | float | str)]
+        return ", ".join([name, *shown])
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
         """Yield the errors of an algorithm that assumes another number of clients or records per client."""

@@ -112,10 +112,14 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def resolve_device(name: str) -> torch.device:
+def resolve_device(name: str, key: str = "runtime.device") -> torch.device:
     """Return the device with this name; ``auto`` is cuda if there is one, else cpu.
 
     A GPU is set up to give the same bits every time.
+
+    Args:
+        name: auto, cpu, cuda or cuda:N.
+        key: The key or flag that an error names.
 
     Raises:
         ConfigError: The device is absent, or no device of torch that fedpriv supports.
@@ -127,15 +131,13 @@ def resolve_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ConfigError("runtime.device", name, "auto, cpu, cuda or cuda:N") from None
+        raise ConfigError(key, name, "auto, cpu, cuda or cuda:N") from None
     if device.type not in ("cpu", "cuda"):
-        raise ConfigError("runtime.device", name, "auto, cpu, cuda or cuda:N")
+        raise ConfigError(key, name, "auto, cpu, cuda or cuda:N")
     if device.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (device.index or 0) >= count:
-            raise ConfigError(
-                "runtime.device", name, f"one that is present: {count} CUDA device(s) found"
-            )
+            raise ConfigError(key, name, f"one that is present: {count} CUDA device(s) found")
         _make_repeatable()
     return device
 

@@ -7,7 +7,6 @@ A plan needs neither torch nor data. Begin with :func:`make_plan`. The numbers c
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -205,8 +204,7 @@ def _setup_rows(parts: Parts, rounds: int | None) -> Iterator[Row]:
         if algorithm.private:
             shared += "; their ε do not add up: together it is infinite"
         yield "paired", shared
-    partition = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(parts.partition).__name__).lower()
-    yield "clients", f"{clients or 'one per user'} (partition: {partition})"
+    yield "clients", f"{clients or 'one per user'} (partition: {parts.partition.describe()})"
     for note in parts.dataset.notes:
         yield "data", note
     yield from algorithm.describe(clients, parts.even_share if clients else None)
@@ -282,7 +280,7 @@ def _privacy_rows(parts: Parts, joint: JointQuery) -> Iterator[Row]:
     if schedule.caveat is not None:
         yield "caveat", schedule.caveat.rstrip(".")
     if isinstance(schedule, LargerCohort) and (rounds := parts.settings.rounds) is not None:
-        imagined = schedule.imagined(rounds)["epsilon"]
+        imagined = schedule.imagined_epsilon(rounds)
         more = f", more than its {schedule.epsilon:g}" if rounds > schedule.rounds else ""
         yield (
             "imagined",

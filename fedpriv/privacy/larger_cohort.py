@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import declared, field, number, whole
@@ -116,21 +116,23 @@ class LargerCohort(NoiseSchedule):
             "that is enforced and sound."
         )
 
-    def imagined(self, rounds: int) -> dict[str, Any]:
+    def imagined_epsilon(self, rounds: int) -> float:
+        """Return ε of a client of the imagined population after ``rounds`` rounds."""
+        if not rounds:
+            return 0.0
+        assert self._multiplier is not None
+        event = self._release.event(self._multiplier, self.cohort / self.population)
+        return self._accountant.epsilon_of({event: rounds}, self.delta, self._release.neighbours)
+
+    def imagined(self, rounds: int) -> dict[str, float | str]:
         """Return ε of the imagined population after ``rounds`` rounds, with what it was computed from."""
         assert self._multiplier is not None
-        rate = self.cohort / self.population
-        event = self._release.event(self._multiplier, rate)
         return {
             "population": self.population,
             "cohort": self.cohort,
             "noise_multiplier": self._multiplier,
             "delta": self.delta,
             "rounds": rounds,
-            "epsilon": self._accountant.epsilon_of(
-                {event: rounds}, self.delta, self._release.neighbours
-            )
-            if rounds
-            else 0.0,
+            "epsilon": self.imagined_epsilon(rounds),
             "about": "an imagined population, not the clients of this run",
         }

@@ -173,7 +173,7 @@ class NoiseSchedule(Saved, ABC):
         """Sentence about the noise for the privacy statement; None, the default, if there is none."""
         return None
 
-    def imagined(self, rounds: int) -> Mapping[str, Any] | None:
+    def imagined(self, rounds: int) -> Mapping[str, float | str] | None:
         """Return ε of a population that is not the one simulated, for the privacy statement, or None.
 
         Args:

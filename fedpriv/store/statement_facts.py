@@ -58,7 +58,7 @@ class Circumstances:
     paired: str | None = None
     numbers: int = 0
     before: int = 0
-    imagined: Mapping[str, Any] | None = None
+    imagined: Mapping[str, float | str] | None = None
 
 
 def privacy_facts(

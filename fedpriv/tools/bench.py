@@ -62,7 +62,7 @@ def run(
         models = [checks.one_of("models", model, gradients.MODELS) for model in models]
         if threads is not None:
             threads = checks.whole("threads", threads, at_least=1)
-        place = resolve_device(device)
+        place = resolve_device(device, "--device")
     except ArgumentError as error:
         raise error.within("bench") from error
     with _conditions(threads, place) as conditions:

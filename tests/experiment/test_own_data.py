@@ -37,7 +37,7 @@ def test_the_even_share_is_what_the_partition_fixes():
 
 def test_the_plan_counts_the_records_that_the_partition_fixes():
     lines = dict(make_plan(parts_of("algorithm=dp_fl", *FIXED)).lines)
-    assert lines["clients"] == "5 (partition: fixed size)"
+    assert lines["clients"] == "5 (partition: fixed size, records=20)"
     assert "about 10 of 20 records" in lines["each round"]
 
 

@@ -67,8 +67,8 @@ def announcement(figure: Figure, jobs: Sequence[Job], unfinished: Sequence[Job])
     """Return a line about the number of runs, finished runs and the time that the others take."""
     total = len(list(distinct(jobs)))
     partly = sum(job.state == PARTLY for job in unfinished)
-    scale = f"{figure.scale} scale" if figure.file is None or figure.scale == "quick" else ""
-    kind = ", ".join(filter(None, (scale, "changed" if figure.changed else "")))
+    quick = "quick scale" if figure.scale == "quick" else ""
+    kind = ", ".join(filter(None, (quick, "changed" if figure.changed else "")))
     line = f"{figure.name}{f' ({kind})' if kind else ''}: {counted(total, 'run')}, "
     line += f"{total - len(unfinished)} done"
     if partly:

@@ -115,7 +115,7 @@ def open_run(
     run.files.refuse_links()
     config.runtime.device = device
     parts = build_parts(without_rule(config))
-    resolved_device = resolve_device(device)
+    resolved_device = resolve_device(device, "--device")
     stored, rounds = _weights(run, resolved_device)
     context = make_context(parts, resolved_device)
     choose_threads(threads, context.model.size * _RECORDS_AT_ONCE)

@@ -95,7 +95,7 @@ def test_of_one_figure_its_runs_are_shown(command, write, tiny):
     write()
     said = command("figure", "own/tiny", "--list", "--config-dir", "mine", "--seeds", "0,1,2")
     assert (said.status, said.err) == (0, "")
-    assert "own/tiny (paper scale): 6 runs, 0 done" in said.out
+    assert "own/tiny: 6 runs, 0 done" in said.out
     (loud,) = [line.split() for line in said.out.splitlines() if "loud noise" in line]
     assert loud == ["digits", "loud", "loud", "noise", "0/3", "2"]
 

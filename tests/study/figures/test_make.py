@@ -261,7 +261,7 @@ def test_the_figure_can_be_made_again_with_the_command_it_names(make, there, tmp
 def test_the_time_that_was_measured_is_not_that_of_changed_runs(make, tiny):
     for curve in tiny["curves"].values():
         curve["minutes"] = {"digits": 2}
-    assert "(paper scale): 4 runs, 0 done; the rest takes about 8:00" in make("--dry-run").out
+    assert ": 4 runs, 0 done; the rest takes about 8:00" in make("--dry-run").out
     for changed in (["epsilon=1"], ["--quick"]):
         said = make(*changed, "--dry-run")
         assert said.status == 0

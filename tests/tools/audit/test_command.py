@@ -129,7 +129,7 @@ def test_a_run_from_before_a_key_existed_is_audited(command, by_heart, tmp_path)
         (("membership", "run", "--seed", "x"), "--seed must be a whole number"),
         (("membership", "run", "--records", "5"), "needs 20 of each"),
         (("membership", "run", "--csv", "no/x.csv"), "--csv must be"),
-        (("membership", "run", "--device", "tpu"), "runtime.device must be"),
+        (("membership", "run", "--device", "tpu"), "--device must be"),
         (("property", "run", "--property", "label:3"), "an attack needs 10 of each"),
         (("property", "run", "--property", "colour"), "one of intensity"),
         (("property", "run", "--clients", "none"), "--clients must be"),
