@@ -6,6 +6,7 @@ They are called in this order after every round. So all that a checkpoint takes 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Protocol
@@ -23,6 +24,7 @@ from fedpriv.store.tables import ATTACK_METRICS, CLIENTS, METRICS, GrowingTable,
 _CLIENTS_SHOWN = (
     100  # clients.csv holds so many participants of a round, those with the lowest numbers
 )
+_MOST_SECONDS = 300  # between two checkpoints, however slow the rounds are
 
 
 class Watcher(Protocol):
@@ -253,8 +255,9 @@ class SnapshotFiles(Quiet):
 class Checkpoints(Quiet):
     """The file ``checkpoint.pt``: the whole state of the loop and of the observers.
 
-    It is written when a process begins and after every ``runtime.checkpoint_interval`` rounds. The first one
-    shows at once whether the state can be saved, and is there if the process is killed in its first round.
+    It is written when a process begins, after every ``runtime.checkpoint_interval`` rounds, and after a round
+    that ends more than five minutes after the last one was written. The first one shows at once whether the
+    state can be saved, and is there if the process is killed in its first round.
 
     Args:
         loop: The loop whose state is saved.
@@ -268,12 +271,14 @@ class Checkpoints(Quiet):
     def __init__(self, loop: Loop, folder: RunFolder, origin: checkpoint.Origin, others: list[Any]):
         self._loop, self._folder, self._origin, self._others = loop, folder, origin, others
         self._interval = loop.settings.runtime.checkpoint_interval
+        self._saved_at = time.monotonic()
 
     def begin(self, rounds_done: int) -> None:
         self.save()
 
     def see(self, done: Round) -> None:
-        if done.number % self._interval == 0:
+        waited = time.monotonic() - self._saved_at
+        if done.number % self._interval == 0 or waited > _MOST_SECONDS:
             self.save()
 
     def save(self) -> None:
@@ -285,6 +290,7 @@ class Checkpoints(Quiet):
         # Last, as these calls also change the digests.
         state[KEY] = dict(self._folder.digests.written)
         checkpoint.save(self._folder, state)
+        self._saved_at = time.monotonic()
 
 
 def has_few_digits(number: int, digits: int) -> bool:

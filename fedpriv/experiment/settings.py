@@ -43,7 +43,7 @@ class Runtime:
         diagnostics: The folder may hold exact private values, seeds and times; False with ``publish``.
         progress: How the run is shown, one of :data:`PROGRESS`.
         plots: Plots are drawn at the end.
-        checkpoint_interval: Number of rounds between two checkpoints.
+        checkpoint_interval: Number of rounds between two checkpoints, unless five minutes pass first.
         stop_file: Path of a file whose appearance asks the run to end; None if there is none.
         snapshot_interval: Number of rounds between two snapshots; None for no snapshots.
         workers: Number of processes that share the clients' computation, this one included; ``slurm`` for

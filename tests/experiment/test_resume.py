@@ -14,6 +14,7 @@ import torch
 from short_runs import HARD, SHORT, as_before_the_first_round
 
 from fedpriv.common.errors import Interrupted
+from fedpriv.experiment import checkpoint, observers
 
 
 class Died(BaseException):
@@ -43,6 +44,18 @@ def test_a_run_killed_at_any_moment_goes_on_as_if_it_had_not_been(
     whole = train(*settings, name="whole")
     assert_same_run(run, whole.folder)
     assert [f.name for f in run.rglob("*.tmp")] == []
+
+
+def test_slow_rounds_are_saved_before_the_interval_is_over(train, monkeypatch):
+    saved = []
+    monkeypatch.setattr(checkpoint, "save", lambda folder, state: saved.append(state))
+    settings = (*HARD, "rounds=3", "runtime.checkpoint_interval=1000", "runtime.plots=false")
+    train(*settings, name="quick")
+    assert len(saved) == 2  # at the beginning and at the end
+    saved.clear()
+    monkeypatch.setattr(observers, "_MOST_SECONDS", 0)
+    train(*settings, name="slow")
+    assert len(saved) == 5
 
 
 def dying(monkeypatch, name: str, call: int) -> None:
