@@ -280,11 +280,11 @@ def _privacy_rows(parts: Parts, joint: JointQuery) -> Iterator[Row]:
     if schedule.caveat is not None:
         yield "caveat", schedule.caveat.rstrip(".")
     if isinstance(schedule, LargerCohort) and (rounds := parts.settings.rounds) is not None:
-        imagined = schedule.imagined_epsilon(rounds)
+        imagined = digits_up(schedule.imagined_epsilon(rounds), 3)
         more = f", more than its {schedule.epsilon:g}" if rounds > schedule.rounds else ""
         yield (
             "imagined",
-            f"epsilon {imagined:.3g} of a client of that population after {counted(rounds, 'round')}{more}",
+            f"epsilon {imagined} of a client of that population after {counted(rounds, 'round')}{more}",
         )
 
     occasion = "lot" if unit == "record" else "report" if trust.sees_each_upload else "round"

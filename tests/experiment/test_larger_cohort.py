@@ -9,6 +9,7 @@ import pytest
 import fedpriv
 from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.build import build_parts
+from fedpriv.experiment.plan import make_plan
 
 RUN = (
     "algorithm=cdp_fedavg", "partition.clients=20", "algorithm.client_rate=0.25", "epsilon=null", "rounds=3",
@@ -52,6 +53,13 @@ def test_the_plan_says_whose_epsilon_it_is(command):
     assert "more than its" not in said
     longer = command("train", *RUN, "rounds=30", "dry_run=true").out
     assert "after 30 rounds, more than its 2" in " ".join(longer.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("rounds", [3, 7])
+def test_the_plan_rounds_the_epsilon_of_the_imagined_population_up(rounds):
+    parts = build_parts(fedpriv.compose([*RUN, f"rounds={rounds}"]))
+    shown = dict(make_plan(parts).lines)["imagined"].split()[1]
+    assert float(shown) >= parts.noise_schedule.imagined_epsilon(rounds)
 
 
 def test_a_budget_of_the_clients_simulated_is_refused_with_what_to_do(command):
