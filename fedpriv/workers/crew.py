@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -109,7 +109,11 @@ class ChunkCosts:
 
 
 class _Step(Generic[Answer]):
-    """The chunks of one step: which of them are to be computed, and the answers so far."""
+    """The chunks of one step: which of them are to be computed, and the answers so far.
+
+    Attributes:
+        closed: True once no further chunk is handed out.
+    """
 
     def __init__(self, order: list[int], window: int):
         self._waiting, self._window = order, window
@@ -117,6 +121,7 @@ class _Step(Generic[Answer]):
         self._given_back = 0
         self._changed = threading.Condition()
         self._error: Exception | None = None
+        self.closed = False
 
     def _next(self) -> int | None:
         """Return the first chunk of the order whose answer would not have to wait for too many others."""
@@ -154,6 +159,7 @@ class _Step(Generic[Answer]):
     def close(self) -> None:
         """Hand out no further chunk."""
         with self._changed:
+            self.closed = True
             self._waiting.clear()
             self._changed.notify_all()
 
@@ -261,8 +267,11 @@ class Crew:
                     self._refuse_other_bits(answer, compute(task), rank)
                 yield answer
         except KeyboardInterrupt:  # at once: no answer is waited for
+            step.close()
             for worker in self.workers:
                 worker.kill()
+            wait(feeders)
+            feeders.clear()  # what they tell of killed workers is no news
             raise
         finally:
             step.close()
@@ -337,6 +346,8 @@ class Crew:
                 if "error" in reply:
                     raise raised(worker.rank, reply)
             except LostError as error:
+                if step.closed:  # by an error or Ctrl-C at rank 0, which is what the user is told
+                    return
                 sentence = worker.lost(error)
                 if not self._restarts:
                     step.fail(sentence)

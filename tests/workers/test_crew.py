@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 
@@ -61,8 +62,8 @@ class Work:
         return np.array([task])
 
 
-def crew_of(*links: Link, **settings) -> Crew:
-    workers = [Worker(rank, link) for rank, link in enumerate(links, 1)]
+def crew_of(*links: Link, workers=None, **settings) -> Crew:
+    workers = workers or [Worker(rank, link) for rank, link in enumerate(links, 1)]
     return Crew(workers, Work(), {}, ChunkCosts(np.arange(100)), timeout=9, **settings)
 
 
@@ -160,6 +161,30 @@ def test_an_error_here_leaves_no_worker_waiting():
     with pytest.raises(ReleaseError, match="here"):
         squares(crew_of(link), range(4), here=fails)
     assert len(link.tasks) >= 1
+
+
+def test_a_second_interrupt_ends_the_step_at_once_whatever_becomes_of_the_workers(capsys):
+    killed = threading.Event()
+
+    def gone(task):
+        killed.wait(30)
+        raise LostError("gone")
+
+    def interrupted(task):
+        raise KeyboardInterrupt
+
+    class Killed(Worker):
+        def kill(self):
+            self.link = None
+            killed.set()
+
+        def lost(self, error):
+            raise ValueError("seek of closed file")
+
+    crew = crew_of(restarts=1, workers=[Killed(1, Link(gone))])
+    with pytest.raises(KeyboardInterrupt):
+        squares(crew, range(4), here=interrupted)
+    assert capsys.readouterr().out == ""
 
 
 def test_costs_follow_what_was_measured():
