@@ -361,7 +361,7 @@ def _read_runtime(node: object) -> Runtime:
         workers=_read_workers(node.get("workers", 1)),
         worker_restarts=checks.whole("runtime.worker_restarts", node.get("worker_restarts", 0)),
         worker_timeout=checks.number(
-            "runtime.worker_timeout", node.get("worker_timeout", 1800.0), above=0
+            "runtime.worker_timeout", node.get("worker_timeout", 1800.0), above=0, at_most=1e9
         ),
     )
 

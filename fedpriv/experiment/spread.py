@@ -7,7 +7,8 @@
 Workers get the configuration, the key of lots and batches, the place in memory of the records, and in every
 round what the computation of a chunk reads: the weights and the state of clipper, attackers and the user's
 own parts. They get no key of noise, and nothing but sums of one chunk and numbers of its units comes back.
-Results cross unencrypted, so a published run has workers on its own machine alone.
+Results cross unencrypted, so a published run has workers alone that rank 0 starts, over sockets that nobody
+else can reach.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import hashlib
 import math
 import socket
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -42,7 +42,7 @@ from fedpriv.experiment.settings import Settings
 from fedpriv.experiment.shared_records import SharedRecords
 from fedpriv.privacy.clippers.step_clip import ChunkAnswer
 from fedpriv.workers.crew import ChunkCosts, Crew
-from fedpriv.workers.link import CONNECT_SECONDS, Link, LostError
+from fedpriv.workers.link import CONNECT_SECONDS, Link, LostError, accepted
 from fedpriv.workers.places import LOCAL_HOST, Place, place_of
 from fedpriv.workers.processes import LocalWorker
 
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 CLASSES = {kind.__name__: kind for kind in (StepState, LocalStep, RoundWeights, ChunkAnswer)}
 """Data classes of tasks and answers."""
 MODULE = "fedpriv.experiment.worker"
-_SECONDS_BETWEEN_LOOKS = 0.02
 _SECONDS_TO_CLOSE = 5.0
 
 
@@ -61,11 +60,11 @@ class _Member:
 
     Args:
         rank: Its number.
-        store: The store through which both ends of a link find each other.
+        store: The store through which both ends find each other; None: rank 0 starts the worker.
         host: Address that rank 0 listens on; None: the one that the machine's name stands for.
     """
 
-    def __init__(self, rank: int, store: dist.Store, host: str | None):
+    def __init__(self, rank: int, store: dist.Store | None = None, host: str | None = None):
         self.rank = rank
         self.link: Link | None = None
         self._store, self._host, self._gone = store, host, False
@@ -76,15 +75,19 @@ class _Member:
         """Wait for the worker, and open the link.
 
         Raises:
-            WorkerError: The worker did not come.
+            WorkerError: The worker did not come, or was lost before.
         """
+        if self._gone:
+            raise WorkerError(f"rank {self.rank} is lost")
         try:
             self._open(device)
         except LostError as error:
             raise self.lost(error) from None
 
     def _open(self, device: torch.device) -> None:
-        self.link = Link(self._store, f"rank{self.rank}", 0, self._host, CLASSES, device)
+        assert self._store is not None
+        connection = accepted(self._store, f"rank{self.rank}", self._host)
+        self.link = Link(connection, CLASSES, device)
 
     def lost(self, error: LostError) -> WorkerError:
         """Give the worker up, and return an error that names it."""
@@ -150,33 +153,20 @@ class _Member:
 class _LocalMember(_Member):
     """A worker that rank 0 starts on its own machine."""
 
-    def __init__(self, rank: int, store: dist.Store, port: int):
-        super().__init__(rank, store, LOCAL_HOST)
-        self._port, self._started = port, 0
+    def __init__(self, rank: int):
+        super().__init__(rank)
         self._setup: Mapping[str, Any] = {}
         self._device = torch.device("cpu")
         self.start()
 
     def start(self) -> None:
-        """Start the process. It imports torch and waits."""
-        self._started += 1
-        self._name = f"rank{self.rank}.{self._started}"
-        facts = {"rank": self.rank, "port": self._port, "name": self._name}
-        self.process = LocalWorker(MODULE, facts)
+        """Start the process. It imports torch, says so, and waits."""
+        self.process = LocalWorker(MODULE, self.rank)
 
     def _open(self, device: torch.device) -> None:
         self._device = device
-        deadline = time.monotonic() + CONNECT_SECONDS
-        while not self._store.check([self._name]):
-            if (end := self.process.end(0.0)) is not None:
-                raise LostError(end)
-            if time.monotonic() > deadline:
-                raise LostError(f"it did not begin within {CONNECT_SECONDS:g} s")
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
-        self.link = Link(self._store, self._name, 0, self._host, CLASSES, device)
-        # Whoever is on this machine can reach the port. Nothing is sent to a stranger.
-        if self.link.receive(CONNECT_SECONDS).get("token") != self.process.token:
-            raise LostError("another process answered in its place")
+        self.link = Link(self.process.connection, CLASSES, device)
+        self.link.receive(CONNECT_SECONDS)
 
     def lost(self, error: LostError) -> WorkerError:
         self.link = None
@@ -363,26 +353,7 @@ def team_of(settings: Settings) -> Team | None:
         return Team(_launched_members(place), settings)
     if not isinstance(workers, int) or workers == 1:
         return None
-    store, port = _local_store()
-    members = [_LocalMember(rank, store, port) for rank in range(1, workers)]
-    return Team(members, settings)
-
-
-def _local_store() -> tuple[dist.TCPStore, int]:
-    """Return a store on a free port of the loopback interface, and the port."""
-    listener = socket.socket()
-    listener.bind((LOCAL_HOST, 0))
-    listener.listen()
-    port = listener.getsockname()[1]
-    store = dist.TCPStore(
-        LOCAL_HOST,
-        port,
-        is_master=True,
-        timeout=timedelta(seconds=CONNECT_SECONDS),
-        wait_for_workers=False,
-        master_listen_fd=listener.detach(),
-    )
-    return store, port
+    return Team([_LocalMember(rank) for rank in range(1, workers)], settings)
 
 
 @cache
@@ -417,7 +388,6 @@ def _launched_members(place: Place) -> list[_Member]:
     store = launched_store(place)
     host = LOCAL_HOST if place.one_machine else None
     members = [_Member(rank, store, host) for rank in range(1, place.size)]
-    store.set("begin", "")
     atexit.register(dismiss, place)
     return members
 

@@ -16,7 +16,6 @@ import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +27,9 @@ from fedpriv.common.endings import as_sentence
 from fedpriv.common.errors import FedprivError, ReleaseError, WorkerError
 from fedpriv.common.secret_streams import History, SecretStreams
 from fedpriv.experiment.spread import CLASSES, facts_of, launched_store
-from fedpriv.workers.link import CONNECT_SECONDS, Link, LostError
-from fedpriv.workers.places import LOCAL_HOST, Place
-from fedpriv.workers.processes import end_with_parent, told
+from fedpriv.workers.link import Link, LostError, connected
+from fedpriv.workers.places import Place
+from fedpriv.workers.processes import end_with_parent, inherited, told
 
 if TYPE_CHECKING:
     from fedpriv.experiment.loop import Loop
@@ -197,8 +196,6 @@ def serve_launcher(place: Place, runs: int | None = None) -> None:
         end_with_parent()
     store = launched_store(place)
     try:
-        # Rank 0 may plan for long, or wait for its folder.
-        store.wait(["begin"], timedelta(days=3650))
         serve(_link_of(store, place), place.local_rank, runs, _machine_of(store, place))
     except (LostError, RuntimeError) as error:
         raise WorkerError(f"rank {place.rank}: rank 0 is gone ({error})") from None
@@ -210,8 +207,7 @@ _links: dict[Place, Link] = {}
 def _link_of(store: dist.Store, place: Place) -> Link:
     """Return the link of this process to rank 0, which serves all runs of the process."""
     if place not in _links:
-        host = LOCAL_HOST if place.one_machine else None
-        _links[place] = Link(store, f"rank{place.rank}", 1, host, CLASSES)
+        _links[place] = Link(connected(store, f"rank{place.rank}"), CLASSES)
     return _links[place]
 
 
@@ -233,17 +229,9 @@ def main() -> None:
     """Serve the rank 0 that started this process."""
     facts = told()
     _ignore_signals()
-    store = dist.TCPStore(
-        LOCAL_HOST,
-        facts["port"],
-        is_master=False,
-        timeout=timedelta(seconds=CONNECT_SECONDS),
-        wait_for_workers=False,
-    )
-    store.set(facts["name"], "")
-    link = Link(store, facts["name"], 1, LOCAL_HOST, CLASSES)
-    link.send({"token": facts["token"]})
+    link = Link(inherited(facts["socket"]), CLASSES)
     try:
+        link.send({"begun": True})
         serve(link, facts["rank"])
     except LostError:
         sys.exit(1)  # rank 0 is gone, and nobody is there to tell

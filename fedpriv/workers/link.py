@@ -1,9 +1,11 @@
-"""Messages between rank 0 and one worker, over a TCP connection.
+"""Messages between rank 0 and one worker, over a connection.
 
 Each link has a connection of its own: so a worker that is lost takes no other link with it, and another
-worker can take its place. A message is handed to the system in one piece, and no further thread takes part:
-on busy cores each thread that must be woken costs milliseconds. Tensors on a GPU cross through the memory of
-the host.
+worker can take its place. A worker that rank 0 starts inherits one end of a pair of sockets, which nobody
+else can reach. Processes that a launcher has started find each other through its store, and speak TCP.
+
+A message is handed to the system in one piece, and no further thread takes part: on busy cores each thread
+that must be woken costs milliseconds. Tensors on a GPU cross through the memory of the host.
 
     message on the wire = number of bytes (8, little-endian) | what fedpriv.workers.packing.pack returned
 """
@@ -29,10 +31,13 @@ from fedpriv.workers.packing import Classes, pack, unpack
 from fedpriv.workers.places import LOCAL_HOST
 
 CONNECT_SECONDS = 300.0
-"""Time in which both ends of a link must have begun."""
+"""Time in which a worker must have begun once rank 0 waits for it."""
+_FOREVER = timedelta(days=3650)
 _HEADER = 8  # bytes
 _TOKEN = 16  # bytes that a worker sends first, so that nobody else is taken for it
 _STRANGER_SECONDS = 5.0  # time for these bytes
+# The other machine may be gone without a word: after a minute of silence it is asked six times in a minute.
+_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6}
 _MORE = getattr(socket, "MSG_MORE", 0)  # Linux: header and message leave together
 
 
@@ -44,41 +49,21 @@ class Link:
     """One end of the connection between rank 0 and a worker.
 
     Args:
-        store: The store through which both ends find each other.
-        name: Name of the link, the same at both ends and used once.
-        end: 0 at rank 0, which listens; 1 at the worker, which connects.
-        host: Address that rank 0 listens on; None: the one that the machine's name stands for.
+        connection: The connection, which is closed with the link.
         classes: Data classes that messages may hold.
         device: Device for tensors that were on an accelerator.
 
     Attributes:
         sent: Bytes sent.
         received: Bytes received.
-
-    Raises:
-        LostError: The other end did not come in time.
     """
 
     def __init__(
-        self,
-        store: dist.Store,
-        name: str,
-        end: int,
-        host: str | None,
-        classes: Classes,
-        device: torch.device | None = None,
+        self, connection: socket.socket, classes: Classes, device: torch.device | None = None
     ):
-        self._classes, self.device = classes, device
+        self._socket, self._classes, self.device = connection, classes, device
         self.sent = self.received = 0
-        try:
-            self._socket = _accepted(store, name, host) if end == 0 else _connected(store, name)
-        except (OSError, RuntimeError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise LostError(f"no connection ({reason})") from None
-        weakref.finalize(self, self._socket.close)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Notices in time that the other machine is gone.
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        weakref.finalize(self, connection.close)
 
     def send(self, message: Mapping[str, Any], seconds: float | None = None) -> None:
         """Send a message.
@@ -133,36 +118,75 @@ class Link:
             filled += count
 
     def _wait_at_most(self, option: int, seconds: float | None) -> None:
-        whole = 0 if seconds is None else int(seconds)
-        micros = 0 if seconds is None else int((seconds - whole) * 1e6)
-        self._socket.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", whole, micros))
+        # 0 would be no limit.
+        micros = 0 if seconds is None else max(1, round(seconds * 1e6))
+        self._socket.setsockopt(
+            socket.SOL_SOCKET, option, struct.pack("ll", *divmod(micros, 1_000_000))
+        )
 
 
-def _accepted(store: dist.Store, name: str, host: str | None) -> socket.socket:
-    """Listen, tell where through the store, and return the connection of whoever read it there."""
+def accepted(store: dist.Store, name: str, host: str | None) -> socket.socket:
+    """Listen, tell where through the store, and return the connection of whoever read it there.
+
+    Args:
+        store: The store through which both ends find each other.
+        name: Name of the link, the same at both ends and used once.
+        host: Address to listen on; None: the one that the machine's name stands for.
+
+    Raises:
+        LostError: The other end did not come in time.
+    """
     token, deadline = secrets.token_bytes(_TOKEN), time.monotonic() + CONNECT_SECONDS
-    with _listener(host) as listener:
-        store.set(f"{name}/address", json.dumps([*listener.getsockname()[:2], token.hex()]))
-        while True:
-            listener.settimeout(max(0.001, deadline - time.monotonic()))
-            connection, _ = listener.accept()
-            connection.settimeout(_STRANGER_SECONDS)
-            with suppress(OSError):
-                if secrets.compare_digest(connection.recv(_TOKEN, socket.MSG_WAITALL), token):
-                    connection.settimeout(None)
-                    return connection
-            connection.close()
+    try:
+        with _listener(host) as listener:
+            store.set(f"{name}/address", json.dumps([*listener.getsockname()[:2], token.hex()]))
+            while True:
+                listener.settimeout(max(0.001, deadline - time.monotonic()))
+                connection, _ = listener.accept()
+                connection.settimeout(_STRANGER_SECONDS)
+                with suppress(OSError):
+                    if secrets.compare_digest(connection.recv(_TOKEN, socket.MSG_WAITALL), token):
+                        return _ready(connection)
+                connection.close()
+    except (OSError, RuntimeError) as error:
+        raise _unconnected(error) from None
 
 
-def _connected(store: dist.Store, name: str) -> socket.socket:
-    """Return a connection to where the other end listens."""
+def connected(store: dist.Store, name: str) -> socket.socket:
+    """Return a connection to where the other end listens, which it may do late: it reads its data before.
+
+    Args:
+        store: The store through which both ends find each other.
+        name: Name of the link, the same at both ends and used once.
+
+    Raises:
+        LostError: The store is gone, and the other end with it, or it does not answer.
+    """
     key = f"{name}/address"
-    store.wait([key], timedelta(seconds=CONNECT_SECONDS))
-    host, port, token = json.loads(store.get(key))
-    connection = socket.create_connection((host, port), CONNECT_SECONDS)
+    try:
+        store.wait([key], _FOREVER)
+        host, port, token = json.loads(store.get(key))
+        connection = socket.create_connection((host, port), CONNECT_SECONDS)
+        connection.sendall(bytes.fromhex(token))
+        return _ready(connection)
+    except (OSError, RuntimeError) as error:
+        raise _unconnected(error) from None
+
+
+def _ready(connection: socket.socket) -> socket.socket:
+    """Return a connection over TCP, set up for messages."""
     connection.settimeout(None)
-    connection.sendall(bytes.fromhex(token))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):  # not everywhere
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return connection
+
+
+def _unconnected(error: Exception) -> LostError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return LostError(f"no connection ({reason})")
 
 
 def _listener(host: str | None) -> socket.socket:

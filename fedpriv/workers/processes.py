@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import secrets
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -31,26 +31,29 @@ class LocalWorker:
 
     Args:
         module: Module with the function ``main`` that the worker calls.
-        facts: What the worker is told at its start: where rank 0 listens, and the name of its link.
+        rank: Number of the worker.
 
     Attributes:
-        token: Secret by which rank 0 knows the process at the other end of a link for its own worker.
+        connection: This end of a pair of sockets. The worker inherits the other end: there is no address at
+            which anybody else could reach one of them.
     """
 
-    def __init__(self, module: str, facts: dict[str, Any]):
-        self.token = secrets.token_hex(16)
-        message = {**facts, "module": module, "parent": os.getpid(), "token": self.token}
+    def __init__(self, module: str, rank: int):
+        self.connection, theirs = socket.socketpair()
+        facts = {"rank": rank, "module": module, "parent": os.getpid(), "socket": theirs.fileno()}
         package = str(Path(fedpriv.__file__).resolve().parents[1])
         path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "fedpriv.workers"],
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": path, VARIABLE: json.dumps(message)},
-        )
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "fedpriv.workers"],
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "PYTHONPATH": path, VARIABLE: json.dumps(facts)},
+            )
 
     @property
     def pid(self) -> int:
@@ -91,11 +94,18 @@ class LocalWorker:
         self._process.kill()
         self._process.wait()
         self._output.close()
+        self.connection.close()
 
 
 def told() -> dict[str, Any]:
     """Return what rank 0 tells the worker that this process is."""
     return json.loads(os.environ[VARIABLE])
+
+
+def inherited(descriptor: int) -> socket.socket:
+    """Return the worker's end of its pair of sockets, which processes that it starts do not inherit."""
+    os.set_inheritable(descriptor, False)
+    return socket.socket(fileno=descriptor)
 
 
 def end_with_parent(parent: int | None = None) -> None:

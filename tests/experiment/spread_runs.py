@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,12 +12,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-import torch.distributed as dist
 
 from fedpriv.common.errors import WorkerError
 from fedpriv.experiment import spread, worker
 from fedpriv.workers.link import Link, LostError
-from fedpriv.workers.places import LOCAL_HOST
 
 WITHOUT_TIMES = ("seconds", "cpu_seconds")
 
@@ -41,20 +40,20 @@ class ThreadMember(spread._Member):
     """
 
     def __init__(self, rank: int):
-        super().__init__(rank, dist.HashStore(), LOCAL_HOST)
+        super().__init__(rank)
         self.seen: list[dict] = []
 
     def _open(self, device: torch.device) -> None:
-        threading.Thread(target=self._serve, name=f"rank {self.rank}", daemon=True).start()
-        super()._open(device)
+        here, there = socket.socketpair()
+        link = NotingLink(self.seen, there, spread.CLASSES)
+        threading.Thread(
+            target=self._serve, args=(link,), name=f"rank {self.rank}", daemon=True
+        ).start()
+        self.link = Link(here, spread.CLASSES, device)
 
-    def _serve(self) -> None:
+    def _serve(self, link: Link) -> None:
         with suppress(LostError):
-            worker.serve(
-                NotingLink(
-                    self.seen, self._store, f"rank{self.rank}", 1, LOCAL_HOST, spread.CLASSES
-                )
-            )
+            worker.serve(link)
 
     def close(self) -> None:
         if self.link is not None:

@@ -169,6 +169,18 @@ def test_a_worker_in_the_place_of_a_lost_one_must_have_built_the_same_run(monkey
         member.begin_again()
 
 
+def test_a_rank_that_was_lost_is_not_waited_for_by_the_next_run():
+    member = spread._Member(1)
+    member.lost(LostError("gone"))
+    with pytest.raises(WorkerError, match="rank 1 is lost"):
+        member.connect(torch.device("cpu"))
+
+
+def test_a_time_that_no_clock_holds_is_refused(train):
+    with pytest.raises(ConfigError, match=r"runtime\.worker_timeout must be .*1e\+09.*got 1e\+300"):
+        train(*FIVE_CHUNKS, "runtime.workers=2", "runtime.worker_timeout=1e300")
+
+
 def lose_first_worker(monkeypatch):
     """Let rank 1 break its link in the middle of round 2."""
     from fedpriv.experiment import worker

@@ -8,11 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from spread_runs import results
+
+from fedpriv.experiment import spread
 
 EXACT = True  # processes count as users' do
 RUN = (
@@ -61,6 +65,20 @@ def assert_no_workers(folder: Path) -> None:
         time.sleep(0.05)
 
 
+def listening(pid: int) -> set[str]:
+    """Sockets of a process at which anybody on the machine can knock."""
+    rows = [
+        line.split()
+        for name in ("tcp", "tcp6")
+        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
+    ]
+    open_files = set()
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # the one by which this folder is read
+            open_files.add(os.readlink(path))
+    return open_files & {f"socket:[{row[9]}]" for row in rows if row[3] == "0A"}
+
+
 @pytest.fixture
 def alone(ran):
     """What the run gives in one process."""
@@ -86,6 +104,19 @@ def test_a_killed_worker_is_named_with_the_command_that_goes_on(start, tmp_path)
     assert "continue with fedpriv train resume=run" in err
     assert "Traceback" not in err
     assert_no_workers(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_nobody_else_can_reach_a_worker_on_this_machine():
+    """With a port, whoever answered before rank 0 would be told the run, and could have a worker run code."""
+    before = listening(os.getpid())
+    worker = spread._LocalMember(1)
+    try:
+        worker.connect(torch.device("cpu"))
+        assert listening(worker.process.pid) == set()
+        assert listening(os.getpid()) == before
+    finally:
+        worker.kill()
 
 
 @pytest.mark.thorough

@@ -11,27 +11,25 @@ import torch
 import torch.distributed as dist
 
 from fedpriv.workers import link as links
-from fedpriv.workers.link import Link, LostError
+from fedpriv.workers.link import Link, LostError, accepted, connected
 from fedpriv.workers.places import LOCAL_HOST
 
 
 def linked(host: str | None) -> dict[int, Link]:
-    """Both ends of a link, in this process."""
+    """Both ends of a link over TCP, in this process."""
     store, made = dist.HashStore(), {}
-
-    def make(end: int) -> None:
-        made[end] = Link(store, "link", end, host, {})
-
-    other = threading.Thread(target=make, args=(1,))
+    other = threading.Thread(target=lambda: made.update({1: Link(connected(store, "link"), {})}))
     other.start()
-    make(0)
+    made[0] = Link(accepted(store, "link", host), {})
     other.join()
     return made
 
 
-@pytest.fixture
-def ends():
-    return linked(LOCAL_HOST)
+@pytest.fixture(params=["pair of sockets", "TCP"])
+def ends(request):
+    if request.param == "TCP":
+        return linked(LOCAL_HOST)
+    return {end: Link(one, {}) for end, one in enumerate(socket.socketpair())}
 
 
 @pytest.mark.parametrize("name", ["localhost", "no.such.machine.invalid"])
@@ -45,7 +43,9 @@ def test_without_an_address_it_listens_where_the_name_of_the_machine_points(monk
 def test_a_stranger_is_not_taken_for_the_worker(monkeypatch):
     monkeypatch.setattr(links, "_STRANGER_SECONDS", 0.2)
     store, made = dist.HashStore(), []
-    listening = threading.Thread(target=lambda: made.append(Link(store, "link", 0, LOCAL_HOST, {})))
+    listening = threading.Thread(
+        target=lambda: made.append(Link(accepted(store, "link", LOCAL_HOST), {}))
+    )
     listening.start()
     store.wait(["link/address"])
     host, port, _ = json.loads(store.get("link/address"))
@@ -54,7 +54,7 @@ def test_a_stranger_is_not_taken_for_the_worker(monkeypatch):
         socket.create_connection((host, port)) as wrong,
     ):
         wrong.sendall(bytes(16))
-        worker = Link(store, "link", 1, LOCAL_HOST, {})
+        worker = Link(connected(store, "link"), {})
         listening.join()
         assert silent.recv(1) == b""
     worker.send({"x": 1})
@@ -84,9 +84,10 @@ def test_a_message_that_is_not_taken_in_time_is_an_error(ends):
         ends[1].send({"x": torch.zeros(4_000_000)}, 0.2)
 
 
-def test_no_answer_in_time_is_an_error(ends):
-    with pytest.raises(LostError, match=r"no answer within 0\.2 s"):
-        ends[0].receive(0.2)
+@pytest.mark.parametrize("seconds", [0.2, 1e-7])
+def test_no_answer_in_time_is_an_error(ends, seconds):
+    with pytest.raises(LostError, match=f"no answer within {seconds:g} s"):
+        ends[0].receive(seconds)
 
 
 def test_an_end_that_is_gone_is_an_error(ends):
@@ -98,4 +99,23 @@ def test_an_end_that_is_gone_is_an_error(ends):
 def test_nobody_at_the_other_end(monkeypatch):
     monkeypatch.setattr(links, "CONNECT_SECONDS", 0.3)
     with pytest.raises(LostError, match="no connection"):
-        Link(dist.HashStore(), "link", 0, LOCAL_HOST, {})
+        accepted(dist.HashStore(), "link", LOCAL_HOST)
+
+
+def test_a_worker_waits_for_a_rank_0_that_reads_its_data_first(monkeypatch):
+    monkeypatch.setattr(links, "CONNECT_SECONDS", 0.2)
+    store, made = dist.HashStore(), []
+    worker = threading.Thread(target=lambda: made.append(connected(store, "link")))
+    worker.start()
+    worker.join(0.4)
+    accepted(store, "link", LOCAL_HOST).close()
+    worker.join()
+    assert len(made) == 1
+    made[0].close()
+
+
+def test_a_machine_that_is_gone_without_a_word_is_noticed():
+    """The system's own patience is two hours."""
+    link = linked(LOCAL_HOST)[1]
+    assert link._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert link._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) <= 60
