@@ -36,6 +36,7 @@ from fedpriv.experiment.preflight import (
 )
 from fedpriv.experiment.search import find_rounds, with_rounds
 from fedpriv.experiment.stamps import refuse_without_stamp
+from fedpriv.experiment.unspent import with_sound_epsilon
 from fedpriv.store.display import show_plan, teller
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.stored_run import StoredRun
@@ -157,7 +158,7 @@ def run(
         refuse_without_stamp(config, overrides)
     plan = make_plan(parts)
     if parts.settings.dry_run:
-        show_plan(plan.lines)
+        show_plan(with_sound_epsilon(plan, parts))
         rehearse(parts, plan, config)
         return RunResult(plan)
     refuse_unstartable(parts, plan)
