@@ -35,8 +35,8 @@ from fedpriv.experiment.preflight import (
     resumed_folder,
 )
 from fedpriv.experiment.search import find_rounds, with_rounds
+from fedpriv.experiment.sound_forecast import with_sound_epsilon
 from fedpriv.experiment.stamps import refuse_without_stamp
-from fedpriv.experiment.unspent import with_sound_epsilon
 from fedpriv.store.display import show_plan, teller
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.stored_run import StoredRun
@@ -158,7 +158,7 @@ def run(
         refuse_without_stamp(config, overrides)
     plan = make_plan(parts)
     if parts.settings.dry_run:
-        show_plan(with_sound_epsilon(plan, parts))
+        show_plan(with_sound_epsilon(parts, plan))
         rehearse(parts, plan, config)
         return RunResult(plan)
     refuse_unstartable(parts, plan)

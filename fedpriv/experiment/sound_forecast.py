@@ -10,12 +10,16 @@ import numpy as np
 from dp_accounting import dp_event
 
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.words import round_up
 from fedpriv.data.client_records import ClientRecords
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.core.names import SOUND
 from fedpriv.privacy.sound import tightest
+
+_VACUOUS = 100  # an ε above this protects nobody, whatever accountant states it
+_MUCH_LESS = 0.8  # share of the planned ε below which the sound one is told beside it
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,31 @@ def forecast_sound(parts: Parts, plan: Plan) -> SoundForecast | None:
     if settings.sound and plan.epsilon is not None:
         epsilon = min(epsilon, plan.epsilon)
     return SoundForecast(epsilon, plan.bound or by_rdp, neighbours, events)
+
+
+def with_sound_epsilon(parts: Parts, plan: Plan) -> list[tuple[str, str]]:
+    """Return the rows of a plan, with the sound ε that the run will report where it is another number.
+
+    It is well below the planned ε where the accountant of the budget is loose, and unlike it where the budget
+    limits the claim of a paper.
+
+    Args:
+        parts: The parts of the run.
+        plan: The plan of these parts.
+    """
+    rows, planned = [*plan.lines], plan.epsilon
+    if planned is None or (parts.settings.sound and (plan.bound or planned > _VACUOUS)):
+        return rows
+    forecast = forecast_sound(parts, plan)
+    if forecast is None or forecast.epsilon is None:
+        return rows
+    if parts.settings.sound and forecast.epsilon > _MUCH_LESS * planned:
+        return rows
+    at_most = "at most " if forecast.bound and math.isfinite(forecast.epsilon) else ""
+    words = f"{at_most}{round_up(forecast.epsilon, 6)}, which a finished run reports"
+    names = [name for name, _ in rows]
+    below = 1 + max(names.index(name) for name in ("budget", "epsilon at the end") if name in names)
+    return [*rows[:below], ("sound epsilon", words), *rows[below:]]
 
 
 def _sizes_known(parts: Parts) -> bool:

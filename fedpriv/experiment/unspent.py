@@ -1,14 +1,11 @@
-"""The part of a privacy budget that a run leaves unspent: why, and what would use it.
-
-The enforced ε, by the configured accountant, may be far above the sound one that a run reports.
-"""
+"""The part of a privacy budget that a run leaves unspent: why, and what would use it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedpriv.common.words import round_up
 from fedpriv.experiment.parts import Parts
@@ -16,17 +13,8 @@ from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.noise_schedules import CalibratedNoise
 from fedpriv.privacy.sound import tightest
 
-if TYPE_CHECKING:
-    from fedpriv.experiment.plan import Plan
-
 _WORTH_TELLING = 0.01
 """Share of the budget below which nothing is told."""
-
-_VACUOUS = 100
-"""An ε above this protects nobody, whatever accountant states it."""
-
-_MUCH_LESS = 0.8
-"""Share of the planned ε below which the sound ε is told beside it."""
 
 
 def planned_words(parts: Parts, rounds: int | None, allowed: int | None) -> str | None:
@@ -63,31 +51,6 @@ def planned_words(parts: Parts, rounds: int | None, allowed: int | None) -> str 
     if tighter is not None and not schedule.spreads_budget:
         return f"accountant={tighter.name} pays for more rounds, as {_looser(parts, tighter)}"
     return None
-
-
-def with_sound_epsilon(plan: Plan, parts: Parts) -> list[tuple[str, str]]:
-    """Return the rows of a plan, with the sound ε where it is well below the planned one.
-
-    Args:
-        plan: The plan of a run.
-        parts: The parts of the run.
-    """
-    rows, rounds, epsilon = [*plan.lines], plan.rounds, plan.epsilon
-    if epsilon is None or epsilon > _VACUOUS or plan.bound or not rounds:
-        return rows
-    same_for_all = parts.shares_known and not parts.algorithm.cost_depends_on_records
-    if not same_for_all or parts.unprotected or parts.adaptive or not parts.settings.sound:
-        return rows
-    tighter = _tighter(parts)
-    if tighter is None:
-        return rows
-    sound, _ = replace(parts.costs(), accountant=tighter).epsilon_of_schedule(rounds)
-    if sound > _MUCH_LESS * epsilon:
-        return rows
-    words = f"{round_up(sound, 6)} by {tighter.name.upper()}, which a finished run reports"
-    names = [name for name, _ in rows]
-    below = 1 + max(names.index(name) for name in ("budget", "epsilon at the end") if name in names)
-    return [*rows[:below], ("sound epsilon", words), *rows[below:]]
 
 
 def uncalibrated_words(parts: Parts, allowed: int | None) -> str | None:

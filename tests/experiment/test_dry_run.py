@@ -53,6 +53,7 @@ def both(command, tmp_path):
         ["partition.clients=1300", "partition.shards=1300", "partition=shards40"],
         ["runtime.device=abc"],
         ["runtime.device=cuda:17"],
+        ["runtime.workers=1000"],
         ["tracker=mlflow"],
         ["dataset=mnist", "dataset.path=nowhere"],
         ["dataset=adult", "dataset.path=nowhere"],

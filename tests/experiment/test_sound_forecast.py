@@ -69,3 +69,46 @@ def test_it_is_known_where_all_clients_have_an_even_share():
 
 def test_there_is_none_without_privacy():
     assert forecast(fedpriv.compose([*SHARED, "algorithm=fedavg"])) is None
+
+
+# ---- the row of a dry run
+
+RARE = ("algorithm=cdp_fedavg", "algorithm.client_rate=0.02", "partition.clients=200", "rounds=3")
+
+
+def sound_in_the_plan(command, *overrides: str) -> str | None:
+    said = command("train", *overrides, "dry_run=true")
+    assert said.status == 0, said.err
+    rows = [line.split("│")[1:3] for line in said.out.splitlines() if line.startswith("│")]
+    return {name.strip(): words.strip() for name, words in rows}.get("sound epsilon")
+
+
+@pytest.mark.parametrize("budget", ["epsilon=8", "epsilon=null"])
+def test_a_dry_run_states_what_the_run_will_report(command, train, budget):
+    planned = sound_in_the_plan(command, *RARE, budget)
+    assert planned is not None
+    reported = train(*SHARED, *RARE, budget).privacy["epsilon_sound"]
+    assert 0 <= float(planned.partition(",")[0]) - reported <= 1e-6
+
+
+def test_under_a_papers_claim_it_is_always_stated(command):
+    adapts = ("algorithm=adap_dpfl", "budget_view=published")
+    assert sound_in_the_plan(command, *adapts) == "infinite, which a finished run reports"
+    said = sound_in_the_plan(command, "algorithm=dp_fl", "budget_view=published", "rounds=3")
+    assert said is not None
+    assert said.endswith(", which a finished run reports")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("algorithm=cdp_fedavg",),  # RDP is nearly as tight
+        (*RARE, "accountant=pld"),
+        ("algorithm=dp_fl", "algorithm.sampling=fixed_size"),  # depends on the client's records
+        ("algorithm=adap_dpfl",),  # noise that adapts: the budget is reported
+        ("algorithm=fedavg",),
+        (*RARE, "noise_schedule.noise_multiplier=0.05", "epsilon=null"),  # either is vacuous
+    ],
+)
+def test_there_is_no_second_number_where_it_is_no_better(command, overrides):
+    assert sound_in_the_plan(command, *overrides) is None
