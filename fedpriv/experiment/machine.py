@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _SMALL = 2e6  # parameters × records below which a second thread costs more than it brings
 _CHUNK = 2e7  # parameters × records of a chunk at least: 5 ms or more of a processor core
 _LARGE_CHUNK = 10 * _CHUNK  # where there are more than four: a chunk by itself costs 1 to 2 ms
+_FEW_PROCESSES = 16  # as many may run on any machine
 _FEWEST_CHUNKS, _MOST_CHUNKS = 4, 64
 
 
@@ -53,6 +54,18 @@ def threads_before(state: Mapping[str, Any] | None) -> int | None:
 def cores() -> int:
     """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def refuse_many_processes(key: str, wanted: int) -> None:
+    """Raise ConfigError for more processes than this machine has use for: each takes 400 MB and more.
+
+    Args:
+        key: The key or flag that sets their number.
+        wanted: Their number.
+    """
+    most = max(_FEW_PROCESSES, 2 * cores())
+    if wanted > most:
+        raise ConfigError(key, wanted, f"<= {most} on this machine of {cores()} cores")
 
 
 def chunk_size(cohort: float, work: float) -> int | None:

@@ -15,13 +15,13 @@ import numpy as np
 from omegaconf import DictConfig
 
 from fedpriv.common import config as configuration
-from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.common.errors import FedprivError
 from fedpriv.common.files import locked
 from fedpriv.data.federated import ClientSizes, clients_of, federate, split_records
 from fedpriv.data.records import CLASSIFICATION
 from fedpriv.experiment import assemble, checkpoint
 from fedpriv.experiment.instantiate import within_group
-from fedpriv.experiment.machine import cores, resolve_device
+from fedpriv.experiment.machine import refuse_many_processes, resolve_device
 from fedpriv.experiment.own_code import own_targets
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan
@@ -29,7 +29,6 @@ from fedpriv.store.folder import RunFolder, not_resumable
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.workers.places import place_of
 
-_FEW_PROCESSES = 16  # as many may run on any machine
 _DATA_GROUPS = ("dataset", "features", "partition", "model", "attack")
 
 
@@ -67,20 +66,11 @@ def refuse_unstartable(parts: Parts, plan: Plan) -> None:
     """
     for tracker in parts.trackers.values():
         tracker.refuse_unusable()
-    _refuse_many_processes(parts.settings.runtime.workers)
+    workers = parts.settings.runtime.workers
+    if isinstance(workers, int) and place_of(workers) is None:  # else a launcher chose their number
+        refuse_many_processes("runtime.workers", workers)
     if not parts.algorithm.cost_depends_on_records:
         plan.refuse_if_impossible(parts.settings.epsilon)
-
-
-def _refuse_many_processes(workers: int | str) -> None:
-    """Raise ConfigError for more processes than this machine has use for; each takes 400 MB and more."""
-    if not isinstance(workers, int) or place_of(workers) is not None:
-        return  # whoever started the processes chose their number
-    most = max(_FEW_PROCESSES, 2 * cores())
-    if workers > most:
-        raise ConfigError(
-            "runtime.workers", workers, f"<= {most} on this machine of {cores()} cores"
-        )
 
 
 def refuse_unusable_data(parts: Parts, config: DictConfig, known: Known, download: bool) -> None:

@@ -236,6 +236,10 @@ def run(options: SimpleNamespace, overrides: Sequence[str]) -> int:
         return 0
     if not options.name:
         raise ConfigError("fedpriv figure needs a name, such as adap_dpfl/fig4, or --list")
+    if options.jobs is not None:
+        from fedpriv.experiment.machine import refuse_many_processes
+
+        refuse_many_processes("--jobs", options.jobs)
     from fedpriv.study.figures.catalogue import count_runs
 
     # Printed first, since importing everything and composing each curve takes a while.

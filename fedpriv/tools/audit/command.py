@@ -14,6 +14,7 @@ from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError, Inte
 from fedpriv.common.files import write_csv
 from fedpriv.common.notices import complain
 from fedpriv.data.names import NONMEMBERS
+from fedpriv.experiment.machine import refuse_many_processes
 from fedpriv.experiment.settings import Settings
 from fedpriv.store.display import console, teller
 from fedpriv.store.folder import RunFolder
@@ -57,6 +58,7 @@ def run(given: SimpleNamespace) -> int:
     options = _options_of(given)
     training = Training(say=console().print, allowed=given.allow)
     if given.kind == MEMBERSHIP:
+        refuse_many_processes("--jobs", given.jobs)
         training = replace(training, jobs=given.jobs)
     # A folder that is given twice is audited once.
     paths = list(dict.fromkeys(given.runs))

@@ -14,8 +14,8 @@ def refused(said) -> str:
     return said.sentence
 
 
-@pytest.mark.parametrize("jobs", ["0", "-1", "two", "1.5", "", "1,2", "²"])
-def test_the_number_of_jobs_is_a_whole_number_from_one(jobs, make, tmp_path):
+@pytest.mark.parametrize("jobs", ["0", "-1", "two", "1.5", "", "1,2", "²", "9999"])
+def test_the_number_of_jobs_is_a_whole_number_that_the_machine_has_use_for(jobs, make, tmp_path):
     assert "--jobs" in refused(make(f"--jobs={jobs}"))
     assert not (tmp_path / "outputs").exists()
 

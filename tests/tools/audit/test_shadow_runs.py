@@ -209,6 +209,7 @@ def test_the_key_asks_for_shadow_runs():
         (("--shadows", "x"), "even number from 4 to 64, got x"),
         (("--shadows", "-2"), "even number from 4 to 64, got -2"),
         (("--jobs", "0"), "--jobs must be a whole number >= 1, got 0"),
+        (("--jobs", "1000"), " cores, got 1000"),
     ],
 )  # fmt: skip
 def test_a_bad_number_is_said_in_a_sentence(command, by_heart, arguments, words):
