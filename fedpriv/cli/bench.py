@@ -56,19 +56,7 @@ def bench(**options: Any) -> int:
     --peers installs other libraries in environments of their own and measures them beside fedpriv.
     """
     given = SimpleNamespace(**options)
-    instead = [name for name in _INSTEAD if options[name] not in (None, False)]
-    if len(instead) > 1:
-        raise ConfigError(
-            f"--{instead[0]} and --{instead[1]} measure different things: give one of them"
-        )
-    if given.device != "cpu" and instead:
-        raise ConfigError(f"--device is for the gradient engines, not for --{instead[0]}")
-    if given.model and instead and instead[0] not in ("peers", "workers"):
-        raise ConfigError(f"--model is not for --{instead[0]}, which has its own models")
-    if "text" in given.model and given.workers is None:
-        raise ConfigError(
-            "--model text needs --workers, as in fedpriv bench --workers 2 --model text"
-        )
+    _refuse_flags_of_others(given)
     if given.peers:
         from fedpriv.tools.peers.command import run as speed_of_peers
 
@@ -99,3 +87,23 @@ def bench(**options: Any) -> int:
     return engine_speed(
         given.repeats, models or _MODELS, given.threads, given.json, device=given.device
     )
+
+
+def _refuse_flags_of_others(given: SimpleNamespace) -> None:
+    """Raise ConfigError for flags that exclude each other, or that what is measured does not heed."""
+    instead = [name for name in _INSTEAD if getattr(given, name) not in (None, False)]
+    if len(instead) > 1:
+        raise ConfigError(
+            f"--{instead[0]} and --{instead[1]} measure different things: give one of them"
+        )
+    if given.device != "cpu" and instead:
+        raise ConfigError(f"--device is for the gradient engines, not for --{instead[0]}")
+    if given.model and instead and instead[0] not in ("peers", "workers"):
+        raise ConfigError(f"--model is not for --{instead[0]}, which has its own models")
+    for name in ("json", "threads"):
+        if getattr(given, name) is not None and instead and instead[0] in ("accounting", "growth"):
+            raise ConfigError(f"--{name} is not for --{instead[0]}, which does not heed it")
+    if "text" in given.model and given.workers is None:
+        raise ConfigError(
+            "--model text needs --workers, as in fedpriv bench --workers 2 --model text"
+        )

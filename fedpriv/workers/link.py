@@ -12,6 +12,7 @@ that must be woken costs milliseconds. Tensors on a GPU cross through the memory
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import secrets
 import socket
@@ -138,8 +139,10 @@ def accepted(store: dist.Store, name: str, host: str | None) -> socket.socket:
     """
     token, deadline = secrets.token_bytes(_TOKEN), time.monotonic() + CONNECT_SECONDS
     try:
-        with _listener(host) as listener:
-            store.set(f"{name}/address", json.dumps([*listener.getsockname()[:2], token.hex()]))
+        listener, told_host = _listener(host)
+        with listener:
+            address = [told_host, listener.getsockname()[1], token.hex()]
+            store.set(f"{name}/address", json.dumps(address))
             while True:
                 listener.settimeout(max(0.001, deadline - time.monotonic()))
                 connection, _ = listener.accept()
@@ -189,16 +192,31 @@ def _unconnected(error: Exception) -> LostError:
     return LostError(f"no connection ({reason})")
 
 
-def _listener(host: str | None) -> socket.socket:
-    """Return a listening socket on a free port of the address, or of the one of the machine's name."""
+def _listener(host: str | None) -> tuple[socket.socket, str]:
+    """Return a socket that listens on a free port, and the host that the other end is told.
+
+    Args:
+        host: Address to listen on; None: the one that the machine's name stands for. Where that is the
+            loopback interface, as in /etc/hosts of Debian, the socket listens on all interfaces, and the
+            other end is told the name: on other machines it stands for another address.
+    """
     if host is None:
+        name, found = socket.gethostname(), []
         with suppress(OSError):
-            for family, *_, address in socket.getaddrinfo(
-                socket.gethostname(), 0, type=socket.SOCK_STREAM
-            ):
+            found = socket.getaddrinfo(name, 0, type=socket.SOCK_STREAM)
+        for family, *_, address in found:
+            if not ipaddress.ip_address(address[0]).is_loopback:
                 with suppress(OSError):
-                    return socket.create_server(address[:2], family=family, backlog=1)
-    return socket.create_server((host or LOCAL_HOST, 0), backlog=1)
+                    listener = socket.create_server(address[:2], family=family, backlog=1)
+                    return listener, listener.getsockname()[0]
+        if found:
+            dual = socket.has_dualstack_ipv6()
+            family = socket.AF_INET6 if dual else socket.AF_INET
+            return socket.create_server(
+                ("", 0), family=family, dualstack_ipv6=dual, backlog=1
+            ), name
+    host = host or LOCAL_HOST
+    return socket.create_server((host, 0), backlog=1), host
 
 
 def _lost(error: OSError, seconds: float | None) -> LostError:

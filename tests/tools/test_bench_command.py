@@ -73,6 +73,8 @@ def test_a_wrong_device_is_refused(command, device, why):
             "--accounting and --aggregation measure different things",
         ),
         (("--growth", "g", "--model", "cnn"), "--model is not for --growth"),
+        (("--growth", "g", "--json", "j.json"), "--json is not for --growth"),
+        (("--accounting", "--threads", "1"), "--threads is not for --accounting"),
         (("--model", "text"), "--model text needs --workers"),
     ],
 )

@@ -40,6 +40,24 @@ def test_without_an_address_it_listens_where_the_name_of_the_machine_points(monk
     assert ends[0].receive(30) == {"x": 1}
 
 
+def test_a_name_that_is_the_loopback_interface_here_is_looked_up_by_other_machines(monkeypatch):
+    """Debian has 127.0.1.1 for the machine's own name: no other machine could connect to that."""
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.1.1", 0))]
+    store = dist.HashStore()
+    listening = threading.Thread(target=lambda: accepted(store, "link", None).close())
+    with monkeypatch.context() as patch:
+        patch.setattr(links.socket, "gethostname", lambda: "node1")
+        patch.setattr(links.socket, "getaddrinfo", lambda *_, **__: found)
+        listening.start()
+        store.wait(["link/address"])
+    host, port, token = json.loads(store.get("link/address"))
+    assert host == "node1"
+    for address in (LOCAL_HOST, "127.0.0.2"):  # on all interfaces
+        with socket.create_connection((address, port)) as connection:
+            connection.sendall(bytes.fromhex(token) if address != LOCAL_HOST else bytes(16))
+    listening.join()
+
+
 def test_a_stranger_is_not_taken_for_the_worker(monkeypatch):
     monkeypatch.setattr(links, "_STRANGER_SECONDS", 0.2)
     store, made = dist.HashStore(), []
