@@ -6,12 +6,9 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
-
-if TYPE_CHECKING:
-    pass
 
 _BLOCK = 2**21
 """Records that enter a digest at a time, which bounds the memory for it."""

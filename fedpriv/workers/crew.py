@@ -346,9 +346,9 @@ class Crew:
                 if "error" in reply:
                     raise raised(worker.rank, reply)
             except LostError as error:
+                sentence = worker.lost(error)
                 if step.closed:  # by an error or Ctrl-C at rank 0, which is what the user is told
                     return
-                sentence = worker.lost(error)
                 if not self._restarts:
                     step.fail(sentence)
                     return

@@ -78,7 +78,9 @@ class LocalWorker:
         return killed + memory
 
     def last_lines(self) -> list[str]:
-        """Return the last lines that the process printed."""
+        """Return the last lines that the process printed; none once it was killed."""
+        if self._output.closed:
+            return []
         self._output.seek(0)
         lines = self._output.read().decode(errors="replace").strip().splitlines()
         return lines[-_LAST_LINES:]

@@ -187,6 +187,24 @@ def test_a_second_interrupt_ends_the_step_at_once_whatever_becomes_of_the_worker
     assert capsys.readouterr().out == ""
 
 
+def test_a_worker_that_hangs_while_rank_0_fails_is_given_up():
+    """Else the next run of a launched process would take its late answer for one of its own."""
+    failed = threading.Event()
+
+    def hangs(task):
+        failed.wait(30)
+        raise LostError("no answer within 9 s")
+
+    def fails(task):
+        failed.set()
+        raise ReleaseError("here")
+
+    crew = crew_of(Link(hangs))
+    with pytest.raises(ReleaseError, match="here"):
+        squares(crew, range(4), here=fails)
+    assert crew.workers[0].link is None
+
+
 def test_costs_follow_what_was_measured():
     costs = ChunkCosts(np.array([10, 10, 40]))
     assert costs.of(np.array([2])) == 4 * costs.of(np.array([0]))
