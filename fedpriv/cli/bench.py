@@ -10,6 +10,7 @@ import click
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.flags import Command, NewFile, OneOf, PathParam, Whole, flag, switch, table_flag
+from fedpriv.experiment.machine import cores, refuse_many_processes
 
 _JSON = rb'\A\{\s*"conditions":'  # beginning of the file; only such a file is written over
 _PAGE = rb"\A# Speed beside other libraries\n"
@@ -103,6 +104,11 @@ def _refuse_flags_of_others(given: SimpleNamespace) -> None:
     for name in ("json", "threads"):
         if getattr(given, name) is not None and instead and instead[0] in ("accounting", "growth"):
             raise ConfigError(f"--{name} is not for --{instead[0]}, which does not heed it")
+    if given.workers is not None:
+        refuse_many_processes("--workers", given.workers)
+    if given.threads is not None and given.threads > cores():
+        allowed = f"<= {cores()}, the cores of this machine: more of them measure how they wait for each other"
+        raise ConfigError("--threads", given.threads, allowed)
     if "text" in given.model and given.workers is None:
         raise ConfigError(
             "--model text needs --workers, as in fedpriv bench --workers 2 --model text"

@@ -107,7 +107,9 @@ class Cifar10(StoredImages):
 
     def _not_here(self, folder: DataFolder, reason: str) -> str:
         if self.source == TORCHVISION:
-            return super()._not_here(folder, reason)
+            sentence = super()._not_here(folder, reason)
+            lossy = ", or take the lossy copies that are there: dataset.source=jpeg"
+            return sentence + lossy if self._archives_are_there() else sentence
         return (
             f"{self.name} as JPEG not found: {reason}; put {self.contents} there, or name another "
             "folder with dataset.path or FEDPRIV_DATA"

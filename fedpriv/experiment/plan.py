@@ -366,7 +366,10 @@ def _cost_rows(
     if allowed == 0:
         yield "rounds allowed", f"0: {too_much}; a run would be refused"
     else:
-        yield "rounds allowed", f"{allowed} at noise multiplier {sigma:g}"
+        yield (
+            "rounds allowed",
+            f"{allowed} at noise multiplier {sigma:g}{for_whom.partition(';')[0]}",
+        )
         final = f"{at_most}{round_up(epsilon, 6)} after {rounds}{for_whom}"
         if epsilon == settings.epsilon and forecast.bound:  # after however many rounds there are
             final = f"at most {epsilon:g}, the budget{for_whom}"

@@ -240,6 +240,10 @@ class Reporter:
             self._runaway = words if runs_away else ""
             return
 
+    def _summary_lines(self, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+        limited = self.loop.settings.epsilon is not None
+        return summary_lines(summary, self.loop.parts.adaptive, limited)
+
     def _epsilon_words(self, row: Mapping[str, object]) -> str | None:
         """Return ε of this round; where its accountant is slow, a bound or the last ε that is known."""
         budget, limit = self.loop.budget, self.loop.settings.epsilon
@@ -319,13 +323,13 @@ class Reporter:
         if self.mode == "none":
             return
         if self.label is not None:
-            rows = summary_lines(summary, self.loop.parts.adaptive)[3:]
+            rows = self._summary_lines(summary)[3:]
             rows += [("diverging", self._runaway)] if self._runaway else []
             results = "; ".join(f"{name} {value}" for name, value in rows)
             job = self.label or self.folder.path.name
             self.out.print(Text(f"{job}: {results}"))
             return
-        rows = summary_lines(summary, self.loop.parts.adaptive)
+        rows = self._summary_lines(summary)
         if self._runaway:
             rows.append(("diverging", f"{self._runaway}; {self._remedy}"))
         unspent = final_words(self.loop.parts, summary, self.plan.rounds_allowed)

@@ -13,6 +13,9 @@ from fedpriv.privacy.accountants import Accountant
 from fedpriv.privacy.noise_schedules import CalibratedNoise
 from fedpriv.privacy.sound import tightest
 
+_FAR_MORE = 100
+"""Times the rounds asked for beyond which nobody wants the rounds that the budget pays for."""
+
 _WORTH_TELLING = 0.01
 """Share of the budget below which nothing is told."""
 
@@ -47,6 +50,8 @@ def planned_words(parts: Parts, rounds: int | None, allowed: int | None) -> str 
             f"{_looser(parts, tighter)}"
         )
     if rounds is not None and rounds < allowed and not schedule.spreads_budget:
+        if allowed > _FAR_MORE * rounds:
+            return f"{_more_rounds(rounds, allowed)}: noise_schedule=calibrated takes less noise"
         return f"{_more_rounds(rounds, allowed)}, or noise_schedule=calibrated takes less noise"
     if tighter is not None and not schedule.spreads_budget:
         return f"accountant={tighter.name} pays for more rounds, as {_looser(parts, tighter)}"
@@ -112,6 +117,8 @@ def final_words(parts: Parts, summary: Mapping[str, Any], allowed: int | None) -
 
 
 def _more_rounds(rounds: int, allowed: int) -> str:
+    if allowed > _FAR_MORE * rounds:
+        return f"the budget pays for more than {_FAR_MORE * rounds} rounds, not {rounds}"
     return f"the budget pays for {allowed} rounds, not {rounds}: rounds={allowed} spends it"
 
 

@@ -64,6 +64,7 @@ class LargerCohort(NoiseSchedule):
         self._accountant = PldAccountant()
         self._multiplier: float | None = None
         self._sigma: float | None = None
+        self._simulated: float | None = None
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
         yield from super().conflicts(parts)
@@ -99,6 +100,7 @@ class LargerCohort(NoiseSchedule):
             steps=self.rounds,
             sample_rate=self.cohort / self.population,
         )
+        self._simulated = setting.expected_cohort
         self._sigma = self._multiplier * setting.expected_cohort / self.cohort
 
     def noise_multiplier(self, round_index: int) -> float:
@@ -108,12 +110,14 @@ class LargerCohort(NoiseSchedule):
 
     @property
     def caveat(self) -> str:
+        simulated = ""
+        if self._simulated is not None and self._simulated < self.cohort:
+            simulated = f", of which {self._simulated:,.4g} are simulated"
         return (
             f"Noise of an imagined population of {self.population:,} clients: the noise on the mean of a "
-            f"round is that of {self.cohort:,} clients, of which fewer are simulated. A client of that "
+            f"round is that of {self.cohort:,} clients{simulated}. A client of that "
             f"population would have epsilon {self.epsilon:g} after {self.rounds:,} rounds, at delta "
-            f"{self.delta:g}. That is no guarantee about the clients of this run, whose epsilon is the one "
-            "that is enforced and sound."
+            f"{self.delta:g}. That is no guarantee about the clients of this run, who have the sound epsilon."
         )
 
     def imagined_epsilon(self, rounds: int) -> float:

@@ -37,12 +37,15 @@ def statement_lines(privacy: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, str]]:
+def summary_lines(
+    summary: Mapping[str, Any], adapts: bool, limited: bool = True
+) -> list[tuple[str, str]]:
     """Return the rows (name, value) of the summary table.
 
     Args:
         summary: The content of ``summary.json``.
         adapts: True if the noise schedule could decay σ; the number of decays is then shown.
+        limited: True if a budget limits the ε of the configured accountant.
     """
     rows = [
         ("algorithm", summary["algorithm"]),
@@ -73,7 +76,7 @@ def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, s
     if summary["epsilon"] is not None:
         decays = f", {counted(summary['noise_decays'], 'decay')}" if adapts else ""
         rows += [
-            ("epsilon", _epsilon_words(summary)),
+            ("epsilon", _epsilon_words(summary, limited)),
             ("noise multiplier", f"{summary['noise_multiplier']:.4g} in the last round{decays}"),
         ]
     if summary["records_not_finite"]:
@@ -83,11 +86,13 @@ def summary_lines(summary: Mapping[str, Any], adapts: bool) -> list[tuple[str, s
     return rows
 
 
-def _epsilon_words(summary: Mapping[str, Any]) -> str:
-    """Describe the sound ε, which is the one to report, with the enforced ε where the two differ."""
-    sound, enforced = round_up(summary["epsilon_sound"]), round_up(summary["epsilon"])
+def _epsilon_words(summary: Mapping[str, Any], limited: bool) -> str:
+    """Describe the sound ε, which is the one to report, with the configured accountant's if that differs."""
+    sound, composed = round_up(summary["epsilon_sound"]), round_up(summary["epsilon"])
     description = f"{sound} (sound) at delta {summary['delta']:g}"
-    return description if enforced == sound else f"{description}; enforced: {enforced}"
+    if composed == sound:
+        return description
+    return f"{description}; {'enforced' if limited else 'composed'}: {composed}"
 
 
 def duration(seconds: float) -> str:

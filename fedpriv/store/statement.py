@@ -57,6 +57,7 @@ def privacy_words(facts: Mapping[str, Any]) -> str:
         _number("epsilon_sound", "Sound", facts),
         _number("epsilon", composition_word(facts).capitalize(), facts),
         _published(facts),
+        *_imagined(facts),
         *words_before(facts),
         _best_attack(facts),
         *_trust_in_aggregator(facts),
@@ -303,6 +304,17 @@ def _published(facts: Mapping[str, Any]) -> str:
     if math.isinf(facts["epsilon_published"]):
         return sentence
     return f"{sentence} The claim is about one {view['unit']}, {_neighbours(view)}."
+
+
+def _imagined(facts: Mapping[str, Any]) -> Iterable[str]:
+    """Yield the ε of a population that is not the one simulated, where the noise is meant for one."""
+    if (imagined := facts.get("imagined_population")) is not None:
+        yield (
+            f"Imagined: epsilon = {round_up(imagined['epsilon'])} at delta = {imagined['delta']:g} after "
+            f"{counted(imagined['rounds'], 'round')}, for a client of a population of "
+            f"{imagined['population']:,} of which {imagined['cohort']:,} take part in a round. No client of "
+            "this run has it."
+        )
 
 
 def _best_attack(facts: Mapping[str, Any]) -> str:

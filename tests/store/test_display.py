@@ -48,3 +48,5 @@ def test_the_result_shows_the_sound_epsilon_first(sound, enforced, shown, ran):
         "epsilon": enforced,
     }
     assert dict(summary_lines(summary, False))["epsilon"] == shown
+    without_budget = dict(summary_lines(summary, False, limited=False))["epsilon"]
+    assert without_budget == shown.replace("enforced", "composed")

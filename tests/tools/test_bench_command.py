@@ -76,6 +76,8 @@ def test_a_wrong_device_is_refused(command, device, why):
         (("--growth", "g", "--json", "j.json"), "--json is not for --growth"),
         (("--accounting", "--threads", "1"), "--threads is not for --accounting"),
         (("--model", "text"), "--model text needs --workers"),
+        (("--workers", "5000"), "--workers must be <= "),
+        (("--threads", "5000"), "--threads must be <= "),
     ],
 )
 def test_flags_that_exclude_each_other_are_refused(command, tmp_path, flags, why):

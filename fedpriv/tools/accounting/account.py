@@ -315,7 +315,9 @@ def _why_infinite(releases: Releases, delta: float) -> str:
     own = [e.delta for e in releases.events() if isinstance(e, EpsilonDeltaEvent)]
     if own and max(own) > delta:
         return f"; one event alone spends delta = {max(own):g}"
-    return "; the events' own deltas add up to more" if any(own) else ""
+    if any(own):
+        return "; the events' own deltas add up to more"
+    return "; it finds no finite bound, which says nothing about those of the others"
 
 
 def with_epsilon(answers: list[Answer]) -> list[Answer]:
