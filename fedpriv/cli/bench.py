@@ -107,7 +107,7 @@ def _refuse_flags_of_others(given: SimpleNamespace) -> None:
     if given.workers is not None:
         refuse_many_processes("--workers", given.workers)
     if given.threads is not None and given.threads > cores():
-        allowed = f"<= {cores()}, the cores of this machine: more of them measure how they wait for each other"
+        allowed = f"<= {cores()}, the cores of this machine: more of them wait for each other"
         raise ConfigError("--threads", given.threads, allowed)
     if "text" in given.model and given.workers is None:
         raise ConfigError(
