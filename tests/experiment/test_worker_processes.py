@@ -87,13 +87,14 @@ def alone(ran):
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("workers", [2, 4])
-def test_processes_give_the_bits_of_one(process, alone, tmp_path, workers):
-    outcome = process(*RUN, f"runtime.workers={workers}", "runtime.run_dir=run")
+def test_processes_give_the_bits_of_one(command, alone, tmp_path, workers):
+    outcome = command(*RUN, f"runtime.workers={workers}", "runtime.run_dir=run")
     assert (outcome.status, outcome.err) == (0, "")
     assert results(tmp_path / "run") == alone
     assert_no_workers(tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_killed_worker_is_named_with_the_command_that_goes_on(start, tmp_path):
     child = start(*LONG, "runtime.workers=2")
     wait_for_rounds(tmp_path / "run", 1, child)

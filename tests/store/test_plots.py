@@ -72,14 +72,15 @@ def overlapping(boxes: list[Bbox]) -> list[tuple[Bbox, Bbox]]:
 
 PICTURES = {
     "few curves": [[panel(curves("abcd"))]],
+    "a map": [[HeatMap("Map", "x", "y", "loss", ("a", "b"), ("1", "2"), [[1, 2], [3, 4]])]],
     "a grid": [[panel(curves("abc")), panel(curves("abc"))]] * 2,
     "equal ends": [[panel(curves(["first", "second", "third"], ends=[2, 2, 2]))]],
     "long labels": [[panel(curves(["noise_multiplier=8, clip_norm=0.5, " * 3 + str(i) for i in range(4)]))]],
     "many labels": [[panel(curves([f"curve {i}" for i in range(14)], joined=False))]],
-    "a map": [[HeatMap("Map", "x", "y", "loss", ("a", "b"), ("1", "2"), [[1, 2], [3, 4]])]],
 }  # fmt: skip
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", PICTURES)
 def test_no_text_covers_another_or_leaves_the_picture(name, draw):
     stamp = "QUICK (dataset=digits evaluation_interval=2)\nINCOMPLETE, missing runs: 3"
@@ -100,6 +101,7 @@ def test_the_stamp_crosses_no_panel(draw):
     assert all(not stamp.get_window_extent().overlaps(axis.bbox) for axis in figure.axes)
 
 
+@pytest.mark.thorough
 def test_a_long_stamp_stays_inside_the_picture(draw):
     figure = draw(
         [[panel(curves("ab"))] * 3], stamp="QUICK (" + "partition.clients=300 " * 12 + ")"
@@ -117,6 +119,7 @@ def test_curves_are_named_at_their_ends_where_there_is_room(draw):
     assert sorted(heights, key=heights.__getitem__) == ["a", "b", "c", "d"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["long labels", "many labels"])
 def test_a_legend_takes_less_room_than_the_data(name, draw):
     figure = draw(PICTURES[name])
@@ -197,12 +200,13 @@ def test_labels_are_spread_in_order_without_overlap(centres, heights):
     assert [places[i] for i in order] == sorted(places)
 
 
-def test_the_same_panel_gives_the_same_bytes(tmp_path):
-    for ending in ("png", "pdf", "svg"):
-        files = [tmp_path / f"{n}.{ending}" for n in range(2)]
-        for path in files:
-            plots.draw_panels([path], PICTURES["few curves"])
-        assert files[0].read_bytes() == files[1].read_bytes()
+@pytest.mark.few(1)
+@pytest.mark.parametrize("ending", ["pdf", "svg", "png"])
+def test_the_same_panel_gives_the_same_bytes(ending, tmp_path):
+    files = [tmp_path / f"{n}.{ending}" for n in range(2)]
+    for path in files:
+        plots.draw_panels([path], PICTURES["few curves"])
+    assert files[0].read_bytes() == files[1].read_bytes()
 
 
 def test_a_long_subtitle_is_cut_to_a_line(monkeypatch, tmp_path):
@@ -226,7 +230,8 @@ def test_an_open_end_of_an_axis_follows_the_data(monkeypatch, tmp_path):
     assert high >= 4
 
 
-@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.few(1)
+@pytest.mark.parametrize("log", [True, False])
 def test_a_wide_band_leaves_the_curve_visible(log, draw):
     line = Line("a", CYCLE[0], [1, 2], [10, 20], low=[-1e6, 5], high=[1e6, 40])
     low, high = draw([[panel((line,), y_log=log)]]).axes[0].get_ylim()

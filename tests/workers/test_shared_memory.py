@@ -76,7 +76,8 @@ def test_a_value_is_read_on_after_its_file_was_closed():
     value = shared_memory.read(file, {})
     shared_memory.close(file)
     assert torch.equal(value["inputs"], VALUE["inputs"])
-    assert "OSError" in read_elsewhere(file).stderr or "FileNotFound" in read_elsewhere(file).stderr
+    said = read_elsewhere(file).stderr
+    assert "OSError" in said or "FileNotFound" in said
 
 
 def test_another_file_in_its_place_is_not_read(file):

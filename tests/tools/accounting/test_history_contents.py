@@ -102,6 +102,7 @@ def test_another_delta_than_that_of_the_file_is_told(history):
     assert "delta" not in history("f.json", flower(), "--accountant", "rdp")["releases"]
 
 
+@pytest.mark.usefixtures("wide_cells")
 def test_the_dearest_choice_is_named(refused):
     said = refused("state.pt", opacus(entries=[(1.5, 0.1, 100)]), "--accountant", "pld")
     assert "by --sampling none --neighbours replace_one" in said

@@ -9,11 +9,11 @@ TABLE = ("--shuffle", "500,1e4,1e6", "--report-epsilon", "0.5,1,2,4,8", *DELTA)
 
 
 def test_the_table_says_where_there_is_no_gain(command):
-    said = command("account", *TABLE)
+    said = command("account", "--shuffle", "500,1e4", "--report-epsilon", "4,8", *DELTA)
     assert said.status == 0
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in said.out.splitlines()]
     found = {(row[0], row[1]): row[2:] for row in rows if len(row) == 5}
-    assert len(found) == 15
+    assert len(found) == 4
     assert found["8.000", "500"][:2] == ["no gain", "no gain"]
     assert found["4.000", "10,000"] == ["0.601", "0.411", "0.282"]
 

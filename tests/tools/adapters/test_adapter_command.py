@@ -64,6 +64,12 @@ def test_noise_that_is_not_gaussian_is_refused_where_epsilon_alone_is_claimed(
     outcome = command("verify", "--adapter", f"{more}:LaplaceByEpsilon")
     assert outcome.status == 2
     assert "the noise of update is not Gaussian" in outcome.sentence
+
+
+@pytest.mark.thorough
+def test_a_fault_is_told_although_the_noise_is_not_gaussian(command, few, monkeypatch):
+    more = MUTANTS.with_name("more_mutants.py")
+    monkeypatch.setenv("PYTHONPATH", str(MUTANTS.parent))
     outcome = command("verify", "--adapter", f"{more}:LaplaceWithoutClipping")
     assert outcome.status == 1
     assert "a client huge" in outcome.out

@@ -86,7 +86,7 @@ def test_a_fault_is_found_by_its_check(fault, about, words, twin):
     assert [c for c in found if c.about == about and words in c.name], [c.name for c in found]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("twin", sorted({twin for *_, twin in FAULTS}, reverse=True))
 def test_a_correct_twin_passes(twin):
     found = failed(checks_of(made(twin)))
@@ -98,7 +98,7 @@ def test_noise_that_is_no_number_in_any_round_is_refused():
         checks_of(made("NeverNumbers"))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("fault", "cause"),
     [
@@ -130,7 +130,7 @@ def test_noise_that_is_missing_is_not_called_other_than_gaussian():
     assert not [name for name in names if "shape" in name or "directions" in name], names
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("scale", [0.5, 2.0])
 def test_noise_of_a_wrong_scale_in_one_part_fails_in_that_part_too(scale):
     class OnePart(mutants.FedAvg):
@@ -144,6 +144,7 @@ def test_noise_of_a_wrong_scale_in_one_part_fails_in_that_part_too(scale):
     assert "the standard deviation of the whole" in part.note
 
 
+@pytest.mark.thorough
 def test_a_wrong_scale_is_not_repeated_for_every_one_of_many_rounds():
     class HalfOfTwelve(more_mutants.TwelveRounds):
         std = mutants.Z / 2
@@ -160,6 +161,7 @@ def test_a_denominator_that_counts_clients_is_named_with_the_level_of_the_noise(
     assert "absent instead of opposite to all others" in found["update: a client absent"].note
 
 
+@pytest.mark.thorough
 def test_a_sum_that_is_clipped_as_well_as_the_updates_passes():
     assert not failed(checks_of(made("SumClippedToo")))
 

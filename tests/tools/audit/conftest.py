@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import fedpriv
 from fedpriv.tools.audit import classifier
 
 TINY = (
@@ -28,9 +29,11 @@ def few_trees(monkeypatch):
     monkeypatch.setattr(classifier, "TREES", 10)
 
 
-@pytest.fixture(scope="module")
-def by_heart(ran) -> Path:
-    return ran(*BY_HEART).folder
+@pytest.fixture(scope="session")
+def by_heart(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("by_heart") / "run"
+    quiet = ("runtime.progress=none", "runtime.plots=false", f"runtime.run_dir={folder}")
+    return fedpriv.run(fedpriv.compose([*quiet, *BY_HEART])).folder
 
 
 @pytest.fixture

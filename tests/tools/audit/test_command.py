@@ -37,6 +37,7 @@ def test_membership_prints_a_table_and_writes_json_csv_and_picture(command, by_h
     assert (by_heart / "audit" / "membership.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.thorough
 def test_several_runs_have_a_row_each(command, by_heart, drowned, tmp_path):
     outcome = command(
         "audit", "membership", str(by_heart), str(drowned), "--records", "40", "--csv", "all.csv"
@@ -109,6 +110,7 @@ def test_a_run_that_is_not_finished_is_audited_at_its_checkpoint(command, by_hea
     assert (found["finished"], found["rounds"]) == (False, 40)
 
 
+@pytest.mark.thorough
 def test_a_run_from_before_a_key_existed_is_audited(command, by_heart, tmp_path):
     copy = tmp_path / "old"
     shutil.copytree(by_heart, copy)

@@ -108,7 +108,7 @@ def test_a_run_may_plant_wrong_labels(command, tmp_path):
 
 
 def test_a_run_is_trained_again_with_wrong_labels(command, tmp_path):
-    assert command(*RUN, "audit=epsilon:40").status == 0
+    assert command(*RUN, "audit=epsilon:40", "rounds=2").status == 0
     flags = ("--canary", "mislabelled", "--canaries", "60", "--repetitions", "2")
     outcome = command("audit", "epsilon", "run", *flags)
     assert outcome.status == 0, outcome.err
@@ -336,7 +336,7 @@ def test_a_report_shows_the_bounds_and_no_list_of_canaries(command, tmp_path):
 def test_a_run_plants_as_many_as_there_is_room_for(command, tmp_path):
     """650 weights of digits' logistic regression: as many directions for clients of one sum."""
     outcome = command(
-        "train", "algorithm=cdp_fedavg", "dataset=digits", "epsilon=null", "rounds=2", "accountant=rdp",
+        "train", "algorithm=cdp_fedavg", "dataset=digits", "epsilon=null", "rounds=1", "accountant=rdp",
         "noise_schedule=constant", "noise_schedule.noise_multiplier=2", "runtime.progress=none",
         "runtime.plots=false", "runtime.run_dir=run", "audit=epsilon",
     )  # fmt: skip

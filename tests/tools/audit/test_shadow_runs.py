@@ -52,6 +52,12 @@ def by_heart(ran) -> Path:
     return ran(*BY_HEART).folder
 
 
+@pytest.fixture
+def brief(ran) -> Path:
+    """A run of which it does not matter what it learnt."""
+    return ran(*TINY, "algorithm=fedavg", "rounds=1").folder
+
+
 def aucs(audit) -> dict[str, float]:
     return {outcome.attack: outcome.auc for outcome in audit.outcomes}
 
@@ -93,7 +99,7 @@ def test_a_second_audit_trains_only_what_is_missing(by_heart, tmp_path):
     assert before.items() <= models().items()
 
 
-def test_an_interrupted_one_goes_on(by_heart, tmp_path):
+def test_an_interrupted_one_goes_on(brief, tmp_path):
     stop = tmp_path / "stop"
     said: list[str] = []
 
@@ -102,7 +108,7 @@ def test_an_interrupted_one_goes_on(by_heart, tmp_path):
         if line == "shadow run 1 of 4 done":
             stop.touch()
 
-    subject, asked = open_run(by_heart), options(4, tmp_path / "runs")
+    subject, asked = open_run(brief), options(4, tmp_path / "runs")
     with pytest.raises(Interrupted, match="the same command goes on"):
         shadow_runs(subject, asked, Training(say, stop_file=str(stop)))
     assert said[1:] == ["shadow run 1 of 4 done"]
@@ -152,10 +158,8 @@ def test_shadow_runs_of_a_paired_run_have_noise_of_their_own(ran):
         read_settings(shadows[0])
 
 
-def test_non_members_of_the_test_set_are_half_of_what_shadow_runs_train_on(by_heart, tmp_path):
-    audit = audit_membership(
-        open_run(by_heart), options(4, tmp_path, nonmembers="test", records=100)
-    )
+def test_non_members_of_the_test_set_are_half_of_what_shadow_runs_train_on(brief, tmp_path):
+    audit = audit_membership(open_run(brief), options(4, tmp_path, nonmembers="test", records=100))
     assert audit.each == 100
     assert audit.shadows.records == (600 + 360) // 2
     assert any("480 records and the run on 600" in words for words in audit.warnings)

@@ -74,6 +74,7 @@ def attacked(worst: float, **others: float) -> WorstCase:
     )
 
 
+@pytest.mark.thorough
 def test_an_entry_gets_the_accuracy_of_every_attack_and_seed(
     stored, command, small_set, in_process, tmp_path
 ):
@@ -137,6 +138,7 @@ def test_a_worst_case_that_was_edited_is_found_and_nothing_is_written(
     assert path.read_bytes() == planted
 
 
+@pytest.mark.thorough
 def test_an_attack_that_was_left_out_without_reason_is_found(
     stored, command, small_set, in_process
 ):

@@ -133,6 +133,7 @@ def test_an_entry_is_run_by_the_code_of_its_commit_and_accepted(
         assert words in " ".join(said.out.split())
 
 
+@pytest.mark.thorough
 def test_a_planted_accuracy_is_found_and_nothing_is_written(stored, command):
     path = stored()
     honest = read_entry(path)

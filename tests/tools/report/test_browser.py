@@ -58,6 +58,7 @@ def test_a_page_opens_without_errors(folder, command, tmp_path):
     assert "How to repeat it" in shown
 
 
+@pytest.mark.thorough
 def test_curves_can_be_read_and_switched(folder, command, tmp_path):
     command("report", str(folder))
     text = (folder / "report.html").read_text()
@@ -71,6 +72,7 @@ def test_curves_can_be_read_and_switched(folder, command, tmp_path):
     assert 'data-off="1"' in shown
 
 
+@pytest.mark.thorough
 def test_runs_are_sorted_and_filtered(sweep, command, tmp_path):
     for name in ("3", "4", "5"):
         shutil.copytree(sweep / "0", sweep / name)

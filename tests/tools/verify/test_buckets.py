@@ -53,9 +53,10 @@ def test_shipped_algorithms_pass(caught, overrides):
 
 
 def test_a_client_in_another_bucket_is_tried():
-    names = {check.name for check in checks_of_sensitivity(*CENTRAL)}
+    checks = checks_of_sensitivity(*CENTRAL)
+    names = {check.name for check in checks}
     assert any("in another bucket" in name for name in names), names
-    assert sensitivity(*CENTRAL) == []
+    assert failed(checks) == []
 
 
 def test_buckets_that_are_cut_from_the_realised_cohort(monkeypatch):
@@ -69,6 +70,7 @@ def test_buckets_that_are_cut_from_the_realised_cohort(monkeypatch):
     assert sensitivity(*CENTRAL)
 
 
+@pytest.mark.thorough
 def test_realised_bucket_sizes_as_divisors(monkeypatch):
     """Planted: each bucket's sum is divided by the number of its clients."""
     compute = UploadComputation.compute
@@ -85,6 +87,7 @@ def test_realised_bucket_sizes_as_divisors(monkeypatch):
     assert sensitivity(*CENTRAL)
 
 
+@pytest.mark.thorough
 def test_the_median_first_and_the_noise_after(monkeypatch):
     """Planted: noise is added to the median of exact bucket means."""
     release = OpenRound.release
@@ -102,6 +105,7 @@ def test_the_median_first_and_the_noise_after(monkeypatch):
     assert sensitivity(*CENTRAL)
 
 
+@pytest.mark.thorough
 def test_clients_that_are_added_to_two_buckets(monkeypatch):
     """Planted: a client's upload is in its bucket and in the next one, at full size."""
     from fedpriv.algorithms import upload_computation
