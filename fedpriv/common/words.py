@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from contextvars import ContextVar
-from decimal import ROUND_CEILING, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 TABLE_FORMAT: ContextVar[str] = ContextVar("table_format", default="text")
 """Form of the tables that a command prints: text, markdown, latex or csv (its flag --table)."""
@@ -89,6 +89,16 @@ def digits_up(epsilon: float, digits: int = 4) -> str:
     # Twelve digits first: 0.1 + 0.2 is 0.3, not 0.3001.
     upwards = Context(prec=digits, rounding=ROUND_CEILING)
     return f"{float(upwards.create_decimal(f'{epsilon:.12g}')):.{digits}g}"
+
+
+def digits_down(epsilon: float, digits: int = 3) -> str:
+    """Return a lower bound of ε with at most so many significant digits, rounded down so that it still holds.
+
+    >>> digits_down(0.45289), digits_down(1.0), digits_down(0.0)
+    ('0.452', '1', '0')
+    """
+    downwards = Context(prec=digits, rounding=ROUND_FLOOR)
+    return f"{float(downwards.create_decimal(f'{epsilon:.12g}')):.{digits}g}"
 
 
 def percent_up(share: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from fedpriv.common.words import counted, digits_up
+from fedpriv.common.words import counted, digits_down, digits_up
 from fedpriv.data.names import MISLABELLED
 from fedpriv.privacy.core.names import RELATION_WORDS
 from fedpriv.store.table import Column, Table
@@ -90,7 +90,8 @@ def _by_label(title: str, numbers: list[AuditedEpsilon], headline: AuditedEpsilo
         for number in numbers:
             if number.kind == kind:
                 style = "bold" if number is headline else "dim" if kind != BOUND else ""
-                cells = [f"{'about ' * (kind == ESTIMATE)}{number.epsilon:.3g}"]
+                bound = digits_down(number.epsilon)
+                cells = [f"about {number.epsilon:.3g}" if kind == ESTIMATE else bound]
                 if has_ideal:
                     cells.append("" if number.ideal is None else f"{number.ideal:.3g}")
                 table.add(kind, number.method, OBSERVERS[number.observer], *cells, style=style)
@@ -148,5 +149,5 @@ def several(audits: list[EpsilonAudit], names: list[str]) -> Table:
         head = audit.headline
         claims = [audit.subject.get(f"epsilon_{view}") for view in ("sound", "published")]
         shown = ["none" if epsilon is None else digits_up(float(epsilon)) for epsilon in claims]
-        summary.add(name, *shown, f"{head.epsilon:.3g}", head.method, f"{best:.3g}")
+        summary.add(name, *shown, digits_down(head.epsilon), head.method, digits_down(best))
     return summary

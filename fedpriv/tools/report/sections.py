@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fedpriv.common.words import counted, round_up
+from fedpriv.common.words import counted, digits_down, round_up
 from fedpriv.data.names import MISLABELLED
 from fedpriv.store.caveats import SEES_HIDDEN
 from fedpriv.store.pairs import spread_words
@@ -280,7 +280,7 @@ def _epsilon_from_below(audit: StoredAudit) -> Markup:
     cells = []
     for row in rows:
         epsilon = as_number(row.get("epsilon"))
-        shown = "–" if epsilon is None else f"{epsilon:.3g}"
+        shown = "–" if epsilon is None else digits_down(epsilon)
         cells.append((*(str(row.get(key)) for key in keys), shown))
     return table(caption, ("kind of number", "method", "observer", "ε at least"), cells)
 
