@@ -8,8 +8,7 @@ precision, which the library itself does not offer.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -53,9 +52,10 @@ def self_compose(loss: PrivacyLossDistribution, count: int) -> PrivacyLossDistri
     """Return the composition of ``count`` draws of one loss, with its rounding error."""
     from scipy import fft
 
-    removed, added = pmfs(loss)
-    both = [_self_composed(pmf, count) for pmf in dict.fromkeys((removed, added))]
-    composed = _with_pmfs(both[0], both[-1])
+    if _probs(loss._pmf_remove).dtype == np.longdouble:
+        composed = _with_pmfs(*(_self_composed(pmf, count) for pmf in pmfs(loss)))
+    else:
+        composed = loss.self_compose(count)
     composed.rounding_error = max(
         rounding.self_composition_error(
             _probs(single),
@@ -95,57 +95,18 @@ def forget_transforms() -> None:
 def _self_composed(pmf: PLDPmf, count: int) -> PLDPmf:
     """Return the ``count``-fold composition of ``pmf`` in the precision of its numbers.
 
-    The steps are those of the library's ``self_compose``, bit for bit. It takes double precision only, and
-    computes the moments anew for each ``count``.
+    The steps are those of the library's ``self_compose``, which takes double precision only.
     """
-    from dp_accounting.pld import pld_pmf
+    from dp_accounting.pld import common
     from scipy import fft
 
-    if isinstance(pmf, pld_pmf.SparsePLDPmf):
-        values = pmf.size ** min(count, 10)  # 2 ** 10 is beyond what the library leaves sparse
-        if count == 1 or values <= pld_pmf._MAX_PMF_SPARSE_SIZE:
-            return pmf.self_compose(count, _TRUNCATED)
-        pmf = _kept(pmf, "dense", pmf.to_dense_pmf)
-    first, last = _bounds(pmf, count)
+    first, last = common.compute_self_convolve_bounds(pmf._probs.astype(float), count, _TRUNCATED)
     length = last - first + 1
     size = fft.next_fast_len(max(length, pmf.size))
     convolved = np.real(fft.ifft(fft.fft(pmf._probs, size) ** count))
     infinite = _TRUNCATED - math.expm1(count * math.log1p(-pmf._infinity_mass))
     lowest = pmf._lower_loss * count + first
     return _with_probs(pmf, lowest, np.roll(convolved, -first)[:length], infinite)
-
-
-def _bounds(pmf: PLDPmf, count: int) -> tuple[int, int]:
-    """Return the first and last cell of the ``count``-fold composition, beyond which lies next to no mass.
-
-    These are Chernoff bounds at the orders of the library's ``compute_self_convolve_bounds``.
-    """
-    first, last = 0, (pmf.size - 1) * count
-    for order, moment in _kept(pmf, "log_moments", lambda: _log_moments(pmf)):
-        bound = (count * moment + math.log(2 / _TRUNCATED)) / order
-        if not math.isfinite(bound):
-            continue
-        if order > 0:
-            last = min(last, math.ceil(bound))
-        else:
-            first = max(first, math.floor(bound))
-    return first, last
-
-
-def _log_moments(pmf: PLDPmf) -> list[tuple[float, float]]:
-    """Return orders and the logarithms of the moment generating function of the cells at them."""
-    from scipy.special import logsumexp
-
-    probs, cells = np.asarray(pmf._probs, float), np.arange(pmf.size)
-    orders = np.concatenate((np.arange(-20, 0), np.arange(1, 21))) / pmf.size
-    return [(order, logsumexp(cells * order, b=probs)) for order in orders]
-
-
-def _kept(pmf: PLDPmf, name: str, compute: Callable[[], Any]) -> Any:
-    """Return what was computed of ``pmf`` before, which is an attribute of it from then on."""
-    if name not in vars(pmf):
-        setattr(pmf, name, compute())
-    return getattr(pmf, name)
 
 
 def _with_probs(
@@ -160,7 +121,7 @@ def _with_probs(
 def _with_pmfs(removed: PLDPmf, added: PLDPmf) -> PrivacyLossDistribution:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-    return PrivacyLossDistribution(removed, None if added is removed else added)
+    return PrivacyLossDistribution(removed, added)
 
 
 def _transformed(composed: PLDPmf) -> bool:
