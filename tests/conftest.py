@@ -32,6 +32,7 @@ REPOSITORY = Path(__file__).parents[1]
 REAL_DATA = os.environ.get("FEDPRIV_DATA")
 QUIET = ("runtime.progress=none", "runtime.plots=false")
 sys.dont_write_bytecode = False  # and so are the tests themselves
+gc.disable()  # until all tests are collected: they stay to the end
 
 # A slow machine is no defect.
 hypothesis.settings.register_profile("untimed", deadline=None)
@@ -78,6 +79,7 @@ def pytest_collection_finish() -> None:
     """What was imported and collected stays to the end: the garbage collector need not search it."""
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -270,6 +270,7 @@ def test_a_ledger_cut_at_a_row_is_said(by, finished, tmp_path, command):
     assert "ledger.csv is not as the run wrote it" in command(*COMMANDS[by]).err
 
 
+@pytest.mark.thorough
 def test_an_audit_says_that_the_ledger_is_gone(finished, tmp_path, command):
     folder = Path(shutil.copytree(finished, tmp_path / "run"))
     (folder / "ledger.csv").unlink()

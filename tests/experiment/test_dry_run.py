@@ -42,6 +42,7 @@ def both(command, tmp_path):
     return outcomes
 
 
+@pytest.mark.few(17)
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -127,6 +127,7 @@ def test_computed_alone_it_is_trained_and_nothing_of_a_record_is_saved(kind, run
     assert summary["engine"] == "isolated"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("kind", "what"),
     [("WritesWhenEvaluated", "the global weights"), ("SavesWhenEvaluated", "_extra_state")],

@@ -18,7 +18,7 @@ from fedpriv.experiment.plan import Plan, make_plan
 
 QUIET = ["dataset=digits", "runtime.progress=none", "runtime.plots=false"]
 BATCH, BATCHES = 20, 50  # 1,000 configurations
-QUICK_BATCH = 4
+QUICK_BATCH = 2
 PUBLIC = {"fedavg", "fedsgd", "norm_bounding"}  # algorithms without privacy
 UNFIT = {"natural", "shards40", "shards400"}  # partitions that the data set does not fit
 

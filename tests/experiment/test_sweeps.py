@@ -165,6 +165,7 @@ def test_what_was_interrupted_is_resumed_bit_for_bit(command, tmp_path, monkeypa
         pd.testing.assert_frame_equal(metrics(interrupted), metrics(whole), check_exact=True)
 
 
+@pytest.mark.thorough
 def test_a_key_that_is_added_later_has_its_value_in_every_row(command, tmp_path):
     command(*TRAIN, "seed=0")
     command(*TRAIN, "seed=0", "epsilon=1,2", "delta=1e-5,1e-4", "clipper=constant")
@@ -309,6 +310,7 @@ def test_what_all_jobs_lack_is_one_sentence(command):
     assert "epsilon must be > 0" in command(*TRAIN, "epsilon=-1", "seed=0,1").sentence
 
 
+@pytest.mark.thorough
 def test_baselines_and_private_algorithms_are_swept_together(command, tmp_path):
     said = command(*TRAIN, "algorithm=dp_fl,fedavg", "epsilon=1,2", "seed=0,1")
     assert (said.status, said.err) == (0, "")

@@ -162,6 +162,7 @@ def test_noise_that_goes_up_and_down_stops_where_each_draw_alone_would():
     assert coarse.epsilon_of(after, 1e-5, ADD_OR_REMOVE) > limit
 
 
+@pytest.mark.thorough
 def test_noise_that_goes_up_and_down_is_accounted_for_seldom(monkeypatch):
     """Near the budget too: an allowance for the least noise of late serves for all of it."""
     asked = []

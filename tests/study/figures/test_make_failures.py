@@ -88,6 +88,7 @@ def test_a_budget_that_allows_no_round_is_refused_before_any_run(make, tiny, tmp
     assert not (tmp_path / "outputs").exists()
 
 
+@pytest.mark.thorough
 def test_a_defect_in_a_job_shows_where_and_does_not_stop_the_others(make, tiny, tmp_path):
     (tmp_path / "failing_clipper_of_a_figure.py").write_text(FAILING)
     add(tiny, {
