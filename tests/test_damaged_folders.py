@@ -182,7 +182,7 @@ TABLES = ("metrics.csv", "clients.csv", "participation.csv")
 """A run that goes on reads each of them in one way."""
 
 
-@pytest.mark.few(48)
+@pytest.mark.few(24)
 @pytest.mark.parametrize(
     ("by", "file"),
     [

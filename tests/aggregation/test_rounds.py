@@ -194,7 +194,11 @@ def test_scores_that_differ_in_the_last_bits_alone_are_equal():
     assert ascending(scores).tolist() == [3, 1, 2, 0, 4]
 
 
-@pytest.mark.parametrize("before", BEFORE, ids=str)
+@pytest.mark.parametrize(
+    "before",
+    [pytest.param(steps, marks=[pytest.mark.thorough] * bool(steps)) for steps in BEFORE],
+    ids=str,
+)
 @pytest.mark.parametrize("option", RULES)
 def test_the_result_is_that_of_one_thread(option, before):
     if not allowed_before(option, before):

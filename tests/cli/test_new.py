@@ -13,6 +13,7 @@ from fedpriv.cli.skeletons import SKELETONS
 SHORT = ("rounds=1", "runtime.progress=none", "runtime.plots=false")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", SKELETONS)
 def test_a_skeleton_runs_as_it_is_written(kind, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -76,6 +76,12 @@ def test_a_value_is_read_on_after_its_file_was_closed():
     value = shared_memory.read(file, {})
     shared_memory.close(file)
     assert torch.equal(value["inputs"], VALUE["inputs"])
+
+
+@pytest.mark.thorough
+def test_a_closed_file_is_not_read_by_another_process():
+    file = shared_memory.write(VALUE, {})
+    shared_memory.close(file)
     said = read_elsewhere(file).stderr
     assert "OSError" in said or "FileNotFound" in said
 

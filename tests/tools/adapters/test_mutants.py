@@ -121,6 +121,7 @@ def test_gaussian_noise_of_a_wrong_scale_fails_by_its_scale_alone(fault):
     assert [c.name for c in failed(checks_of(made(fault)))] == ["std of update ÷ claimed"]
 
 
+@pytest.mark.thorough
 def test_noise_that_is_missing_is_not_called_other_than_gaussian():
     class NoNoise(mutants.Everyone):
         std = 0.0
@@ -152,6 +153,7 @@ def test_a_wrong_scale_is_not_repeated_for_every_one_of_many_rounds():
     assert [c.name for c in failed(checks_of(HalfOfTwelve))] == ["std of update ÷ claimed"]
 
 
+@pytest.mark.thorough
 def test_a_denominator_that_counts_clients_is_named_with_the_level_of_the_noise():
     found = {c.name: c for c in failed(checks_of(made("AverageOfEveryone")))}
     noise = found["update: noise with a client absent"]
