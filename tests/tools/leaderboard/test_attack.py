@@ -113,6 +113,7 @@ def test_attacks_that_do_not_go_with_the_configuration_are_left_out(
     assert read_entry(path).worst_case == WorstCase(1, (), ("ipm",))
 
 
+@pytest.mark.thorough
 def test_a_run_that_diverges_under_an_attack_has_accuracy_0(
     stored, command, small_set, in_process, monkeypatch
 ):
