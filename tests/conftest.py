@@ -23,6 +23,7 @@ import torch
 sys.path.append(str(Path(__file__).parent))
 
 import composing
+from law_examples import examples
 
 import fedpriv
 from fedpriv import cli
@@ -35,7 +36,7 @@ sys.dont_write_bytecode = False  # and so are the tests themselves
 gc.disable()  # until all tests are collected: they stay to the end
 
 # A slow machine is no defect.
-hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.register_profile("untimed", deadline=None, max_examples=examples(100))
 hypothesis.settings.load_profile("untimed")
 
 QUICK = (

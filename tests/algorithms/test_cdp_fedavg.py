@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from torch.nn import functional
 
 from fedpriv.algorithms import CdpFedAvg
@@ -134,7 +135,7 @@ CLIPPERS = {
 
 
 @pytest.mark.parametrize("name", CLIPPERS)
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(size=st.floats(1e-6, 1e9), client=st.integers(0, 5), round_index=st.integers(0, 9))
 def test_one_client_more_moves_the_sum_by_the_clip_norm_at_most(
     name, size, client, round_index, serve, ragged

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.algorithms import FedSgd, LdpFedSgd
 from fedpriv.algorithms import upload_computation as module
@@ -148,7 +149,7 @@ CLIPPERS = {
 
 
 @pytest.mark.parametrize("name", CLIPPERS)
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(size=st.floats(1e-6, 1e9), client=st.integers(0, 5), round_index=st.integers(0, 9))
 def test_no_upload_counts_for_more_than_the_clip_norm(
     name, size, client, round_index, serve, ragged

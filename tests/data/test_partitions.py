@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.data.partitions import Dirichlet, FixedSize, Iid, Natural, Shards
@@ -81,7 +82,7 @@ def test_one_shard_per_client_keeps_labels_together(labels, clients, seed):
 
 
 @given(labels=label_arrays, clients=st.integers(1, 3), alpha=st.floats(0.5, 1e6), seed=seeds)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_dirichlet_uses_every_record_and_respects_min_records(labels, clients, alpha, seed):
     parts = Dirichlet(clients=clients, alpha=alpha, min_records=1, seed=seed).assign(labels)
     assert len(parts) == clients

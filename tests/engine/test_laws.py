@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from torch import nn
 
 from fedpriv.engine import FlatModel, make_engine
@@ -36,7 +37,7 @@ def records(n: int, seed: int, size: float = 1.0):
 counts_of_clients = st.lists(st.integers(0, 5), min_size=1, max_size=45)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 10**6), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
 def test_no_record_contributes_more_than_the_clip_norm(seed, clip_norm, size):
     inputs, targets = records(6, seed, size)
@@ -44,7 +45,7 @@ def test_no_record_contributes_more_than_the_clip_norm(seed, clip_norm, size):
     assert (sums.norm(dim=1) <= clip_norm * (1 + 1e-9)).all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(counts_of_clients, st.integers(0, 10**6))
 def test_a_clients_sum_does_not_depend_on_the_other_clients(counts, seed):
     inputs, targets = records(sum(counts), seed)
@@ -56,7 +57,7 @@ def test_a_clients_sum_does_not_depend_on_the_other_clients(counts, seed):
         torch.testing.assert_close(together[client], alone[0], rtol=1e-9, atol=1e-12)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(counts_of_clients, st.integers(0, 10**6), st.randoms())
 def test_the_order_of_a_clients_records_does_not_matter(counts, seed, random):
     inputs, targets = records(sum(counts), seed)
@@ -73,7 +74,7 @@ def test_the_order_of_a_clients_records_does_not_matter(counts, seed, random):
     torch.testing.assert_close(one.norms[order], other.norms, rtol=1e-9, atol=1e-12)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(2, 12), st.data())
 def test_adding_one_record_moves_the_sum_by_at_most_the_clip_norm(n, data):
     inputs, targets = records(n, data.draw(st.integers(0, 10**6)), 10.0)

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.engine.lots import Lots, blocks, lot_sizes, padded_lots, rows_at
 
@@ -17,7 +18,7 @@ def lots_of(counts):
     return Lots(counts, clients, torch.rand(sum(counts), dtype=torch.float64)), clients
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(many_counts)
 def test_row_sums_are_scaled_sums_per_client(counts):
     lots, clients = lots_of(counts)
@@ -40,7 +41,7 @@ def test_row_sums_of_wide_rows():
     torch.testing.assert_close(out, expected)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(many_counts, st.integers(1, 3))
 def test_outer_sums_are_scaled_sums_per_client(counts, positions):
     lots, clients = lots_of(counts)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from torch import nn
 from torch.nn import functional
 
@@ -244,7 +245,7 @@ def test_a_client_whose_records_are_not_finite_harms_no_other(name):
 MLP = stacked("mlp")
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(st.lists(st.booleans(), min_size=RECORDS, max_size=RECORDS), min_size=1, max_size=6),
     st.integers(0, 10**6),
@@ -259,7 +260,7 @@ def test_a_client_has_the_gradient_that_it_has_alone(present, seed):
         torch.testing.assert_close(together[one], alone, rtol=1e-4, atol=1e-6)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.permutations(range(RECORDS)), st.integers(0, 10**6))
 def test_the_order_of_a_clients_records_does_not_matter(order, seed):
     weights, inputs, targets = clients(MLP.model, 3, seed)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from torch import nn
 
 from fedpriv.engine import ClippedSums, FlatModel, StackedModel, make_engine
@@ -79,7 +80,7 @@ def assert_same(result: ClippedSums, expected: ClippedSums, tolerance: float) ->
     assert difference <= tolerance * expected.sums.norm().clamp(min=1e-30)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(layers, masks, st.integers(0, 10**6), st.booleans(), st.booleans())
 def test_of_any_chain_they_are_those_of_each_client_on_its_own(
     hidden, present, seed, clipped, broken

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from opacus import GradSampleModule
 from opacus.layers import DPLSTM
 from torch import nn
@@ -84,7 +85,7 @@ def test_fast_equals_opacus_in_single_precision(name, sizes, records_of, differe
     assert difference(results[0].norms, results[1].norms) < 1e-4
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     name=st.sampled_from(list(FACTORIES)),
     lengths=st.lists(st.integers(0, LENGTH), min_size=1, max_size=6),

@@ -8,11 +8,12 @@ from abc import ABC, abstractmethod
 from checkpoints import saved
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.privacy.mechanisms import Public
 from fedpriv.privacy.noise_schedules import NoiseSchedule
 
-laws = settings(max_examples=25, suppress_health_check=[HealthCheck.differing_executors])
+laws = settings(max_examples=examples(25), suppress_health_check=[HealthCheck.differing_executors])
 losses_of_a_run = st.lists(
     st.floats(-5.0, 5.0) | st.sampled_from([math.inf, math.nan]), max_size=60
 ) | st.lists(st.floats(0.0, 5.0), max_size=60).map(lambda x: sorted(x, reverse=True))

@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import GdpAccountant, PldAccountant, RdpAccountant
@@ -22,7 +23,7 @@ from fedpriv.privacy.core.names import REPLACE_ONE
 
 RDP, GDP = RdpAccountant(), GdpAccountant()
 DELTA = 1e-5
-laws = settings(max_examples=25)
+laws = settings(max_examples=examples(25))
 targets = st.floats(0.1, 100.0)
 
 

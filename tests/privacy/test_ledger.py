@@ -5,6 +5,7 @@ import pytest
 from checkpoints import saved, size
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from releases import released
 
 from fedpriv.common.errors import FedprivError, ReleaseError
@@ -195,7 +196,7 @@ def test_a_client_that_released_nothing_has_no_history():
 cohorts = st.sets(st.integers(0, 3)).map(lambda who: np.array(sorted(who), dtype=int))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(st.sampled_from([2.0, 3.0]), cohorts, st.integers(1, 3)), max_size=6))
 def test_the_histories_are_the_distinct_compositions_of_those_who_took_part(recorded):
     ledger = Ledger(4)

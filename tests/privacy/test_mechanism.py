@@ -7,6 +7,7 @@ import pytest
 from dp_accounting import dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.core.names import AGGREGATOR, CLIENT, REPLACE_ONE
@@ -23,7 +24,7 @@ from fedpriv.privacy.mechanisms import (
 )
 
 multipliers = st.floats(1e-3, 1e6)
-laws = settings(max_examples=100)
+laws = settings(max_examples=examples(100))
 
 
 def two_queries(gradient: float, statistic: float) -> JointQuery:

@@ -7,12 +7,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from schedule_suite import ScheduleSuite, follow, losses_of_a_run
 
 from fedpriv.common.errors import ArgumentError, ReleaseError
 from fedpriv.privacy.noise_schedules import ValidationDecay
 
-laws = settings(max_examples=150)
+laws = settings(max_examples=examples(150))
 
 
 class TestEq9(ScheduleSuite):

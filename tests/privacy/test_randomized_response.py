@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.privacy.mechanisms.randomized_response import flip_probability, noised_count
 
-laws = settings(max_examples=60)
+laws = settings(max_examples=examples(60))
 epsilons = st.floats(1e-3, 50.0)
 REPETITIONS = 20_000
 

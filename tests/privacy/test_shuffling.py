@@ -9,6 +9,7 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.shuffling import (
@@ -98,7 +99,7 @@ def test_real_flipped_bits_leak_no_more_than_is_stated(epsilon, report_epsilon, 
     assert stated <= delta_of_shuffled(epsilon, report_epsilon, 40, PURE) * (1 + 1e-9)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.floats(0.1, 5.0), st.integers(2, 10**5), st.sampled_from([PURE, BIT]))
 def test_more_reports_hide_better_and_never_cost_more_than_one(epsilon, reports, report):
     few, many = (epsilon_of_shuffled(epsilon, n, 1e-6, report) for n in (reports, 2 * reports))

@@ -7,6 +7,7 @@ import pytest
 from checkpoints import saved
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant, pld
 from fedpriv.privacy.accountants.histories import Histories
@@ -77,7 +78,7 @@ def test_the_weaker_event_has_less_noise_by_at_most_a_percent():
 
 
 @pytest.mark.thorough
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(st.lists(st.tuples(st.floats(1.5, 6.0), st.integers(1, 40)), min_size=1, max_size=40))
 def test_a_budget_is_never_overspent_however_the_noise_moves(path):
     """Rising, falling, few and many kinds; what is reported at the end is within the limit."""

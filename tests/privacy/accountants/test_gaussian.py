@@ -8,6 +8,7 @@ from accountants.suite import AccountantSuite
 from dp_accounting import dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.privacy.accountants import GdpAccountant, PldAccountant, ZcdpAccountant
 from fedpriv.privacy.core.names import ADD_OR_REMOVE
@@ -64,7 +65,7 @@ def test_the_analytic_gaussian_of_balle_and_wang(multiplier, epsilon, delta):
 
 
 @pytest.mark.thorough
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(st.floats(1.0, 20.0), st.integers(1, 200))
 def test_gdp_is_not_above_pld_nor_zcdp(multiplier, steps):
     counts = {gaussian(multiplier): steps}
@@ -105,7 +106,7 @@ def test_steps_of_infinite_noise_cost_nothing_and_never_end():
 
 
 @given(st.integers(-30, 30))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_at_the_limit_epsilon_itself_decides(ulps):
     limit = GDP.largest_sum(1.0, 1e-5)
     spent = GDP.running(1, ADD_OR_REMOVE)

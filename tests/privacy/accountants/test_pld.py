@@ -9,6 +9,7 @@ from dp_accounting import UnsupportedEventError, dp_event
 from dp_accounting.pld import PLDAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
@@ -76,7 +77,7 @@ def test_the_baseline_of_adap_dpfl_costs_less_than_the_paper_charges():
     assert price({event(0.013, 3.0): 7921}, 1e-5) == pytest.approx(1.55, abs=0.005)
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(st.floats(0.005, 0.3), st.floats(0.8, 6.0), st.integers(1, 800))
 def test_pld_is_not_above_rdp(rate, multiplier, steps):
     counts = {event(rate, multiplier): steps}

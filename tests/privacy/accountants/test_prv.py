@@ -7,6 +7,7 @@ from accountants.suite import AccountantSuite
 from dp_accounting import dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.privacy.accountants import CannotAccount, PldAccountant, PrvAccountant
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
@@ -26,7 +27,7 @@ def price(rate: float, multiplier: float, steps: int, delta: float) -> float:
     return PRV.epsilon_of(counts, delta, ADD_OR_REMOVE)
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(st.floats(0.01, 0.2), st.floats(0.8, 6.0), st.integers(1, 500))
 def test_it_is_not_above_its_quick_bound(rate, multiplier, steps):
     counts = {PoissonSampling(rate).event(multiplier): steps}

@@ -9,6 +9,7 @@ from dp_accounting.rdp import RdpAccountant as Library
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import RdpAccountant
@@ -110,7 +111,7 @@ def test_best_order_of_adap_dpfl(sigma, order):
     assert accountant.best_order(event, 2.0, DELTA, ADD_OR_REMOVE) == order
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(rate=st.floats(0.005, 1.0), sigma=st.floats(0.7, 8.0), count=st.integers(10, 3000))
 def test_epsilon_is_dp_accountings_at_whole_orders(rate, sigma, count):
     event = PoissonSampling(rate).event(sigma)

@@ -18,6 +18,7 @@ import pytest
 from dp_accounting import dp_event
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from scipy import fft
 
 from fedpriv.privacy.accountants import (
@@ -117,7 +118,7 @@ def holds(accountant, rate: float, sigma: float, steps: int, delta: float) -> No
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("accountant", [COARSE, PLD, RDP], ids=lambda a: a.name)
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(NEARLY_ALL, st.floats(0.7, 3.0), st.integers(1, 200), DELTAS)
 def test_no_epsilon_is_below_what_is_proven(accountant, rate, scale, steps, delta):
     holds(accountant, rate, scale * math.sqrt(steps), steps, delta)
@@ -125,13 +126,13 @@ def test_no_epsilon_is_below_what_is_proven(accountant, rate, scale, steps, delt
 
 @pytest.mark.slow
 @pytest.mark.parametrize("accountant", [PRV, PLD, RDP], ids=lambda a: a.name)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(NEARLY_ALL, st.floats(0.7, 3.0), st.integers(1, 20_000), DELTAS)
 def test_no_epsilon_of_many_draws_is_below_what_is_proven(accountant, rate, scale, steps, delta):
     holds(accountant, rate, scale * math.sqrt(steps), steps, delta)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.floats(0.02, 3.0), DELTAS)
 def test_gdp_is_the_closed_form_also_where_delta_is_tiny(mu, delta):
     epsilon = GDP.epsilon_of_sum(mu**2, delta)
@@ -219,7 +220,7 @@ LAWFUL = [(COARSE, 0.2, 0.0), (PLD, 1e-3, 1e-3), (RDP, 1e-9, 1e-9)]
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("accountant", "error", "part"), LAWFUL, ids=["prv", "pld", "rdp"])
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(
     rates=st.tuples(st.floats(0.01, 1.0), st.floats(0.01, 1.0)),
     scales=st.tuples(st.floats(0.8, 5.0), st.floats(0.8, 5.0)),
@@ -248,7 +249,7 @@ def test_epsilon_is_monotone_in_everything(
 
 
 @pytest.mark.thorough
-@settings(max_examples=4)
+@settings(max_examples=examples(4))
 @given(st.floats(0.7, 3.0), st.integers(1, 200), DELTAS, DELTAS)
 def test_a_smaller_delta_is_never_cheaper_by_pld_however_small(scale, steps, one, other):
     counts = {PoissonSampling(0.9999).event(scale * math.sqrt(steps)): steps}
@@ -320,7 +321,7 @@ def test_without_extended_precision_a_small_delta_is_refused(monkeypatch):
 
 
 @needs_extended
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     size=st.sampled_from([1024, 2 * 1009, 4096, 6 * 6203, 2 * 65537]),
     spread=st.floats(1.0, 80.0),
@@ -339,7 +340,7 @@ def test_the_bound_of_a_self_composition_holds(size, spread, count, seed):
 
 
 @needs_extended
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.integers(10, 40_000), st.floats(1.0, 500.0), st.integers(0, 99))
 def test_the_bound_of_a_convolution_holds(size, spread, seed):
     from scipy import signal

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.privacy.accountants.search import _between, most_steps
 
-laws = settings(max_examples=200)
+laws = settings(max_examples=examples(200))
 
 
 @laws

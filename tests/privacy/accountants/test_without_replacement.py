@@ -12,6 +12,7 @@ from accountants.suite import AccountantSuite
 from dp_accounting import dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from scipy.stats import norm
 
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant, pld
@@ -118,7 +119,7 @@ def test_the_lots_of_adap_dpfl():
 
 
 @pytest.mark.thorough
-@settings(max_examples=3)
+@settings(max_examples=examples(3))
 @given(st.integers(10, 300), st.floats(2.0, 8.0), st.integers(1, 100))
 def test_it_is_not_above_rdp(lot, z, steps):
     """The privacy loss itself: the accountant takes the smaller of the two."""

@@ -8,12 +8,13 @@ import torch
 from checkpoints import saved
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.privacy.clippers import Clipper
 from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.mechanisms import Unprotected
 
-laws = settings(max_examples=30, suppress_health_check=[HealthCheck.differing_executors])
+laws = settings(max_examples=examples(30), suppress_health_check=[HealthCheck.differing_executors])
 norms_of_a_lot = st.lists(
     st.floats(0.0, 2.0**100, width=32) | st.floats(0.0, 10.0, width=32), min_size=1, max_size=20
 )

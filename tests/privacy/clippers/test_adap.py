@@ -7,13 +7,14 @@ import torch
 from clippers.suite import ClipperSuite
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.clippers import AdapClipper
 from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.mechanisms import DOUBLED, Unprotected
 
-laws = settings(max_examples=80)
+laws = settings(max_examples=examples(80))
 norm = st.floats(0.0, 100.0) | st.sampled_from([1e30, 1e300, math.inf])
 lots = st.lists(norm, min_size=0, max_size=20)
 

@@ -7,6 +7,7 @@ import torch
 from clippers.suite import ClipperSuite
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.clippers import (
@@ -16,7 +17,7 @@ from fedpriv.privacy.clippers import (
     PolynomialClipper,
 )
 
-laws = settings(max_examples=60)
+laws = settings(max_examples=examples(60))
 
 
 class TestConstant(ClipperSuite):

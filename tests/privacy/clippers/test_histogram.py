@@ -10,6 +10,7 @@ import torch
 from clippers.suite import ClipperSuite
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.accountants import GdpAccountant
@@ -25,7 +26,7 @@ from fedpriv.privacy.mechanisms import (
     Unprotected,
 )
 
-laws = settings(max_examples=60)
+laws = settings(max_examples=examples(60))
 
 
 def make(**keys) -> MedianHistogramClipper:  # type: ignore[no-untyped-def]

@@ -9,12 +9,13 @@ import pytest
 import torch
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.privacy.clippers import MedianHistogramClipper
 from fedpriv.privacy.clippers.histogram import geometric_edges, median_bin
 from fedpriv.privacy.mechanisms import ONE_HOT
 
-laws = settings(max_examples=60)
+laws = settings(max_examples=examples(60))
 whole_counts = st.lists(st.integers(0, 50), min_size=1, max_size=20)
 noised_counts = st.lists(st.floats(-100.0, 100.0), min_size=1, max_size=20)
 

@@ -10,6 +10,7 @@ import torch
 from clippers.suite import ClipperSuite
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.clippers import QuantileClipper
@@ -28,7 +29,7 @@ from fedpriv.privacy.mechanisms import (
 )
 from fedpriv.privacy.mechanisms.randomized_response import noised_count
 
-laws = settings(max_examples=60)
+laws = settings(max_examples=examples(60))
 RESPONSE = {"bit_mechanism": "randomized_response", "noised_by": CLIENT, "bit_epsilon": 1.0}
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from scipy import stats
 
 from fedpriv.common.secret_streams import Stream, derived_key
@@ -89,7 +90,7 @@ def test_vectors_are_padded_to_a_power_of_two(size, found):
 # ---- rounding
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 7), st.floats(0.01, 300.0), st.integers(0, 10**6), st.floats(0.0, 2.0))
 def test_a_conditionally_rounded_vector_never_exceeds_its_bound(power, longest, seed, times):
     """Whatever the vector, also one that is longer than it may be."""

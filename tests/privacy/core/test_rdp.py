@@ -10,6 +10,7 @@ from dp_accounting.rdp import RdpAccountant as Library
 from dp_accounting.rdp import compute_epsilon
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from opacus.accountants.analysis.rdp import compute_rdp as opacus_rdp
 from scipy import integrate
 
@@ -30,7 +31,7 @@ from fedpriv.privacy.core.sampling import FixedSizeSampling, PoissonSampling
 POISSON = PoissonSampling(0.01).event(2.5)
 FIXED = FixedSizeSampling(1000, 10).event(2.5)
 
-laws = settings(max_examples=60)
+laws = settings(max_examples=examples(60))
 rates = st.floats(0.002, 0.9)
 multipliers = st.floats(0.6, 10.0)
 integer_orders = st.integers(2, 200).map(float)
@@ -120,7 +121,7 @@ def test_rdp_at_other_orders_lies_between_those_of_the_neighbouring_integers(
     assert order < 2 or below <= here * (1 + 1e-6) + 1e-13
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     rate=rates,
     low=st.floats(0.5, 3.0),
@@ -134,7 +135,7 @@ def test_many_multipliers_at_once_are_never_understated(rate, low, factor, order
     assert (at_once >= one_by_one * (1 - 1e-9) - 1e-15).all()
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(rate=st.floats(0.002, 0.1), low=st.floats(0.8, 4.0), factor=st.floats(1.2, 3.0))
 def test_the_epsilon_of_many_multipliers_is_overstated_by_less_than_a_thousandth(rate, low, factor):
     some = tuple(map(float, range(2, 65)))

@@ -7,6 +7,7 @@ import pytest
 from dp_accounting import dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.secret_streams import SecretStreams
@@ -22,7 +23,7 @@ from fedpriv.privacy.core.sampling import (
     sample_lot,
 )
 
-laws = settings(max_examples=50)
+laws = settings(max_examples=examples(50))
 
 
 def lots(sampling, records: int, count: int) -> list[np.ndarray]:

@@ -7,6 +7,7 @@ import pytest
 from dp_accounting import dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from scipy.stats import beta, norm
 
 from fedpriv.privacy.accountants import (
@@ -88,7 +89,7 @@ def test_the_direction_in_which_a_record_is_added_alone_would_be_too_low():
 @given(
     q=st.floats(0.01, 1.0), sigma=st.floats(0.4, 20.0), steps=st.integers(1, 3000), by=st.booleans()
 )
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_every_curve_rises_is_concave_and_lies_above_chance(q, sigma, steps, by):
     event = PoissonSampling(q).event(sigma) if by else PLAIN.event(sigma)
     accountant = RdpAccountant() if by else GdpAccountant()

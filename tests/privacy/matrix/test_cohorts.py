@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.secret_streams import SecretStreams
@@ -36,7 +37,7 @@ CHOOSERS = st.one_of(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(chooser=CHOOSERS, rounds=st.integers(1, 30), seed=st.integers(0, 99))
 def test_no_cohort_has_a_client_that_may_not_be_there(chooser, rounds, seed):
     for cohort in cohorts_of(chooser, rounds, seed):
@@ -44,7 +45,7 @@ def test_no_cohort_has_a_client_that_may_not_be_there(chooser, rounds, seed):
         assert len(cohort) <= CLIENTS
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(chooser=CHOOSERS)
 def test_the_denominator_is_the_mean_size(chooser):
     separation = chooser.participation.separation

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from small_strategies import NAMES, largest_over, patterns, small
 
 from fedpriv.privacy.matrix.participation import Cyclic, MinSeparation, OncePerEpoch
@@ -33,7 +34,7 @@ def streamed(strategy, draws: np.ndarray) -> np.ndarray:
     return np.stack([stream.next(lambda: next(rows).copy()) for _ in range(strategy.rounds)])
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     name=st.sampled_from(NAMES),
     rounds=st.integers(1, 24),
@@ -103,7 +104,7 @@ def test_no_pattern_moves_the_sum_further_than_the_sensitivity(name, kind, separ
         assert stated == pytest.approx(worst)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(seed=st.integers(0, 999), separation=st.integers(1, 4), most=st.integers(1, 3))
 def test_the_bound_holds_for_any_matrix_and_any_directions(seed, separation, most):
     stream = np.random.default_rng(seed)

@@ -23,6 +23,7 @@ from histories import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.tools.accounting.event_json import CLASSES, NotAnEvent, releases_of
@@ -229,7 +230,7 @@ JSON = st.recursive(
 
 
 @given(value=JSON, neighbours=st.sampled_from([ADD_OR_REMOVE, REPLACE_ONE]))
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 def test_any_json_is_events_or_one_sentence(value, neighbours):
     try:
         found = list(releases_of(value, neighbours))

@@ -10,6 +10,7 @@ import pytest
 from dp_accounting import dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law_examples import examples
 from scipy import special, stats
 
 from fedpriv.attacks.canary_scores import Kind, ideal_scores
@@ -247,7 +248,7 @@ def test_constant_scores_show_nothing_whatever_the_order():
         assert set(every_bound(Scores(values, coins)).values()) == {0.0}
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=60),
     st.randoms(use_true_random=False),
@@ -261,7 +262,7 @@ def test_guesses_from_equal_scores_do_not_depend_on_the_order(canaries, random):
     assert made[0] == made[1]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(st.tuples(st.integers(-2, 2), st.booleans()), min_size=4, max_size=40))
 def test_no_order_of_equal_scores_guesses_less_than_what_counts(canaries):
     """A bound from fewer right guesses holds wherever one by any order would."""
