@@ -23,7 +23,6 @@ WITH_ANY = {
     "experiment.loop.Loop.load_round_state",
     "workers.link.Link.receive",
     "workers.link.Link.send",
-    "workers.processes.LocalWorker.__init__",
     "workers.processes.told",
     # an attribute that is declared as a field stands for its value, as in attrs and dataclasses
     "common.fields.field",
