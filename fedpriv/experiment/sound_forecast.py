@@ -10,7 +10,7 @@ import numpy as np
 from dp_accounting import dp_event
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.words import round_up
+from fedpriv.common.words import digits_up
 from fedpriv.data.client_records import ClientRecords
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan
@@ -93,18 +93,25 @@ def with_sound_epsilon(parts: Parts, plan: Plan) -> list[tuple[str, str]]:
         plan: The plan of these parts.
     """
     rows, planned = [*plan.lines], plan.epsilon
-    if planned is None or (parts.settings.sound and (plan.bound or planned > _VACUOUS)):
+    if planned is None or plan.rounds == 0:
+        return rows
+    if parts.settings.sound and (plan.bound or planned > _VACUOUS):
         return rows
     forecast = forecast_sound(parts, plan)
     if forecast is None or forecast.epsilon is None:
         return rows
     if parts.settings.sound and forecast.epsilon > _MUCH_LESS * planned:
         return rows
-    at_most = "at most " if forecast.bound and math.isfinite(forecast.epsilon) else ""
-    words = f"{at_most}{round_up(forecast.epsilon, 6)}, which a finished run reports"
+    shown = "infinite"
+    if math.isfinite(forecast.epsilon):
+        shown = f"{'at most ' if forecast.bound else ''}{digits_up(forecast.epsilon, 6)}"
     names = [name for name, _ in rows]
     below = 1 + max(names.index(name) for name in ("budget", "epsilon at the end") if name in names)
-    return [*rows[:below], ("sound epsilon", words), *rows[below:]]
+    return [
+        *rows[:below],
+        ("sound epsilon", f"{shown}, which a finished run reports"),
+        *rows[below:],
+    ]
 
 
 def _sizes_known(parts: Parts) -> bool:
