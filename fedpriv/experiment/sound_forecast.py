@@ -18,7 +18,7 @@ from fedpriv.privacy.accountants import GdpAccountant
 from fedpriv.privacy.core.names import SOUND
 from fedpriv.privacy.sound import tightest
 
-_VACUOUS = 100  # an ε above this protects nobody, whatever accountant states it
+_HOPELESS = 100  # an ε above this protects nobody, whatever accountant states it
 _MUCH_LESS = 0.8  # share of the planned ε below which the sound one is told beside it
 
 
@@ -95,7 +95,7 @@ def with_sound_epsilon(parts: Parts, plan: Plan) -> list[tuple[str, str]]:
     rows, planned = [*plan.lines], plan.epsilon
     if planned is None or plan.rounds == 0:
         return rows
-    if parts.settings.sound and (plan.bound or planned > _VACUOUS):
+    if parts.settings.sound and (plan.bound or planned > _HOPELESS):
         return rows
     forecast = forecast_sound(parts, plan)
     if forecast is None or forecast.epsilon is None:

@@ -62,16 +62,22 @@ def run(
         models = [checks.one_of("models", model, gradients.MODELS) for model in models]
         if threads is not None:
             threads = checks.whole("threads", threads, at_least=1)
-        place = resolve_device(device, "--device")
+        resolved_device = resolve_device(device, "--device")
     except ArgumentError as error:
         raise error.within("bench") from error
-    with _conditions(threads, place) as conditions:
+    with _conditions(threads, resolved_device) as conditions:
         console().print(", ".join(f"{key} {value}" for key, value in conditions.items()))
         if settings is own_settings:
             console().print("other libraries beside these: fedpriv bench --peers")
         results = []
-        finish = partial(torch.cuda.synchronize, place) if place.type == "cuda" else None
-        for setting in chain.from_iterable(settings(model, str(place)) for model in models):
+        finish = (
+            partial(torch.cuda.synchronize, resolved_device)
+            if resolved_device.type == "cuda"
+            else None
+        )
+        for setting in chain.from_iterable(
+            settings(model, str(resolved_device)) for model in models
+        ):
             results.append(measure(setting, repeats, finish))
             _print(results[-1])
     if json_path is not None:

@@ -201,15 +201,15 @@ def _listener(host: str | None) -> tuple[socket.socket, str]:
             other end is told the name: on other machines it stands for another address.
     """
     if host is None:
-        name, found = socket.gethostname(), []
+        name, addresses = socket.gethostname(), []
         with suppress(OSError):
-            found = socket.getaddrinfo(name, 0, type=socket.SOCK_STREAM)
-        for family, *_, address in found:
+            addresses = socket.getaddrinfo(name, 0, type=socket.SOCK_STREAM)
+        for family, *_, address in addresses:
             if not ipaddress.ip_address(address[0]).is_loopback:
                 with suppress(OSError):
                     listener = socket.create_server(address[:2], family=family, backlog=1)
                     return listener, listener.getsockname()[0]
-        if found:
+        if addresses:
             dual = socket.has_dualstack_ipv6()
             family = socket.AF_INET6 if dual else socket.AF_INET
             return socket.create_server(

@@ -139,7 +139,10 @@ def _origin(figure: Figure) -> str:
 def _scale(figure: Figure) -> str:
     if figure.scale == "quick":
         return f"**quick**{figure.altered_words}: {figure.quick_words}"
-    return f"**changed** ({' '.join(figure.changed)})" if figure.changed else "paper"
+    if figure.changed:
+        return f"**changed** ({' '.join(figure.changed)})"
+    fewer_rounds = figure.deviations.get("rounds")
+    return "paper" if fewer_rounds is None else f"**reduced**, rounds: {fewer_rounds}"
 
 
 def _is_epsilon(column: str) -> bool:

@@ -332,3 +332,9 @@ def test_a_line_for_each_client_is_drawn(make, there, tiny, tmp_path):
     assert table["client"].nunique() == 10
     assert table["x"].max() == 2
     assert set(table["n"]) == {1}
+
+
+def test_a_figure_of_fewer_rounds_than_the_paper_says_so_first(make, tiny, tmp_path):
+    tiny["deviations"] = {"rounds": "2 of 1,000"}
+    make()
+    assert "Scale: **reduced**, rounds: 2 of 1,000." in comparison(tmp_path)
