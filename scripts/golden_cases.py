@@ -168,7 +168,6 @@ cdp_poly               @cdp clipper=poly
 cdp_no_noise           @server noise_schedule=none clipper=none
 cdp_per_layer          @cdp clipper=per_layer
 cdp_per_layer_quantile @cdp clipper=per_layer_quantile
-cdp_adaclip            @cdp clipper=adaclip
 cdp_momentum           @cdp algorithm.optimizer=momentum averaging=tail averaging_start=2
 cdp_adagrad            @cdp algorithm.optimizer=adagrad algorithm.learning_rate=0.05
 cdp_adam_bc            @cdp algorithm.optimizer=dp_adam_bc algorithm.learning_rate=0.01 averaging=ema
@@ -276,6 +275,166 @@ audit_property_central @ncdp partition.clients=60 dataset.normalize=false rounds
 audit_quantile         @cdp @quant runtime.snapshot_interval=2 audit=membership
 """
 
+OWN_CODE = """
+own_clipper            @dp --config-dir ../own/yamls clipper=own
+own_model              @dp --config-dir ../own/yamls model=own
+own_algorithm          @sound --config-dir ../own/yamls algorithm=own
+two_processes          algorithm=dp_fl rounds=4 partition.clients=40 chunk=5 runtime.workers=2
+two_processes_clients  @cdp chunk=2 runtime.workers=2
+distributed            algorithm=ddp_fedavg partition.clients=20 rounds=4 algorithm.shares=discrete_gaussian
+                       algorithm.tolerated_dropouts=2 algorithm.dropout=0.05
+"""
+
+ALGORITHMS = """
+adap_dpfl      algorithm=adap_dpfl rounds=3
+cdp_fedavg     @cdp rounds=3
+ddp_fedavg     algorithm=ddp_fedavg rounds=3 partition.clients=12
+dp_fl          @dp rounds=3
+dp_fl_server   algorithm=dp_fl_server rounds=3 epsilon=null
+dp_ftrl        algorithm=dp_ftrl rounds=3 partition.clients=12 algorithm.min_separation=2
+dp_scaffold    algorithm=dp_scaffold rounds=3 epsilon=null
+fedavg         algorithm=fedavg rounds=3
+fedsgd         algorithm=fedsgd rounds=3 partition.clients=10
+ldp_fedsgd     @ldp rounds=3
+naseri_cdp     @ncdp rounds=3 algorithm.client_rate=0.6
+naseri_ldp     @nldp rounds=3 algorithm.clients_per_round=6
+norm_bounding  algorithm=norm_bounding rounds=3 partition.clients=12 algorithm.client_rate=0.6
+weak_dp        algorithm=weak_dp rounds=3 partition.clients=12 algorithm.client_rate=0.6
+wei_cdp        @wei rounds=3
+wei_cdp_optimal @optimal
+wei_crd        @crd rounds=3
+"""
+"""Every algorithm, on digits. Each goes with every rule and attack below."""
+
+RULES = """
+bucketed_median caf centered_clipping dnc flame fltrust foolsgold geometric_median krum median multi_krum
+rlr trimmed_mean
+"""
+
+ATTACKS = """
+a3fl            attack=a3fl attack.trigger.size=2 attack.trigger_epochs=3
+alie            attack=alie
+alie_optimal    attack=alie_optimal
+dba             attack=dba attack.attackers=2
+edge_case       attack=edge_case
+gaussian        attack=gaussian
+ipm             attack=ipm
+ipm_optimal     attack=ipm_optimal
+label_flip      attack=label_flip attack.trigger.writers=2
+label_reversal  attack=label_reversal
+mimic           attack=mimic
+min_max         attack=min_max
+min_sum         attack=min_sum
+neurotoxin      attack=neurotoxin attack.trigger.size=2
+pixel_pattern   @pattern
+semantic        attack=semantic attack.trigger.indices=[5,11,70,71,300,301] attack.trigger.target=2
+sign_flip       attack=sign_flip
+"""
+"""Attacks on images. Those on text and on CIFAR-10 have cases of their own above."""
+
+FIGURES = """
+adap_dpfl/fig4 wei/discount wei/fig5 wei/fig6 wei/fig7 wei/fig8 wei/fig9 wei/fig10 wei/fig11 wei/fig12
+wei/fig13 wei/fig14 wei/sound naseri/backdoor_cifar10 naseri/backdoor_emnist naseri/backdoor_reddit
+naseri/backdoor_sentiment140 naseri/membership naseri/property
+"""
+"""One figure with an archive, and the trained figures that have none: made in their quick form."""
+
+OWN_FILES = {
+    "own/own_clipper.py": """
+import torch
+
+from fedpriv.privacy.clippers import Clipper
+
+
+class Own(Clipper):
+    def __init__(self, first):
+        self.first = first
+
+    def clip_norm(self, round_index, holders):
+        return torch.full((len(holders),), self.first / (1 + round_index), device=holders.device)
+
+    def factors(self, norms, clip_norms):
+        return clip_norms / (norms + 0.01)
+""",
+    "own/own_model.py": """
+from torch import nn
+
+from fedpriv.models.base import ModelFactory
+
+
+class Own(ModelFactory):
+    name = "own"
+
+    def build(self, input_shape, classes):
+        return self._seeded(
+            lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, classes))
+        )
+""",
+    "own/own_algorithm.py": """
+from fedpriv.algorithms import DpFl
+from fedpriv.algorithms.server_steps import WeightedAverage
+
+
+class Momentum(WeightedAverage):
+    def __init__(self, model, records_per_client, momentum):
+        super().__init__(model, records_per_client)
+        self.momentum, self.velocity = momentum, model.flat.new_zeros(model.size)
+
+    def apply(self, cohort, uploads):
+        self.velocity.mul_(self.momentum).add_(self.average(cohort, uploads))
+        self.model.flat.add_(self.velocity)
+
+    def state_dict(self):
+        return {"velocity": self.velocity.clone()}
+
+    def load_state_dict(self, state):
+        self.velocity.copy_(state["velocity"])
+
+
+class Own(DpFl):
+    def __init__(self, *args, server_momentum=0.9, **settings):
+        super().__init__(*args, **settings)
+        self.server_momentum = server_momentum
+
+    def server_step(self, context):
+        return Momentum(context.model, context.data.records_per_client, self.server_momentum)
+""",
+    "own/yamls/clipper/own.yaml": "# own\n_target_: own_clipper.Own\nfirst: 2.0\n",
+    "own/yamls/model/own.yaml": "# own\n_target_: own_model.Own\nseed: ${seed}\n",
+    "own/yamls/algorithm/own.yaml": """# @package _global_
+# own
+defaults:
+  - dp_fl
+  - _self_
+protocol: dp_fl
+algorithm:
+  _target_: own_algorithm.Own
+  name: own
+  server_momentum: 0.5
+""",
+    "own/schedule.csv": "noise_multiplier,sample_rate,steps\n3,0.1,20\n2,0.05,10\n",
+    "own/figure.yaml": """base: algorithm=dp_fl rounds=20 noise_schedule=calibrated
+x: {epsilon: [1, 2]}
+curves: {algorithm.learning_rate: [0.05, 0.2]}
+seeds: 2
+metric: accuracy
+baselines:
+  - {label: guessing, value: 10}
+""",
+}
+"""Code, YAMLs and tables of a user's own: path below the working folder → text."""
+
+FAST = """
+dp_fl adap_sound dp_quantile dp_histogram dp_per_layer dp_pld dp_prv dp_fixed_size dp_sampled_ends dp_cnn
+dp_opacus fedavg scaffold ldp_response ldp_histogram ldp_decay cdp_quantile cdp_adam_bc cdp_calibrated ncdp
+nldp_all wei_cdp_sampled wei_crd_noised wei_optimal attack_cdp_follow attack_ldp text_words_private
+audit_membership resumed_quantile resumed_nldp resumed_crd publish_dp own_* two_processes distributed
+refused_* account_* calibrate_* sweep search verify_dp figure_own of_dp_fl_krum of_fedavg_flame
+of_ldp_fedsgd_trimmed_mean of_naseri_ldp_alie of_dp_ftrl of_dp_fl_server of_fedavg_fltrust
+of_cdp_fedavg_bucketed_median of_naseri_cdp_min_max
+"""
+"""The cases for every commit: names and patterns."""
+
 RESUMED = """
 resumed_quantile       @sound @quant
 resumed_cdp            @cdp @quant algorithm.optimizer=adam epsilon=3
@@ -366,15 +525,37 @@ calibrate_noise    calibrate --epsilon 2 --delta 1e-5 --sample-rate 0.013 --step
 calibrate_steps    calibrate --epsilon 2 --delta 1e-5 --sample-rate 0.013 --noise-multiplier 3
 calibrate_rate     calibrate --epsilon 2 --delta 1e-5 --steps 500 --noise-multiplier 3 --accountant rdp
 calibrate_gdp      calibrate --epsilon 2 --delta 1e-5 --steps 500 --sampling none --json
+account_csv        account --noise-multiplier 3 --sample-rate 0.013 --steps 100 --delta 1e-5 --table csv
+account_none_csv   account --noise-multiplier 9 --steps 50 --delta 1e-5 --sampling none --table csv
+account_schedule   account --schedule ../own/schedule.csv --delta 1e-5 --json
+calibrate_rdp      calibrate --epsilon 2 --delta 1e-5 --steps 500 --sample-rate 0.01 --accountant rdp --json
+calibrate_pld      calibrate --epsilon 2 --delta 1e-5 --steps 500 --sample-rate 0.01 --accountant pld --json
+calibrate_prv      calibrate --epsilon 2 --delta 1e-5 --steps 500 --sample-rate 0.01 --accountant prv --json
+calibrate_zcdp     calibrate --epsilon 2 --delta 1e-5 --steps 500 --sampling none --accountant zcdp --json
+calibrate_gdp_json calibrate --epsilon 2 --delta 1e-5 --steps 500 --sampling none --accountant gdp --json
+verify_dp          verify algorithm=dp_fl --json verify.json
+verify_cdp         verify algorithm=cdp_fedavg clipper=quantile --json verify.json
+verify_ldp         verify algorithm=ldp_fedsgd partition.clients=12 --json verify.json
+search             train -m hydra/sweeper=search hydra.sweeper.epsilon=3 hydra.sweeper.trials=3
+                   hydra.sweeper.seed=0 hydra.sweeper.sampler=random algorithm=dp_fl rounds=5
+                   noise_schedule=validation_decay noise_schedule.beta=1 noise_schedule.noise_multiplier=12
+                   algorithm.learning_rate=interval(0.01,1) hydra.sweep.dir=sweep
+                   runtime.plots=false runtime.device=cpu runtime.threads=1 runtime.output_dir=outputs
+figure_own         figure ../own/figure.yaml runtime.device=cpu runtime.threads=1
 figure_dry         figure ldp_clipping/poly --quick --dry-run
 figure_dry_wei     figure wei/fig6 --quick --dry-run
 figure_computed    figure wei/theorem2
-sweep              train -m algorithm=dp_fl rounds=2 seed=0,1 hydra.sweep.dir=sweep
+sweep              train -m algorithm=dp_fl rounds=2 seed=0,1 epsilon=1,2 hydra.sweep.dir=sweep
                    runtime.plots=false runtime.device=cpu runtime.threads=1
 groups             list
 """
 
 THEN = """
+sweep                  runs sweep --csv - ; runs sweep --means --table csv ; runs sweep --json ;
+                       plot sweep --points epsilon --out points.png ;
+                       plot sweep --y test_loss --out losses.png
+dp_pld                 audit epsilon run --canaries 40 --device cpu --csv audit.csv
+two_processes          account --run run --json
 dp_fl                  account --run run --json
 dp_exponential         account --run run --delta 1e-4,1e-6
 dp_max_lot_size        account --run run --json
@@ -390,4 +571,4 @@ text_words_private     account --run run --json
 audit_by_heart         audit membership run --nonmembers held_out --records 100 --device cpu
 audit_property_private audit property run --property label:5 --clients 30 --device cpu
 """
-"""Commands that follow a run, in its folder."""
+"""Commands that follow a run, in its folder, with semicolons between them."""
