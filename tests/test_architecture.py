@@ -25,7 +25,7 @@ ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("train",),
     ("tools.claims",),
     ("tools.adapters",),
-    ("tools.leaderboard", "tools.peers", "tools.report", "tools.verify"),
+    ("tools.peers", "tools.report", "tools.verify"),
     ("tools", "tools.accounting", "tools.audit"),
     ("experiment",),
     ("workers",),
@@ -211,7 +211,6 @@ PUBLIC = {
 }  # fmt: skip
 OPERATING_SYSTEM = {
     "experiment.secrets",  # the key of a published run, and of a secret number of trials
-    "tools.leaderboard.trial",  # the noise_seed of a check, which nobody may choose
     "workers.link",  # the token of a connection, no random number of a run
     "workers.processes",  # the token of a worker, likewise
 }

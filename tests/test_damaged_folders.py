@@ -25,7 +25,6 @@ COMMANDS = {
     "plot": ("plot", "run", "--out", "lines.png"),
     "report": ("report", "run"),
     "account": ("account", "--run", "run"),
-    "enter": ("leaderboard", "add", "run", "--entries", "entries"),
     "account_published": ("account", "--run", "run", "--view", "published"),
     "membership": ("audit", "membership", "run", "--records", "12", "--snapshots", "1"),
     "property": ("audit", "property", "run", "--clients", "4", "--snapshots", "1"),
@@ -46,7 +45,6 @@ READ = {
         "environment.json", "audit",
     ),
     "account": ("ledger.csv", "privacy.json", "config.yaml"),
-    "enter": ("config.yaml", "summary.json", "environment.json", "privacy.json", "ledger.csv"),
     "account_published": ("ledger.csv",),
     "membership": (
         "config.yaml", "summary.json", "model.pt", "checkpoint.pt", "snapshots/round000001.pt",
@@ -182,7 +180,7 @@ TABLES = ("metrics.csv", "clients.csv", "participation.csv")
 """A run that goes on reads each of them in one way."""
 
 
-@pytest.mark.few(24)
+@pytest.mark.few(19)
 @pytest.mark.parametrize(
     ("by", "file"),
     [

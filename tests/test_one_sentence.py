@@ -28,16 +28,15 @@ COMMANDS = {
     "ends": ("plot", "run", "--points", "rounds", "--y", "test_accuracy", "--out", "ends.png"),
     "report": ("report", "run"),
     "account": ("account", "--run", "run", "--accountant", "rdp"),
-    "enter": ("leaderboard", "add", "run", "--entries", "entries"),
     "membership": ("audit", "membership", "run", "--records", "40", "--snapshots", "2"),
 }
 READ = {
-    "config.yaml": ("runs", "plot", "ends", "report", "enter", "membership"),
-    "summary.json": ("runs", "plot", "ends", "report", "account", "enter", "membership"),
-    "environment.json": ("plot", "ends", "report", "enter"),
+    "config.yaml": ("runs", "plot", "ends", "report", "membership"),
+    "summary.json": ("runs", "plot", "ends", "report", "account", "membership"),
+    "environment.json": ("plot", "ends", "report"),
     "metrics.csv": ("plot", "report"),
-    "ledger.csv": ("report", "account", "enter"),
-    "privacy.json": ("report", "account", "enter"),
+    "ledger.csv": ("report", "account"),
+    "privacy.json": ("report", "account"),
     "participation.csv": ("membership",),
     "model.pt": ("membership",),
 }

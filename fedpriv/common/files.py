@@ -154,9 +154,9 @@ def write_text(path: str | Path, text: str) -> None:
     write_atomically(path, lambda file: file.write(text))
 
 
-def json_text(value: object, sort_keys: bool = False, allow_nan: bool = True) -> str:
+def json_text(value: object, allow_nan: bool = True) -> str:
     """Return plain values as indented JSON in ASCII, so that control characters are escaped."""
-    return json.dumps(value, indent=2, sort_keys=sort_keys, allow_nan=allow_nan) + "\n"
+    return json.dumps(value, indent=2, allow_nan=allow_nan) + "\n"
 
 
 def write_json(path: str | Path, value: object) -> None:

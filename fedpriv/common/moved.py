@@ -54,11 +54,6 @@ _FIRST = {
         "record series wei write",
     ),
     **_same_names(
-        "fedpriv.leaderboard",
-        "fedpriv.tools.leaderboard",
-        "code command entry flags gather measured overrides page trial",
-    ),
-    **_same_names(
         "fedpriv.privacy",
         "fedpriv.privacy.core",
         "columns discrete_events events grid integer_noise masks min_sep_events modular "
@@ -165,7 +160,6 @@ FOLDERS = {
     "fedpriv.bench": "fedpriv.tools.bench",
     "fedpriv.data.text": "fedpriv.data",
     "fedpriv.figures": "fedpriv.study.figures",
-    "fedpriv.leaderboard": "fedpriv.tools.leaderboard",
     "fedpriv.privacy.monte_carlo": "fedpriv.privacy.accountants",
     "fedpriv.report": "fedpriv.tools.report",
     "fedpriv.results": "fedpriv.store",

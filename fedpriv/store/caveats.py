@@ -1,9 +1,7 @@
 """The caveats of the privacy statement: sentences that a reader of the numbers must know.
 
 The texts are stored in ``privacy.json`` and ``privacy.txt`` of every run. The short part of ``privacy.txt``
-shows each caveat up to its first full stop or colon, so a caveat begins with what matters most. The
-leaderboard recognises ``delta`` and ``delta_of_clients`` in stored runs by their text, so these two must stay
-as they are.
+shows each caveat up to its first full stop or colon, so a caveat begins with what matters most.
 """
 
 from __future__ import annotations

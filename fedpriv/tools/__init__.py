@@ -1,7 +1,7 @@
 """Commands that read finished runs or answer questions about mechanisms.
 
-Begin with the folder of the command that you look for: ``audit``, ``verify``, ``report``, ``leaderboard``,
-or ``accounting`` for ``fedpriv account`` and ``fedpriv calibrate``. Each folder says where to begin.
+Begin with the folder of the command that you look for: ``audit``, ``verify``, ``report``, or
+``accounting`` for ``fedpriv account`` and ``fedpriv calibrate``. Each folder says where to begin.
 
 Two small commands are modules of this folder. ``run_table`` prints the table of ``fedpriv runs``, and
 ``run_choice`` reads its filters. ``bench`` times the engines with the rows of ``bench_gradients`` and

@@ -35,7 +35,6 @@ TESTED_ELSEWHERE = (
     "clusters.md",
     "trackers.md",
     "others.md",
-    "leaderboard.md",
     "own-table.md",
     "adapters.md",
 )

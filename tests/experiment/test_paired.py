@@ -15,7 +15,6 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.build import build_parts
 from fedpriv.store.caveats import CAVEATS
 from fedpriv.study.search_planned import plan_trial
-from fedpriv.tools.leaderboard.measured import measure
 from fedpriv.tools.verify.subject import Subject
 
 ROUND = ("algorithm=dp_fl", "epsilon=null", "rounds=1", "algorithm.optimizer=sgd", "clipper=constant",
@@ -132,12 +131,6 @@ def test_a_search_refuses_paired_trials():
 def test_a_verification_refuses_paired_runs():
     with pytest.raises(ConfigError, match=r"^paired must be null with fedpriv verify, got one"):
         Subject(fedpriv.compose(["algorithm=dp_fl", "paired=one"]))
-
-
-def test_the_leaderboard_refuses_a_paired_run(train):
-    result = train("algorithm=dp_fl", "rounds=1", "paired=one")
-    with pytest.raises(ConfigError, match="has paired=one"):
-        measure(result.folder)
 
 
 def test_a_sweep_of_paired_runs_compares_them_by_their_differences(command, tmp_path):
