@@ -23,7 +23,6 @@ ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("study.figures",),
     ("study",),
     ("train",),
-    ("tools.claims",),
     ("tools.adapters",),
     ("tools.peers", "tools.report", "tools.verify"),
     ("tools", "tools.accounting", "tools.audit"),
@@ -51,11 +50,9 @@ LEVEL = {name: len(ROOMS) - place for place, names in enumerate(ROOMS) for name 
 
 
 def sources() -> list[Path]:
-    """The modules of the package. Scripts run other packages: ``tools/peers/programs``, and in an
-    installed one conf/."""
-    scripts = {"conf", "programs"}
+    """The modules of the package. Scripts in ``tools/peers/programs`` run other packages."""
     return [
-        p for p in sorted(PACKAGE.rglob("*.py")) if not scripts & set(p.relative_to(PACKAGE).parts)
+        p for p in sorted(PACKAGE.rglob("*.py")) if "programs" not in p.relative_to(PACKAGE).parts
     ]
 
 

@@ -50,7 +50,6 @@ from fedpriv.common.notices import complain, take
 from fedpriv.study.figures.command import figure, plot
 from fedpriv.tools.accounting.flags import account, calibrate
 from fedpriv.tools.audit.flags import audit
-from fedpriv.tools.claims.flags import claims
 from fedpriv.tools.report.command import report
 from fedpriv.tools.run_flags import runs
 
@@ -349,7 +348,6 @@ def download(name: str, to: str | None) -> int:
 
 
 fedpriv.add_command(audit)
-fedpriv.add_command(claims)
 # The beginning of the file that the command writes. Only such a file is written over.
 _VERIFY_JSON = rb'(?s)\A\{\s*"(algorithm|adapter)":.*"false_alarm":'
 _VERIFY_EXAMPLES = """\b

@@ -26,7 +26,6 @@ ON_CLUSTERS = (
     "sbatch",
 )
 TESTED_ELSEWHERE = (
-    "claims.md",  # whose rows run in tools/claims, with exact accounting
     "own-figure.md",
     "own-baseline.md",
     "extend-a-study.md",
