@@ -1,29 +1,32 @@
 """Mutation check: plant small faults in the code and count how many the tests catch.
 
-Three steps, each one command::
-
-    pytest -n 2 --cov=fedpriv --cov-context=test --cov-report= --junit-xml=tests.xml
     python scripts/mutation_check.py choose mutants.json --seed COMMIT --count 200
-    python scripts/mutation_check.py run mutants.json
-    python scripts/mutation_check.py run mutants.json --stage covering --contexts .coverage --junit tests.xml
+    python scripts/mutation_check.py run mutants.json answers
+    python scripts/mutation_check.py run mutants.json answers --stage covering --contexts .coverage \\
+        --junit tests.xml
+    python scripts/mutation_check.py run mutants.json later --before answers
 
-``choose`` draws the places and the changes at random from the seed. ``run`` plants one mutant at a
-time in a copy of the repository and runs tests up to the first failure: ``--stage near`` runs those
-of the mutant's module, ``--stage covering`` those that run the changed line, nearest and fastest
-first, and ``--stage all`` the default suite. A later stage takes what the earlier ones did not
-catch. Each answer is a file beside ``mutants.json``, so that an interrupted check goes on. The
-mutations are those of cosmic-ray without those that only change texts or annotations. Packages:
-``pip install cosmic-ray pytest-cov``.
+``choose`` draws the places and the changes at random from the seed, with ``--stays COMMIT`` among the lines
+that this later commit still has. ``run`` plants one mutant at a time in a copy of the repository (or of
+``--source``) and runs tests up to the first failure: ``--stage near`` runs those of the mutant's module,
+``--stage covering`` those that run the changed line, nearest and fastest first (of ``pytest --cov=fedpriv
+--cov-context=test --junit-xml=tests.xml``), and ``--stage all`` the default suite. A later stage takes what
+the earlier ones did not catch. ``--before`` takes what earlier answers caught, the test that caught it
+first. Each answer is a file in the folder, so that an interrupted check goes on. The mutations are those of
+cosmic-ray without those that only change texts or annotations. Packages: ``pip install cosmic-ray
+pytest-cov``. ``tests/mutants.json`` is the list that every larger change is held against.
 """
 
 import argparse
 import ast
 import difflib
+import functools
 import importlib
 import itertools
 import json
 import os
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -55,6 +58,10 @@ LIBRARIES = (
     "scipy.optimize",
     "matplotlib",
 )  # not pytest plugins
+
+
+LIMIT = 900.0  # seconds for the tests of one mutant
+FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+)")
 
 
 def operators() -> dict[str, list[str]]:
@@ -134,17 +141,41 @@ def mutate(root: Path, mutant: dict[str, Any]) -> str:
     return changed
 
 
+@functools.cache
+def lines_that_stay(file: str, commit: str) -> set[int]:
+    """Return the numbers of the lines of a file that a later commit has, too."""
+    later = subprocess.run(
+        ["git", "show", f"{commit}:{file}"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.splitlines()
+    matcher = difflib.SequenceMatcher(
+        None, (ROOT / file).read_text().splitlines(), later, autojunk=False
+    )
+    return {
+        line + 1
+        for block in matcher.get_matching_blocks()
+        for line in range(block.a, block.a + block.size)
+    }
+
+
+def stays(place: dict[str, Any], commit: str | None) -> bool:
+    """Return whether the line of a place is in the later commit; True without one."""
+    return commit is None or place["line"] in lines_that_stay(place["file"], commit)
+
+
 def choose(arguments: argparse.Namespace) -> None:
     """Draw ``--count`` mutants from the seed and write them with their diffs."""
     generator = random.Random(arguments.seed)
     mutants = []
-    candidates = places(ROOT)
+    candidates = [place for place in places(ROOT) if stays(place, arguments.stays)]
     for place in generator.sample(candidates, arguments.count):
         mutant = {**place, "operator": generator.choice(place.pop("operators"))}
         mutant.pop("operators", None)
         before = (ROOT / mutant["file"]).read_text().splitlines()
         after = mutate(ROOT, mutant).splitlines()
-        mutant["diff"] = "\n".join(difflib.unified_diff(before, after, lineterm="", n=1))
+        header = f"a/{mutant['file']}", f"b/{mutant['file']}"
+        mutant["diff"] = (
+            "\n".join(difflib.unified_diff(before, after, *header, lineterm="", n=2)) + "\n"
+        )
         mutants.append(mutant)
     arguments.mutants.write_text(json.dumps(mutants, indent=1))
     print(f"{len(mutants)} of {len(candidates)} places -> {arguments.mutants}")
@@ -233,53 +264,73 @@ def nearest_tests(copy: Path, mutant: dict[str, Any]) -> list[str]:
     return [str(path.relative_to(copy)) for path in files]
 
 
+def plant(copy: Path, mutant: dict[str, Any]) -> bool:
+    """Plant the fault in a copy of the repository; False where the code is no longer there."""
+    command = ["patch", "-p1", "--quiet", "--no-backup-if-mismatch", "--reject-file=-"]
+    return (
+        subprocess.run(command, cwd=copy, input=mutant["diff"], text=True, check=False).returncode
+        == 0
+    )
+
+
 def run(arguments: argparse.Namespace) -> None:
     """Run the tests of one stage for each mutant that no earlier stage caught."""
     mutants = json.loads(arguments.mutants.read_text())
-    answers = arguments.mutants.with_suffix("")
-    answers.mkdir(exist_ok=True)
+    arguments.answers.mkdir(exist_ok=True)
     os.environ["OMP_NUM_THREADS"] = "1"  # a process with threads cannot be forked
     for library in LIBRARIES:
         importlib.import_module(library)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "fedpriv"
-        subprocess.run(["git", "clone", "-q", str(ROOT), str(copy)], check=True)
-        if run_tests(copy, nearest_tests(copy, mutants[0]), 900.0)[0] == "caught":
-            raise SystemExit(f"tests fail without a fault:\n{(copy / '.output').read_text()}")
+        subprocess.run(["git", "clone", "-q", str(arguments.source), str(copy)], check=True)
         for number, mutant in enumerate(mutants):
-            answer = answers / f"{number}_{arguments.stage}.json"
-            results = [
-                json.loads(path.read_text())["result"] for path in answers.glob(f"{number}_*.json")
-            ]
-            if number % arguments.parts != arguments.part or answer.exists() or "caught" in results:
+            answer = arguments.answers / f"{number}_{arguments.stage}.json"
+            if number % arguments.parts != arguments.part or answer.exists():
                 continue
-            started = time.monotonic()
-            tests, limit = None, 3600.0
-            if arguments.stage == "near":
-                tests, limit = nearest_tests(copy, mutant), 300.0
-            elif arguments.stage == "covering":
-                timed = covering_tests(arguments.contexts, arguments.junit, mutant)
-                ends = itertools.accumulate(seconds for seconds, _ in timed)
-                tests = [
-                    test
-                    for (_, test), end in zip(timed, ends, strict=True)
-                    if end <= arguments.seconds
+            if "caught" in (one["result"] for one in earlier(arguments.answers, number)):
+                continue
+            first: list[str] = []
+            if arguments.before is not None:
+                caught = [
+                    one for one in earlier(arguments.before, number) if one["result"] == "caught"
                 ]
-                limit = 120 + 5 * arguments.seconds
-            path = copy / mutant["file"]
-            original = path.read_text()
-            path.write_text(mutate(copy, mutant))
-            try:
-                result, test = ("survived", "") if tests == [] else run_tests(copy, tests, limit)
-            finally:
-                path.write_text(original)
+                if not caught:
+                    continue
+                first = [test for one in caught for test in FAILED.findall(one["test"])]
+            started = time.monotonic()
+            if not plant(copy, mutant):
+                result, test = "gone", ""
+            else:
+                result, test = catch(copy, mutant, arguments, first)
+            subprocess.run(["git", "checkout", "-q", "fedpriv"], cwd=copy, check=True)
             seconds = round(time.monotonic() - started, 1)
-            count = None if tests is None else len(tests)
-            answer.write_text(
-                json.dumps({"result": result, "test": test, "tests": count, "seconds": seconds})
-            )
+            answer.write_text(json.dumps({"result": result, "test": test, "seconds": seconds}))
             place = f"{mutant['file']}:{mutant['line']} {mutant['operator']}"
-            print(f"{number} {place}: {result} in {seconds} s by {count} tests {test}", flush=True)
+            print(f"{number} {place}: {result} in {seconds} s {test}", flush=True)
+
+
+def earlier(answers: Path, number: int) -> list[dict[str, Any]]:
+    """Return the answers so far about a mutant."""
+    return [json.loads(path.read_text()) for path in answers.glob(f"{number}_*.json")]
+
+
+def catch(
+    copy: Path, mutant: dict[str, Any], arguments: argparse.Namespace, first: list[str]
+) -> tuple[str, str]:
+    """Run the tests of the stage, before them ``first``; returns what :func:`run_tests` does."""
+    there = [test for test in first if (copy / test.partition("::")[0]).exists()]
+    if there:
+        answer = run_tests(copy, there, LIMIT)
+        if answer[0] == "caught" and FAILED.search(answer[1]):
+            return answer
+    if arguments.stage == "all":
+        return run_tests(copy, None, 3600.0)
+    if arguments.stage == "near":
+        return run_tests(copy, nearest_tests(copy, mutant), LIMIT)
+    timed = covering_tests(arguments.contexts, arguments.junit, mutant)
+    ends = itertools.accumulate(seconds for seconds, _ in timed)
+    tests = [test for (_, test), end in zip(timed, ends, strict=True) if end <= arguments.seconds]
+    return run_tests(copy, tests, LIMIT + 5 * arguments.seconds) if tests else ("survived", "")
 
 
 def main() -> None:
@@ -300,8 +351,12 @@ def main() -> None:
     runner.add_argument("--part", type=int, default=0)
     runner.add_argument("--parts", type=int, default=1)
     runner.set_defaults(command=run)
+    chooser.add_argument("--stays", help="a commit whose lines alone are changed")
+    runner.add_argument("--before", type=Path, help="earlier answers; what these caught is run")
+    runner.add_argument("--source", type=Path, default=ROOT, help="the checkout that is tested")
     for command in (chooser, runner):
         command.add_argument("mutants", type=Path)
+    runner.add_argument("answers", type=Path, help="the folder of the answers")
     arguments = parser.parse_args()
     arguments.command(arguments)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import re
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -305,16 +303,6 @@ def test_pictures_tables_files_and_complaints_are_made_in_one_place(call):
         if call in path.read_text(encoding="utf-8")
     }
     assert found == ONE_WRITER[call]
-
-
-@pytest.mark.thorough  # .ci/run calls the script itself, too
-@pytest.mark.thorough
-def test_no_file_has_more_lines_than_the_script_of_the_linters_allows():
-    root = Path(__file__).parents[1]
-    said = subprocess.run(
-        [sys.executable, root / "scripts" / "check_file_lengths.py"], capture_output=True, text=True
-    )
-    assert (said.returncode, said.stdout) == (0, "")
 
 
 def test_no_file_is_excepted_from_the_limits_of_functions():
