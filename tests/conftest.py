@@ -41,7 +41,7 @@ hypothesis.settings.load_profile("untimed")
 
 QUICK = (
     "attacks", "cli/test_listing.py", "common", "data", "engine", "models", "privacy",
-    "test_architecture.py", "test_cli.py", "test_cli_fuzz.py", "test_packaging.py", "tools/test_bench",
+    "test_architecture.py", "test_cli.py", "test_cli_fuzz.py", "test_packaging.py",
 )  # fmt: skip
 """What ``pytest -m quick`` runs: rooms of parts, which run no experiment, but for …"""
 NOT_QUICK = (

@@ -22,7 +22,7 @@ ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("study",),
     ("train",),
     ("tools.adapters",),
-    ("tools.peers", "tools.report", "tools.verify"),
+    ("tools.report", "tools.verify"),
     ("tools", "tools.accounting", "tools.audit"),
     ("experiment",),
     ("workers",),
@@ -48,10 +48,8 @@ LEVEL = {name: len(ROOMS) - place for place, names in enumerate(ROOMS) for name 
 
 
 def sources() -> list[Path]:
-    """The modules of the package. Scripts in ``tools/peers/programs`` run other packages."""
-    return [
-        p for p in sorted(PACKAGE.rglob("*.py")) if "programs" not in p.relative_to(PACKAGE).parts
-    ]
+    """The modules of the package."""
+    return sorted(PACKAGE.rglob("*.py"))
 
 
 @functools.cache
@@ -176,8 +174,6 @@ def test_a_circle_is_found():
 
 # ---- randomness: who may draw what
 
-BENCH = ("tools.bench_clients", "tools.bench_gradients", "tools.bench_rules")
-
 SECRET = {
     "common.secret_streams",  # the streams themselves
     "privacy.core.sampling",  # lots, cohorts, batches
@@ -192,13 +188,11 @@ SECRET = {
     "study.search_secret_trials",  # how many trials, and what they try
     "tools.audit.epsilon_trial",  # of trainings that are audited and thrown away
     "tools.audit.certified",  # of trainings that vote
-    *BENCH,  # of no run
     "tools.verify",  # runs under keys of its own
 }
 PUBLIC = {
-    "common.random_streams", "models", "data", "attacks", "tools.audit", *BENCH, "tools.verify",
+    "common.random_streams", "models", "data", "attacks", "tools.audit", "tools.verify",
     "tools.adapters",  # data of checks, seeds of foreign runs
-    "tools.peers",  # records that are trained on to be timed
     "aggregation",  # buckets and coordinates of rules, which read released uploads
     "algorithms.run_context",  # records that read no data
     "algorithms.warm_start",  # the order of records before the first round

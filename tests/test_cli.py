@@ -51,7 +51,7 @@ def test_an_unknown_command_comes_with_the_nearest_name(command):
 @pytest.mark.parametrize(
     "arguments",
     [["list", "clippper"], ["data", "download", "mnits"], ["completion", "tcsh"],
-     ["list", "--colour"], ["bench", "--repeats", "0"]],
+     ["list", "--colour"], ["verify", "--rounds", "0"]],
 )  # fmt: skip
 def test_wrong_usage_ends_with_status_2(arguments, command):
     said = command(*arguments)
@@ -88,9 +88,7 @@ SENTENCES = {
     ("figure", ""): "fedpriv figure needs a name",
     ("figure", "a", "b"): "fedpriv figure takes one name, got a and b",
     ("figure", "x", "--config-dir", "nowhere"): "--config-dir must be an existing folder, got nowhere",
-    ("bench", "--json", "no/x.json"): "--json must be a file in an existing folder, got no/x.json",
-    ("bench", "--threads", "1" + 30 * "0"): "--threads must be a whole number < 1000000, got 1000",
-    ("bench", "--model", "cn"): "--model must be one of cnn, mlp, logistic, text, got cn; did you mean cnn?",
+    ("verify", "--rounds", "1" + 30 * "0"): "--rounds must be a whole number < 1000000, got 1000",
     ("completion", "tcsh"): "the shell must be one of bash, zsh, fish, got tcsh",
     ("train", "--dataset", "mnist"): "fedpriv train does not know --dataset: keys are written without "
     "dashes, dataset=mnist; see fedpriv train --help",
@@ -229,11 +227,3 @@ def test_the_paper_on_real_data_starts_with_its_parameters(command, mnist_folder
     assert "2000 public validation" in words
     assert "26,010 parameters" in words
     assert "noise multiplier 6 in the first round" in words
-
-
-@pytest.mark.slow
-def test_the_speed_of_accounting_is_shown(command):
-    said = command("bench", "--accounting", "--repeats", "1")
-    assert said.status == 0
-    assert "15,000 rounds, 6,800 noise multipliers" in said.out
-    assert "PLD" in said.out

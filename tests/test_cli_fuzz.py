@@ -50,7 +50,7 @@ def line(draw: random.Random) -> list[str]:
 def quick(monkeypatch):
     """What takes long is left out; flags are read all the same."""
     for name in (
-        "fedpriv.train.main", "fedpriv.tools.bench.run", "fedpriv.tools.accounting.speed.run",
+        "fedpriv.train.main",
         "fedpriv.study.figures.catalogue.show_figures", "fedpriv.data.catalogue.dataset_status",
         "fedpriv.tools.verify.command.all_checks",
     ):  # fmt: skip

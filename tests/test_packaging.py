@@ -41,13 +41,8 @@ def imported(path: Path) -> Iterator[str]:
             yield (node.module or "").partition(".")[0]
 
 
-PROGRAMS = HERE / "fedpriv" / "tools" / "peers" / "programs"
-"""Programs that run in environments of other libraries."""
-
-
 def third_party(folder: str) -> set[str]:
-    paths = [path for path in (HERE / folder).rglob("*.py") if path.parent != PROGRAMS]
-    found = {name for path in paths for name in imported(path)}
+    found = {name for path in (HERE / folder).rglob("*.py") for name in imported(path)}
     return found - OWN - set(sys.stdlib_module_names)
 
 

@@ -8,7 +8,6 @@ writes the ``skeletons`` of parts of the user's own.
 """
 
 from fedpriv.cli.commands import (
-    bench,
     complete,
     data,
     download,
@@ -21,7 +20,6 @@ from fedpriv.cli.commands import (
 )
 
 __all__ = [
-    "bench",
     "complete",
     "data",
     "download",

@@ -18,7 +18,6 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from fedpriv.cli.bench import bench
 from fedpriv.cli.completion import SCRIPTS, Overrides, candidates
 from fedpriv.cli.new import new
 from fedpriv.cli.ranks import one_of_several
@@ -275,7 +274,7 @@ def train(given: list[str], config_dir: str | None, **_: Any) -> int:
     return 0
 
 
-for _command in (runs, figure, plot, report, account, calibrate, bench):
+for _command in (runs, figure, plot, report, account, calibrate):
     fedpriv.add_command(_command)
 
 

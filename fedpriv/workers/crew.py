@@ -69,16 +69,14 @@ class SharedWork(Protocol):
 
 @dataclass
 class Effort:
-    """Time and work of a run's processes so far, for ``fedpriv bench`` and the run's processor time.
+    """Work of a run's processes so far.
 
     Attributes:
-        seconds: Time in steps, on the clock of rank 0.
         busy: Time that each rank computed [ranks].
         cpu_seconds: Processor time of the workers, without rank 0.
         repeated: Number of chunks that rank 0 computed again and found the same.
     """
 
-    seconds: float
     busy: np.ndarray
     cpu_seconds: float = 0.0
     repeated: int = 0
@@ -215,7 +213,7 @@ class Crew:
         self._state: torch.Tensor | None = None  # packed, of this round
         self._informed: set[int] = set()  # ranks that have the state of this round
         self._repeat = False
-        self.effort = Effort(0.0, np.zeros(1 + len(workers)))
+        self.effort = Effort(np.zeros(1 + len(workers)))
 
     def answers(
         self, tasks: Sequence[Task], compute: Callable[[Task], Answer], round_index: int
@@ -233,7 +231,6 @@ class Crew:
         if len(tasks) == 1:
             yield compute(tasks[0])
             return
-        began = time.perf_counter()
         self._begin_round(round_index)
         costs = [self._costs.of(self._work.clients(task)) for task in tasks]
         order = sorted(range(len(tasks)), key=lambda index: -costs[index])
@@ -277,7 +274,6 @@ class Crew:
             step.close()
             for feeder in feeders:
                 feeder.result()
-            self.effort.seconds += time.perf_counter() - began
 
     @property
     def cpu_seconds(self) -> float:

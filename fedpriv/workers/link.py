@@ -53,17 +53,12 @@ class Link:
         connection: The connection, which is closed with the link.
         classes: Data classes that messages may hold.
         device: Device for tensors that were on an accelerator.
-
-    Attributes:
-        sent: Bytes sent.
-        received: Bytes received.
     """
 
     def __init__(
         self, connection: socket.socket, classes: Classes, device: torch.device | None = None
     ):
         self._socket, self._classes, self.device = connection, classes, device
-        self.sent = self.received = 0
         weakref.finalize(self, connection.close)
 
     def send(self, message: Mapping[str, Any], seconds: float | None = None) -> None:
@@ -87,7 +82,6 @@ class Link:
             self._socket.sendall(packed.numpy().data)
         except OSError as error:
             raise _lost(error, seconds) from None
-        self.sent += len(packed)
 
     def receive(self, seconds: float | None = None) -> dict[str, Any]:
         """Wait for a message and return it.
@@ -102,7 +96,6 @@ class Link:
         self._fill(memoryview(header), seconds)
         packed = torch.empty(int.from_bytes(header, "little"), dtype=torch.uint8)
         self._fill(packed.numpy().data, seconds)
-        self.received += len(packed)
         return unpack(packed, self._classes, self.device)
 
     def _fill(self, memory: memoryview, seconds: float | None) -> None:

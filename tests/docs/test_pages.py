@@ -1,7 +1,7 @@
 """README and the documentation: links lead somewhere, commands are understood, Python blocks run.
 
 Commands that train are planned (``dry_run=true``), those of figures listed; the others run as they stand.
-``pip``, downloads and measurements of speed are left to who installs.
+``pip`` and downloads are left to who installs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedpriv.tools.audit import classifier
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-NOT_HERE = ("fedpriv data download", "fedpriv bench", "fedpriv completion")
+NOT_HERE = ("fedpriv data download", "fedpriv completion")
 ON_CLUSTERS = (
     "hydra/launcher=submitit_slurm",
     "hydra/launcher=ray",

@@ -79,14 +79,13 @@ def test_a_stranger_is_not_taken_for_the_worker(monkeypatch):
     assert made[0].receive(30) == {"x": 1}
 
 
-def test_messages_arrive_in_order_and_bytes_are_counted(ends):
+def test_messages_arrive_in_order(ends):
     sender = threading.Thread(
         target=lambda: [ends[1].send({"x": torch.ones(n)}) for n in (3, 0, 9)]
     )
     sender.start()
     assert [len(ends[0].receive()["x"]) for _ in range(3)] == [3, 0, 9]
     sender.join()
-    assert ends[0].received == ends[1].sent > 0
 
 
 def test_a_message_larger_than_the_buffers_of_the_system_arrives_whole(ends):

@@ -2,5 +2,5 @@
 
 Begin with ``account`` and ``calibrate``. The releases come from flags, a schedule or the ledger of a run
 (``releases``), from what other libraries ran (``history``, with ``rows``, ``event_json`` and ``pfl_plan``),
-or from the shuffle model (``shuffle``). ``speed`` times the accountants.
+or from the shuffle model (``shuffle``).
 """
