@@ -33,7 +33,6 @@ TESTED_ELSEWHERE = (
     "extend.md",
     "clusters.md",
     "trackers.md",
-    "others.md",
     "own-table.md",
     "adapters.md",
 )
@@ -163,7 +162,7 @@ def light(monkeypatch, wide_cells):
     monkeypatch.setattr("fedpriv.tools.verify.command.all_checks", lambda subject: [])
 
 
-ELSEWHERE = ("extend.md", "others.md", "others-audited.md", "own-table.md")
+ELSEWHERE = ("extend.md", "others-audited.md", "own-table.md")
 PYTHON = [p for p in PAGES if p.name not in ELSEWHERE and blocks(p, "python")]
 
 

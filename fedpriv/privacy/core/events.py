@@ -71,11 +71,7 @@ def event_words(event: dp_event.DpEvent) -> str:
     """Return the kind of release that an event is, in words and in the plural."""
     if isinstance(event, dp_event.ComposedDpEvent):
         return " with ".join(dict.fromkeys(map(event_words, event.events)))
-    words = _WORDS.get(type(event), type(event).__name__)
-    inner = getattr(event, "event", None)
-    if inner is None or isinstance(inner, dp_event.GaussianDpEvent):
-        return words
-    return f"{words} with {event_words(inner).removesuffix(' without sampling')}"
+    return _WORDS.get(type(event), type(event).__name__)
 
 
 def describe_event(event: dp_event.DpEvent) -> str:

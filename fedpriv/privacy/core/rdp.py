@@ -19,7 +19,6 @@ from collections.abc import Mapping
 import numpy as np
 from dp_accounting import dp_event, privacy_accountant
 from dp_accounting.rdp import rdp_privacy_accountant as library
-from scipy import special
 
 from fedpriv.privacy.core.discrete_events import DISCRETE, discrete_together
 from fedpriv.privacy.core.grid import on_grid
@@ -67,50 +66,6 @@ def sampled_gaussian_rdp(
     log_a[:, ~whole] = log_a_by_quadrature(sample_rate, distinct, alpha[~whole])
     # Sampling never raises the cost. A_α ≥ 1, but rounding may leave a logarithm of -1e-17.
     return np.minimum(np.maximum(log_a[index], 0.0) / (alpha - 1.0), without_sampling)
-
-
-_SAMPLED_BY_MOMENTS = (*PROFILED, dp_event.LaplaceDpEvent, dp_event.ZCDpEvent)
-
-
-def _poisson_rdp(
-    rate: float, event: dp_event.DpEvent, orders: np.ndarray, neighbours: str
-) -> np.ndarray:
-    """Return a bound on the RDP of any mechanism on Poisson lots, from its RDP ε(l) at whole orders.
-
-    With A the outputs without the unit, B those with it, M = (1-q)A + qB and a whole order α >= 2
-
-        D_α(M‖A) <= 1/(α-1) log( 1 + Σ_{l>=2} (α choose l) (1-q)^(α-l) q^l (e^((l-1) ε(l)) - 1) )
-        D_α(A‖M) <= 1/(α-1) log( 1 + α(α-1)/2 (1-q)^(-α-1) q² (e^ε(2) - 1) )
-
-    The first is the binomial theorem (Mironov, Talwar, Zhang 2019). The second is Taylor's theorem for
-    E_A[(1 + u)^(1-α)], where u = q(B/A - 1) >= -q has mean 0. RDP grows with the order, so orders are rounded
-    up. It is at most that without sampling.
-
-    Args:
-        rate: q < 1.
-        event: The mechanism on one lot.
-        orders: α.
-        neighbours: The neighbouring relation, under which units are added or removed.
-    """
-    whole = np.maximum(np.ceil(orders), 2.0)
-    counts = np.arange(2.0, whole.max() + 1.0)  # l
-    inner = rdp_of_event(event, tuple(counts), neighbours)
-    log_q, log_rest = np.log(rate), np.log1p(-rate)
-
-    def log_expm1(x: np.ndarray) -> np.ndarray:
-        with np.errstate(divide="ignore"):
-            return x + np.log(-np.expm1(-x))
-
-    moments = log_expm1((counts - 1.0) * inner) + counts * log_q
-    bounds = {}
-    for alpha in np.unique(whole):
-        k = counts[: int(alpha) - 1]
-        ways = special.gammaln(alpha + 1) - special.gammaln(k + 1) - special.gammaln(alpha - k + 1)
-        removed = special.logsumexp(ways + (alpha - k) * log_rest + moments[: len(k)])
-        added = np.log(alpha * (alpha - 1.0) / 2.0) + moments[0] - (alpha + 1.0) * log_rest
-        bounds[alpha] = np.logaddexp(0.0, max(removed, added)) / (alpha - 1.0)
-    sampled = np.array([bounds[alpha] for alpha in whole])
-    return np.minimum(sampled, rdp_of_event(event, tuple(orders), neighbours))
 
 
 def _library_rdp(event: dp_event.DpEvent, orders: list[float], neighbours: str) -> np.ndarray:
@@ -174,8 +129,6 @@ def rdp_of_event(
         and neighbours != REPLACE_ONE
     ):
         rdp = sampled_gaussian_rdp(event.sampling_probability, event.event.noise_multiplier, orders)
-    elif _sampled_by_moments(event, neighbours):
-        rdp = _poisson_rdp(event.sampling_probability, event.event, np.asarray(orders), neighbours)
     else:
         rdp = _library_rdp(event, list(orders), neighbours)
     rdp.setflags(write=False)  # all callers share the cached array
@@ -222,21 +175,9 @@ def supports(event: dp_event.DpEvent, neighbours: str) -> bool:
     """Return whether :func:`rdp_of_event` can account for the event under this neighbouring relation."""
     if isinstance(event, DISCRETE) or discrete_together(event):
         return neighbours != REPLACE_ONE
-    if _sampled_by_moments(event, neighbours):
-        return supports(event.event, neighbours)
     if isinstance(event, PROFILED):
         return bool(np.isfinite(event.rdp(np.array([2.0]))).all())
     return library.RdpAccountant([2.0], RELATION[neighbours]).supports(event)
-
-
-def _sampled_by_moments(event: dp_event.DpEvent, neighbours: str) -> bool:
-    """Return whether the RDP of Poisson lots follows from that of the mechanism on one lot."""
-    return (
-        isinstance(event, dp_event.PoissonSampledDpEvent)
-        and isinstance(event.event, _SAMPLED_BY_MOMENTS)
-        and event.sampling_probability < 1.0
-        and neighbours != REPLACE_ONE
-    )
 
 
 def conversion_offset(orders: np.ndarray, delta: float, conversion: str) -> np.ndarray:

@@ -27,14 +27,12 @@ from fedpriv.privacy.accountants import (
 )
 from fedpriv.privacy.core.grid import FEW
 from fedpriv.privacy.core.names import ACCOUNTANTS, SOUND
-from fedpriv.privacy.core.profile_events import EpsilonDeltaEvent
 from fedpriv.privacy.core.rdp import without_noise
 from fedpriv.privacy.core.trade_off import EPSILONS, TradeOff, trade_off
 from fedpriv.store.display import console
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Column, Table, pairs
 from fedpriv.tools.accounting import arguments, shuffle
-from fedpriv.tools.accounting.history import from_history
 from fedpriv.tools.accounting.releases import (
     Releases,
     from_flags,
@@ -94,20 +92,13 @@ def run(options: SimpleNamespace) -> int:
     releases = read_releases(options)
     deltas = _deltas(options, releases)
     answers = _answers(options, releases, deltas)
-    simulated = releases.simulated
-    for_simulated = [] if simulated is None else _answers(options, simulated, deltas)
     # Before the table: a warning that the ledger is damaged must not come after numbers from it.
     if options.run_folder is not None and not releases.noise_adapts and not releases.claimed:
         _compare_with_statement(options, releases, deltas, answers)
     if options.json:
-        content = as_json(releases, deltas, answers)
-        if simulated is not None:
-            content["simulated"] = as_json(simulated, deltas, for_simulated)
-        print(json_text(content, allow_nan=False), end="")
+        print(json_text(as_json(releases, deltas, answers), allow_nan=False), end="")
     else:
         _show(releases, deltas, answers)
-        if simulated is not None:
-            _show(simulated, deltas, for_simulated)
     if options.plot is not None:
         drawn = with_epsilon(answers)
         if options.accountant is None:  # the curve of prv takes minutes and lies on that of pld
@@ -152,7 +143,7 @@ def _compare_with_statement(
 
 
 def read_releases(options: SimpleNamespace) -> Releases:
-    """Return the releases that ``--run``, ``--history``, ``--schedule`` or the flags describe.
+    """Return the releases that ``--run``, ``--schedule`` or the flags describe.
 
     Args:
         options: The values of the flags, None for a flag that is absent.
@@ -161,11 +152,8 @@ def read_releases(options: SimpleNamespace) -> Releases:
         ConfigError: Flags contradict one another, or a file cannot be read.
     """
     if options.run_folder is not None:
-        arguments.refuse(options, ("history",), "with --run")
         return from_run(options)
     arguments.refuse(options, ("view",), "without --run")
-    if options.history is not None:
-        return from_history(options)
     return from_flags(options) if options.schedule is None else from_schedule(options)
 
 
@@ -293,7 +281,9 @@ def _settings(answer: Answer, releases: Releases, deltas: list[float]) -> str:
 def _note_on_bound(answer: Answer, releases: Releases, deltas: list[float]) -> str:
     """Return the end of the settings where ε is infinite, or PLD's ε is RDP's; empty elsewhere."""
     if math.inf in answer.epsilons:
-        return _why_infinite(releases, deltas[answer.epsilons.index(math.inf)])
+        if any(without_noise(event) for event in releases.events()):
+            return "; a release has no noise"
+        return "; it finds no finite bound, which says nothing about those of the others"
     if not isinstance(accountant := answer.accountant, PldAccountant):
         return ""
     finite = [
@@ -306,18 +296,6 @@ def _note_on_bound(answer: Answer, releases: Releases, deltas: list[float]) -> s
     if any(releases.is_bound(accountant, *pair) for pair in finite):
         return "; RDP's epsilon, which is lower"
     return ""
-
-
-def _why_infinite(releases: Releases, delta: float) -> str:
-    """Return what makes ε infinite at this δ, where an event alone tells it."""
-    if any(without_noise(event) for event in releases.events()):
-        return "; a release has no noise"
-    own = [e.delta for e in releases.events() if isinstance(e, EpsilonDeltaEvent)]
-    if own and max(own) > delta:
-        return f"; one event alone spends delta = {max(own):g}"
-    if any(own):
-        return "; the events' own deltas add up to more"
-    return "; it finds no finite bound, which says nothing about those of the others"
 
 
 def with_epsilon(answers: list[Answer]) -> list[Answer]:

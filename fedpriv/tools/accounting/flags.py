@@ -32,7 +32,6 @@ _ACCOUNT_EXAMPLES = """\b
 examples:
   fedpriv account --noise-multiplier 3 --sample-rate 0.013 --steps 7921 --delta 1e-5
   fedpriv account --schedule steps.csv --sample-rate 0.013 --delta 1e-5
-  fedpriv account --history opacus.pt --delta 1e-5 --sampling poisson --neighbours add_or_remove
   fedpriv account --run outputs/<run folder> --view published
   fedpriv account --shuffle 500,1e4,1e6 --report-epsilon 0.5,1,2,4,8 --delta 1e-6
 """
@@ -52,10 +51,6 @@ _NEIGHBOURS = (
     f"{', '.join(RELATIONS)}; default: replace_one without replacement, else add_or_remove"
 )
 _ALL = ", ".join(ACCOUNTANTS)
-_HISTORY = (
-    "what another framework ran: CSV, Opacus, Flower, pfl, dp_accounting; file or flags must state sampling "
-    "and neighbours"
-)
 _DRAWN = "draw epsilon against steps: .png, .pdf, .svg"
 
 _released = together(
@@ -86,7 +81,6 @@ _settings = together(
 )
 @_released
 @flag("--schedule", "FILE", "CSV: noise_multiplier[,sample_rate][,steps]", PathParam())
-@flag("--history", "FILE", _HISTORY, PathParam())
 @flag("--run run_folder", "FOLDER", "a run folder", PathParam())
 @flag("--view", "VIEW", "ledger of the run: sound (default), published", OneOf(BUDGET_VIEWS))
 @flag("--shuffle", "N[,N...]", "price N shuffled reports in the shuffle model")
@@ -99,8 +93,7 @@ _settings = together(
 def account(**flags: object) -> int:
     """Print the privacy cost (epsilon) of releases by every accountant that can account for them.
 
-    The releases come from flags, from a schedule file, from what another framework ran, or from the ledger of
-    a run.
+    The releases come from flags, from a schedule file, or from the ledger of a run.
     """
     from fedpriv.tools.accounting.account import run
 

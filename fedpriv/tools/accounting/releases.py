@@ -50,8 +50,6 @@ class Releases:
             ``run_delta``.
         run_delta: δ of the run.
         stated: The trade-off curve of the run's own statement, which bounds every attack.
-        simulated: The same releases as the simulated users see them, where these are those of an imagined
-            population.
     """
 
     lines: tuple[tuple[str, str], ...]
@@ -63,7 +61,6 @@ class Releases:
     guaranteed: float | None = None
     run_delta: float | None = None
     stated: TradeOff | None = None
-    simulated: Releases | None = None
 
     @property
     def steps(self) -> int:
@@ -275,7 +272,7 @@ def from_schedule(options: SimpleNamespace) -> Releases:
         raise ConfigError("--schedule", "nothing", "a readable CSV file")
     path = Path(options.schedule)
     stages: list[tuple[dp_event.DpEvent, int]] = []
-    for line, row in rows_of(path):
+    for line, row in _rows_of(path):
         rate = _rate(path, line, row, release, options.sample_rate)
         multiplier = _field(path, line, row, "noise_multiplier", above=0, at_most=MOST_NOISE)
         steps = _field(path, line, row, "steps", whole=True) if row.get("steps") else 1
@@ -296,18 +293,13 @@ def from_schedule(options: SimpleNamespace) -> Releases:
     return Releases(lines, release.neighbours, (tuple(stages),))
 
 
-def rows_of(path: Path, flag: str = "--schedule") -> Iterator[tuple[int, dict[str, str]]]:
+def _rows_of(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield (line number, row) of a CSV with a header, without blanks around the cells.
-
-    Args:
-        path: The file.
-        flag: The flag that names the file, for messages.
 
     Raises:
         ConfigError: The file cannot be read, has no row, lacks the column ``noise_multiplier``, names a
             column twice, or has a row of another length. It may be raised after some rows.
     """
-    kind = f"a {flag.removeprefix('--')}"
     has_rows = False
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
@@ -319,7 +311,7 @@ def rows_of(path: Path, flag: str = "--schedule") -> Iterator[tuple[int, dict[st
                 raise ConfigError(f"{path}, line 1: two columns are named {', '.join(repeated)}")
             if "noise_multiplier" not in names:
                 raise ConfigError(
-                    f"{path}, line 1: {kind} needs a column noise_multiplier (and may have "
+                    f"{path}, line 1: a schedule needs a column noise_multiplier (and may have "
                     f"sample_rate and steps), found {', '.join(names) or 'nothing'}"
                 )
             reader.fieldnames = names
@@ -335,9 +327,9 @@ def rows_of(path: Path, flag: str = "--schedule") -> Iterator[tuple[int, dict[st
         reason = getattr(error, "strerror", None) or str(error)
         if isinstance(error, UnicodeDecodeError):
             reason = "it is not text in UTF-8"
-        raise ConfigError(flag, str(path), f"a readable CSV file ({reason})") from None
+        raise ConfigError("--schedule", str(path), f"a readable CSV file ({reason})") from None
     if not has_rows:
-        raise ConfigError(f"{path}: {kind} needs at least one row below its header")
+        raise ConfigError(f"{path}: a schedule needs at least one row below its header")
 
 
 def _rate(

@@ -21,7 +21,7 @@ from fedpriv.tools.accounting import arguments
 
 _OTHERS = (
     *("sample_rate", "steps", "sampling", "neighbours", "records", "max_lot_size", "schedule"),
-    *("history", "run_folder", "view", "accountant", "orders", "conversion", "plot"),
+    *("run_folder", "view", "accountant", "orders", "conversion", "plot"),
 )
 _shown = partial(arguments.rounded_up, digits=2)
 _GAIN = 0.99  # an ε above this share of ε₀ is shown as "no gain"
