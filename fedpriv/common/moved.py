@@ -37,7 +37,7 @@ _FIRST = {
     **_same_names(
         "fedpriv.accounting",
         "fedpriv.tools.accounting",
-        "account arguments calibrate flags releases shuffle speed",
+        "account arguments calibrate flags releases speed",
     ),
     **_same_names(
         "fedpriv.audit",

@@ -4,7 +4,7 @@ Begin with ``mechanisms/``, where noise and charge come from one description. ``
 of a round and keeps the ``ledger``. ``sound`` and ``recount`` account for a ledger again, and ``calibration``
 solves for a noise multiplier. ``noise_schedules`` (base class in ``noise_schedule``), ``clippers/`` and
 ``accountants/`` are groups of the configuration. ``matrix/`` has the strategies of correlated noise, and
-``core/`` the samplers and the mathematics below all of these. ``shuffling``, ``random_stopping``,
-``wei_bounds`` and ``groups`` are theorems that commands and figures use. No module here imports torch at
-import time, so that a dry run plans an experiment without torch.
+``core/`` the samplers and the mathematics below all of these. ``random_stopping``, ``wei_bounds`` and
+``groups`` are theorems that commands and figures use. No module here imports torch at import time, so that a
+dry run plans an experiment without torch.
 """

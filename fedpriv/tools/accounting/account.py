@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,7 +17,7 @@ import numpy as np
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import json_text
-from fedpriv.common.words import percent_up
+from fedpriv.common.words import digits_up, percent_up, round_up
 from fedpriv.privacy.accountants import (
     Accountant,
     CannotAccount,
@@ -32,7 +31,7 @@ from fedpriv.privacy.core.trade_off import EPSILONS, TradeOff, trade_off
 from fedpriv.store.display import console
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Column, Table, pairs
-from fedpriv.tools.accounting import arguments, shuffle
+from fedpriv.tools.accounting import arguments
 from fedpriv.tools.accounting.releases import (
     Releases,
     from_flags,
@@ -42,7 +41,7 @@ from fedpriv.tools.accounting.releases import (
     tightest_epsilon,
 )
 
-_shown = partial(arguments.rounded_up, digits=4)
+_LONG = 1e9  # a larger ε is written with an exponent
 # Points of a curve. With many noise multipliers a point takes a second or more, so there are fewer of them.
 _POINTS = 40
 _FEWER = {"pld": 10, "prv": 4}
@@ -86,9 +85,6 @@ def run(options: SimpleNamespace) -> int:
         ConfigError: The flags contradict one another, or no accountant can account for the releases.
         WriteError: The plot cannot be written.
     """
-    if options.shuffle is not None:
-        return shuffle.run(options)
-    arguments.refuse(options, ("report_epsilon",), "without --shuffle")
     releases = read_releases(options)
     deltas = _deltas(options, releases)
     answers = _answers(options, releases, deltas)
@@ -248,6 +244,21 @@ def _show(releases: Releases, deltas: list[float], answers: list[Answer]) -> Non
     for answer in answers:
         if answer.reason is not None:
             out.print(f"not accounted for: {answer.reason}")
+
+
+def _shown(epsilon: float) -> str:
+    """Return ε as a text that is never below ε.
+
+    Example:
+        >>> _shown(0.0123401)
+        '0.01235'
+    """
+    if _LONG <= epsilon < math.inf:
+        return digits_up(epsilon)
+    if epsilon == 0 or epsilon >= 0.1:
+        return round_up(epsilon)
+    decimals = 3 - math.floor(math.log10(epsilon))
+    return f"{math.ceil(epsilon * 10**decimals) / 10**decimals:.{decimals}f}"
 
 
 NO_GUARANTEE = (

@@ -9,7 +9,6 @@ from typing import Any
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, did_you_mean
-from fedpriv.common.words import digits_up, round_up
 from fedpriv.privacy.accountants import (
     Accountant,
     GdpAccountant,
@@ -24,7 +23,6 @@ from fedpriv.privacy.core.names import ACCOUNTANTS
 MECHANISM = ("noise_multiplier", "sample_rate", "steps")
 RELEASE = ("sampling", "neighbours", "records", "max_lot_size")
 _LEAST = 1e-100  # the smallest ε and δ; anything smaller is lost in floating point
-_LONG = 1e9  # a larger ε is written with an exponent
 
 _MADE: dict[str, Callable[[], Accountant]] = {
     "pld": PldAccountant,
@@ -123,25 +121,6 @@ def release(options: SimpleNamespace) -> RepeatedRelease:
             ),
         )
     )
-
-
-def rounded_up(epsilon: float, digits: int) -> str:
-    """Return ε as a text that is never below ε.
-
-    Args:
-        epsilon: The value.
-        digits: Significant digits of an ε below 0.1; larger ones have three decimals.
-
-    Example:
-        >>> rounded_up(0.0123401, digits=4)
-        '0.01235'
-    """
-    if _LONG <= epsilon < math.inf:
-        return digits_up(epsilon)
-    if epsilon == 0 or epsilon >= 0.1:
-        return round_up(epsilon)
-    decimals = digits - 1 - math.floor(math.log10(epsilon))
-    return f"{math.ceil(epsilon * 10**decimals) / 10**decimals:.{decimals}f}"
 
 
 def plain(value: float | None) -> float | str | None:

@@ -33,7 +33,6 @@ examples:
   fedpriv account --noise-multiplier 3 --sample-rate 0.013 --steps 7921 --delta 1e-5
   fedpriv account --schedule steps.csv --sample-rate 0.013 --delta 1e-5
   fedpriv account --run outputs/<run folder> --view published
-  fedpriv account --shuffle 500,1e4,1e6 --report-epsilon 0.5,1,2,4,8 --delta 1e-6
 """
 _CALIBRATE_EXAMPLES = """\b
 examples:
@@ -83,8 +82,6 @@ _settings = together(
 @flag("--schedule", "FILE", "CSV: noise_multiplier[,sample_rate][,steps]", PathParam())
 @flag("--run run_folder", "FOLDER", "a run folder", PathParam())
 @flag("--view", "VIEW", "ledger of the run: sound (default), published", OneOf(BUDGET_VIEWS))
-@flag("--shuffle", "N[,N...]", "price N shuffled reports in the shuffle model")
-@flag("--report-epsilon", "E[,E...]", "with --shuffle: epsilon of one pure report")
 @flag("--delta", "D[,D...]", "delta; several give the privacy profile")
 @flag("--accountant", "NAME[,...]", _ALL, Names(ACCOUNTANTS))
 @_settings
