@@ -6,15 +6,12 @@ from types import SimpleNamespace
 
 import click
 
-from fedpriv.common.errors import ConfigError
 from fedpriv.common.flags import (
     Command,
-    CommandGroup,
     Names,
     NewFile,
     OneOf,
     PathParam,
-    Whole,
     flag,
     switch,
     table_flag,
@@ -38,12 +35,6 @@ _CALIBRATE_EXAMPLES = """\b
 examples:
   fedpriv calibrate --epsilon 2 --delta 1e-5 --sample-rate 0.013 --steps 7921
   fedpriv calibrate --epsilon 2 --delta 1e-5 --sample-rate 0.013 --noise-multiplier 3
-  fedpriv calibrate clip-norm --public digits model=mlp
-"""
-_CLIP_NORM_EXAMPLES = """\b
-examples:
-  fedpriv calibrate clip-norm --public digits
-  fedpriv calibrate clip-norm --public digits algorithm=cdp_fedavg model=mlp --steps 20
 """
 _SAMPLINGS = f"{', '.join(RELEASE_SAMPLINGS)}; default poisson"
 _NEIGHBOURS = (
@@ -97,10 +88,9 @@ def account(**flags: object) -> int:
     return run(SimpleNamespace(**flags))
 
 
-@click.group(
-    cls=CommandGroup,
-    invoke_without_command=True,
-    short_help="calibrate noise multiplier, sample rate or steps to a target epsilon; a clip norm",
+@click.command(
+    cls=Command,
+    short_help="calibrate noise multiplier, sample rate or steps to a target epsilon",
     epilog=_CALIBRATE_EXAMPLES,
 )
 @flag("--epsilon", "E", "the target")
@@ -114,48 +104,11 @@ def account(**flags: object) -> int:
 )
 @_settings
 @table_flag
-@click.pass_context
-def calibrate(context: click.Context, **flags: object) -> int:
+def calibrate(**flags: object) -> int:
     """Solve for whichever of --noise-multiplier, --sample-rate, --steps and --epsilon is left out.
 
     The epsilon of the answer never exceeds the target.
     """
-    if context.invoked_subcommand is None:
-        from fedpriv.tools.accounting.calibrate import run
+    from fedpriv.tools.accounting.calibrate import run
 
-        return run(SimpleNamespace(**flags))
-    for name, value in flags.items():
-        if value:
-            raise ConfigError(
-                f"--{name.replace('_', '-')} does not go with fedpriv calibrate "
-                f"{context.invoked_subcommand}: leave it out"
-            )
-    return 0
-
-
-@calibrate.command(
-    "clip-norm",
-    short_help="suggest a clip norm from public data, free of charge",
-    epilog=_CLIP_NORM_EXAMPLES,
-)
-@click.argument("overrides", nargs=-1)
-@flag("--public", "NAME", "the data set to read, which you declare to be public", required=True)
-@flag(
-    "--steps", "N", "steps (record level) or rounds (client level); default 50", Whole(), default=50
-)
-@flag("--config-dir", "DIR", "a folder with YAMLs of your own", PathParam(folder=True))
-@switch("--json", "print JSON instead of a table")
-@table_flag
-def clip_norm(
-    overrides: tuple[str, ...], public: str, steps: int, config_dir: str | None, json: bool
-) -> int:
-    """Print quantiles of the norms that would be clipped, measured on public data, and suggest the median.
-
-    The model of the configuration is trained on the data set --public without clipping and without noise.
-    Measured are gradients of records, or updates of clients where the algorithm protects clients. Takes the
-    overrides of fedpriv train, without dataset=. Nothing of your private data is read, so it costs no
-    privacy; that holds only if the data set really is public.
-    """
-    from fedpriv.tools.accounting.clip_norm import run
-
-    return run(overrides, public, steps, config_dir, json)
+    return run(SimpleNamespace(**flags))
