@@ -3,8 +3,7 @@
 Begin with ``commands``: one click command for each thing that fedpriv does, and the exit statuses. The flags
 of ``figure``, ``audit``, ``runs``, ``account`` and others are beside their code, in modules that end with
 ``flags`` or ``command``. What all commands share is in ``common/flags``. ``completion`` offers what may come
-next on the command line. ``listing`` prints the tables of ``fedpriv list`` and ``fedpriv data``. ``new``
-writes the ``skeletons`` of parts of the user's own.
+next on the command line. ``listing`` prints the tables of ``fedpriv list`` and ``fedpriv data``.
 """
 
 from fedpriv.cli.commands import (

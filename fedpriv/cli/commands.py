@@ -19,7 +19,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from fedpriv.cli.completion import SCRIPTS, Overrides, candidates
-from fedpriv.cli.new import new
 from fedpriv.cli.ranks import one_of_several
 from fedpriv.common import endings, startup
 from fedpriv.common.errors import (
@@ -276,9 +275,6 @@ def train(given: list[str], config_dir: str | None, **_: Any) -> int:
 
 for _command in (runs, figure, plot, report, account, calibrate):
     fedpriv.add_command(_command)
-
-
-fedpriv.add_command(new)
 
 
 class _OptionsOfGroup(Names):
