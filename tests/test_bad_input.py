@@ -146,7 +146,7 @@ def test_an_unknown_option_comes_with_the_nearest_name(override, near, command):
 
 
 def test_a_number_is_no_option(command):
-    assert refuse(command, "clipper=2").startswith("unknown clipper option 2 (known: adaclip, ")
+    assert refuse(command, "clipper=2").startswith("unknown clipper option 2 (known: adap, ")
 
 
 @pytest.mark.parametrize(

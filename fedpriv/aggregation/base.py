@@ -141,9 +141,6 @@ class Aggregation(ABC):
                 f"mean with algorithm={algorithm.name}",
                 "it does not release a fresh noised sum of uploads over a public denominator",
             )
-        if parts.clipper.transforms:
-            allowed = f"one that does not scale coordinates with aggregation={option}"
-            yield ConfigError("clipper", type(parts.clipper).__name__, allowed)
 
     def check_cohort(self, clients: int) -> None:
         """Refuse settings with which no round could be combined as they say; the default refuses nothing.

@@ -67,7 +67,6 @@ class Algorithm(Saved, ABC):
         cost_depends_on_records: Whether clients with more records pay less (lots of a fixed size).
         augmentation: The changed copies of each image, whose mean gradient is clipped; None: no copies.
         releases_feature_statistics: Whether clients can release statistics of features before round 1.
-        no_transform: Reason why no clipper that scales coordinates goes with the algorithm; None: one does.
         metrics: Further columns of ``metrics.csv``, which its rounds fill (``OpenRound.facts``).
 
     Example:
@@ -92,7 +91,6 @@ class Algorithm(Saved, ABC):
     cost_depends_on_records: bool = False
     augmentation: Augmentation | None = None
     releases_feature_statistics: bool = False
-    no_transform: str | None = None
     metrics: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:

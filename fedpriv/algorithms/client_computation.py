@@ -56,7 +56,6 @@ class StepState:
         weights: The global weights θ [d].
         changes: What each client added to θ in earlier local steps [c, d]; None: nothing yet.
         limits: The clip norm of each client [c], or of the server [1]; [., G] where parts are clipped apart.
-        transform: Shift and scale of each coordinate where units are clipped in another space; else None.
         aggregation: What attackers know of the round; None where nobody attacks in this computation.
     """
 
@@ -64,7 +63,6 @@ class StepState:
     weights: Tensor
     changes: Tensor | None
     limits: Tensor
-    transform: tuple[Tensor, Tensor] | None
     aggregation: RoundWeights | None
 
 
@@ -226,19 +224,17 @@ class ClientComputation(ABC):
         """
         clients = local_step.cohort[chunk]
         holders = chunk if self.holds_norms else slice(None)  # rows of the chunk's holders
-        transform = clip.transform
         return StepState(
             LocalStep(local_step.round_index, local_step.step, clients),
             self.context.model.flat,
             None if changes is None else changes[holders],
             clip.limits[holders],
-            None if transform is None else (transform[0][holders], transform[1][holders]),
             None if known is None else known.of_chunk(clients),
         )
 
     def chunk_clip(self, state: StepState) -> ChunkClip:
         """Return the clip that scales the units of a chunk."""
-        return ChunkClip(self.context.clipper, state.limits, state.transform)
+        return ChunkClip(self.context.clipper, state.limits)
 
     def known_to_attackers(self, local_step: LocalStep) -> RoundWeights | None:
         """Return what attackers know when the cohort computes, and what they forged before.

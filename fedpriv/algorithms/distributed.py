@@ -64,7 +64,6 @@ class DpFlServer(Augmented, ServerOptimizerKeys, SumOfUploads):
 
     unit = "record"
     releases_feature_statistics = True
-    no_transform = "its records are clipped as they are"
     trusts = (LOCAL_TRUST.name, DISTRIBUTED_TRUST.name)
 
     name: str = field(text, help="name in run folders and tables")

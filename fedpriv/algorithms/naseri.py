@@ -52,8 +52,6 @@ class NaseriCdp(CdpFedAvg):
     See :class:`~fedpriv.algorithms.cdp_fedavg.CdpFedAvg` for the other arguments.
     """
 
-    no_transform = "its clients project onto a ball of the clip norm"
-
     noise: str = field(
         one_of(NOISES),
         default=FIXED,

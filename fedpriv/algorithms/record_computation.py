@@ -17,7 +17,6 @@ from torch import Tensor
 from fedpriv.algorithms.augmentation import Augmentation
 from fedpriv.algorithms.augmented import augmented
 from fedpriv.algorithms.client_computation import ClientComputation, LocalStep, StepState
-from fedpriv.algorithms.record_coordinates import transformed_sums
 from fedpriv.algorithms.run_context import RoundWeights, RunContext
 from fedpriv.algorithms.server_steps import ServerStep
 from fedpriv.data.records import Records
@@ -80,11 +79,7 @@ class RecordComputation(ClientComputation):
         model, clients, changes = self.context.model, state.local_step.cohort, state.changes
         clip = self.chunk_clip(state)
         records, units = self._lots(state.local_step)
-        if self.context.clipper.transforms:
-            result = transformed_sums(
-                self.context, self._stacked, records, units, changes, clip, len(clients)
-            )
-        elif changes is None:  # all clients have the global weights
+        if changes is None:  # all clients have the global weights
             factors = asking_for(clip.parts, clip.factors)
             result = self.context.engine.clipped_sums(
                 records.inputs, records.targets, units, len(clients), factors

@@ -214,7 +214,7 @@ class Trainer:
 
         # Clip norms and earlier changes are public. In a run with code of the user's own the secret streams
         # that follow depend on them, so that the same noise never answers two different questions.
-        opened.streams.bind("step", (clip.limits, *(clip.transform or ())), so_far)
+        opened.streams.bind("step", (clip.limits,), so_far)
 
         # 1. The clients compute, in chunks; the noise is drawn meanwhile.
         opened.begin_step(computation.numbers_released)
@@ -229,12 +229,16 @@ class Trainer:
         # 3. Mean: divide by the public denominator. From here on everything is post-processing. Where a
         #    rule combines uploads, or means of buckets, the mean is the rule's [1, d].
         mean, denominators = computation.mean(released[GRADIENT].values, cohort)
-        gradients = released[GRADIENT].like(clip.restored(mean))
+        gradients = released[GRADIENT].like(mean)
         if computation.combines:
             gradients = computation.received(local_step, gradients)
             gradients = gradients.like(self.server.average(cohort, gradients)[None])
-        statistic = released.get(CLIP_STATISTIC)
-        self._observe(opened, clip, holders, statistic, gradients, denominators)
+        if self._observe_noise is not None:
+            std = opened.noise_std(GRADIENT)  # public: noise multiplier × clip norm
+            noise = denominators.new_tensor([0.0] if std is None else std)
+            noise = noise / denominators if computation.divides else noise
+            self._observe_noise(noise[:, None])
+        clipper.observe(holders, released.get(CLIP_STATISTIC), gradients, denominators)
 
         # 4. Weight decay and the proximal term read no record: they are added after the noise.
         if model.weight_decay and computation.has_weight_decay:
@@ -245,28 +249,6 @@ class Trainer:
 
         # 5. The optimiser of each holder turns its mean gradient into a change of weights.
         return computed, gradients.then(partial(self._optimizer.step, holders))
-
-    def _observe(
-        self,
-        opened: OpenRound,
-        clip: StepClip,
-        holders: Tensor,
-        statistic: Visible | None,
-        gradients: Visible,
-        denominators: Tensor,
-    ) -> None:
-        """Let the clipper, and an optimiser that corrects for noise, see what was released."""
-        clipper = self.context.clipper
-        if self._observe_noise is not None or clipper.transforms:
-            std = opened.noise_std(GRADIENT)  # public: noise multiplier × clip norm
-            noise = denominators.new_tensor([0.0] if std is None else std)
-            noise = noise / denominators if self.computation.divides else noise
-            noise = clip.restored_noise(noise[:, None])
-            if self._observe_noise is not None:
-                self._observe_noise(noise)
-            if clipper.transforms:
-                clipper.observe_restored(holders, gradients, noise)
-        clipper.observe(holders, statistic, gradients, denominators)
 
     def _aborted(self, opened: OpenRound, holders: Tensor) -> RoundOutcome:
         """Return the outcome of a round in which nothing was released: the weights stay."""

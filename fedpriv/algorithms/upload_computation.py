@@ -201,8 +201,6 @@ class UploadComputation(ClientComputation):
             # 2. Norms. An upload that is not finite contributes nothing. A factor of 0 would not do:
             #    0 · nan is nan.
             holders = torch.zeros(len(some_clients), dtype=torch.int64, device=self.device)
-            if clip.transform is not None:
-                uploads = clip.transformed(uploads, holders)
             norm = upload_norms(uploads, clip.parts)
             finite = whole_norms(norm).isfinite()
             if not bool(finite.all()):

@@ -233,16 +233,12 @@ class Attack(Saved, ABC):
             yield ConfigError("attack", self.option, "none", RELEASED_ONCE)
         if parts.partition.clients:
             self.attackers_among(parts.partition.clients)
-        if (
-            self.sends_after_release(algorithm) and parts.aggregation is None
-        ):  # a rule refuses the same
+        corrects = algorithm.server is not None and algorithm.server.name == "dp_adam_bc"
+        # With an aggregation rule, the optimizer itself refuses the same.
+        if corrects and parts.aggregation is None and self.sends_after_release(algorithm):
             hint = "it corrects for the noise of the mean, in which attackers replaced some uploads"
-            if parts.clipper.transforms:
-                allowed = f"one that does not scale coordinates with attack={self.option}"
-                yield ConfigError("clipper", option_of("clipper", parts.clipper), allowed, hint)
-            if algorithm.server is not None and algorithm.server.name == "dp_adam_bc":
-                allowed = f"another with attack={self.option}"
-                yield ConfigError("algorithm.optimizer", "dp_adam_bc", allowed, hint)
+            allowed = f"another with attack={self.option}"
+            yield ConfigError("algorithm.optimizer", "dp_adam_bc", allowed, hint)
         yield from self._knowledge_conflicts(parts)
 
     def _knowledge_conflicts(self, parts: Combination) -> Iterator[ConfigError]:

@@ -15,7 +15,7 @@ class Combination(Protocol):
     """All parts of a run, as a part's method ``conflicts(parts)`` sees them.
 
     A part reads attributes that the base classes of other parts declare (``algorithm.trust``,
-    ``clipper.transforms``, ``noise_schedule.adaptive``). It never tests their class, so that a user's own
+    ``clipper.unbounded``, ``noise_schedule.adaptive``). It never tests their class, so that a user's own
     part is treated as one of fedpriv. The base classes are defined in rooms above this one, which must not be
     imported here; therefore most types are ``Any``. :class:`fedpriv.experiment.parts.Parts` has them all.
     """

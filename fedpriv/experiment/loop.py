@@ -20,7 +20,6 @@ from fedpriv.algorithms.feature_statistics import FeatureStatistics
 from fedpriv.algorithms.losses import ReportedLoss
 from fedpriv.algorithms.run_context import RunContext
 from fedpriv.algorithms.trainer import RoundOutcome
-from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import FedprivError
 from fedpriv.experiment.averaging import AveragedModel
 from fedpriv.experiment.evaluation import Evaluation, evaluate
@@ -346,12 +345,10 @@ class Loop:
             raise FedprivError(
                 f"runtime.workers: {forgotten}; other processes need them too, or set runtime.workers=1"
             )
-        clipper, attack = self.context.clipper, self.context.attack
-        # Of a clipper that transforms, chunks get shift and scale of their own clients instead.
-        large = clipper.transforms and not is_own(clipper)
+        attack = self.context.attack
         return {
             "weights": self.context.model.flat,
-            "clipper": None if large else clipper.state_dict(),
+            "clipper": self.context.clipper.state_dict(),
             "attack": None if attack is None else attack.state_dict(),
             "own": own,
             "statistics": None if self.statistics is None else self.statistics.state_dict(),

@@ -98,8 +98,6 @@ def refuse_unasked(parts: Parts) -> None:
     for group, part, method, called, needed in (
         ("clipper", clipper, "statistic", clipper.asks_ever(), "query that returns one"),
         ("clipper", clipper, "part_norms", clipper.parts is not None, "parts"),
-        ("clipper", clipper, "observe_restored", clipper.transforms, "transforms = True"),
-        ("clipper", clipper, "transform", clipper.transforms, "transforms = True"),
         ("noise_schedule", schedule, "observe", listens, "loss_query, or reads_validation = True"),
     ):
         home = next((kind for kind in type(part).__mro__ if method in vars(kind)), None)

@@ -9,7 +9,7 @@ import torch
 from fedpriv.algorithms import CdpFedAvg, LdpFedSgd, NaseriCdp
 from fedpriv.algorithms.server_optimizer import SERVER_OPTIMIZERS, ServerOptimizer
 from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.clippers import AdaClipper, ConstantClipper, QuantileClipper
+from fedpriv.privacy.clippers import ConstantClipper, QuantileClipper
 
 ROUNDS, SIZE, RATE = 5, 7, 0.05
 
@@ -195,19 +195,3 @@ def test_a_restored_optimizer_goes_on_bit_for_bit(optimizer, serve, ragged):
 def test_what_an_optimizer_does_not_have_is_refused(name, settings, message):
     with pytest.raises(ArgumentError, match=message):
         ServerOptimizer(name, 0.1, **settings)
-
-
-# ---- coordinates with scales of their own
-
-
-def test_noise_in_scaled_coordinates_is_told_and_applied_in_those_of_the_weights(serve, ragged):
-    """Of empty cohorts: AdaCLiP's noise in every coordinate has the deviation that is told."""
-    clipper = AdaClipper(0.3, spread_decay=0.5, shift_decay=0.0)
-    training = serve(cdp(), data=ragged, clipper=clipper)
-    training.play(0, sigma=0.01)  # b differs from coordinate to coordinate from now on
-    shift, scale = (own[0].clone() for own in clipper.transform(1, torch.tensor([0])))
-    noise, _ = training.released(1, cohort=[], sigma=2.0)
-    drawn = (noise / 3.0 - shift) / (scale * 2.0 / 3.0)  # of standard deviation 1
-    assert float(scale.max() / scale.min()) > 1.5
-    assert float(drawn.square().mean()) == pytest.approx(1.0, abs=0.15)
-    assert training.sensitivity("gradient_sum").tolist() == [1.0]

@@ -19,14 +19,12 @@ RUNS = {
     "records, local steps": (*RECORDS, "algorithm.local_steps=3"),
     "records, norms that adapt": (*RECORDS[1:], "algorithm=adap_dpfl"),
     "records, layers": (*RECORDS, "clipper=per_layer", "clipper.clip_norm=0.5"),
-    "records, scaled coordinates": (*RECORDS, "clipper=adaclip"),
     "records, copies": (
         *RECORDS, "algorithm.augmentation_multiplicity=2", "algorithm.random_crop=1",
         "algorithm.local_steps=2",
     ),
     "records, one sum": ("algorithm=dp_fl_server", *RECORDS[1:]),
     "clients": CLIENTS,
-    "clients, scaled coordinates": (*CLIENTS, "clipper=adaclip"),
     "clients, projected": ("algorithm=naseri_cdp", *CLIENTS[1:3], "epsilon=null", "rounds=3"),
     "clients, sums of whole numbers": (
         "algorithm=ddp_fedavg", "partition.clients=8", "algorithm.shares=skellam",

@@ -128,10 +128,6 @@ def test_the_noise_of_a_step_is_that_of_the_formula(train, monkeypatch, tmp_path
             "aggregation must be a rule on uploads, such as median or trimmed_mean, with algorithm=fedavg",
         ),
         (
-            ("algorithm=cdp_fedavg", "clipper=adaclip"),
-            "clipper must be one that does not scale coordinates",
-        ),
-        (
             ("algorithm=cdp_fedavg", "algorithm.optimizer=dp_adam_bc"),
             "algorithm.optimizer must be another",
         ),

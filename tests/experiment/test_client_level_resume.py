@@ -36,7 +36,6 @@ RUNS = {
     "cdp, layers by quantiles": (
         *CDP, "clipper=per_layer_quantile", "clipper.bit_noise=5",
     ),
-    "cdp, adaclip": (*CDP, "clipper=adaclip", "clipper.spread_decay=0.5"),
     "control variates": (
         "algorithm=dp_scaffold", "partition.clients=5", "epsilon=null", "algorithm.local_steps=2",
         "algorithm.optimizer=momentum",

@@ -288,7 +288,7 @@ def test_a_round_of_huge_uploads_ends_in_a_defined_way(train, name):
     assert json.loads((result.folder / "summary.json").read_text())["attacked_rounds"] >= 1
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("overrides", "wanted"),
     [
@@ -303,7 +303,6 @@ def test_a_round_of_huge_uploads_ends_in_a_defined_way(train, name):
         (("algorithm=fedavg", "attack.knows=[all]"), "attack.knows must be null, or a list of"),
         (("algorithm=fedavg", "attack.attackers=10"), "attack.attackers must be at most 9"),
         (("algorithm=dp_fl_server",), "attack must be none"),
-        ((*LDP, "clipper=adaclip"), "clipper must be one that does not scale coordinates"),
         ((*LDP, "algorithm.optimizer=dp_adam_bc"), "algorithm.optimizer must be another"),
         ((*LDP, "attack.dp_steps=follow", "attack.knows=[noised_uploads]"), "attack.dp_steps must be"),
         (("algorithm=wei_cdp", "algorithm.sensitivity=weights", "algorithm.records=100",

@@ -4,7 +4,6 @@ Begin with ``base``, the interface, and ``fixed``, the simplest clippers. ``step
 one local step, and enforces the clip norm for any clipper.
 """
 
-from fedpriv.privacy.clippers.adaclip import AdaClipper
 from fedpriv.privacy.clippers.adap import AdapClipper
 from fedpriv.privacy.clippers.base import Clipper
 from fedpriv.privacy.clippers.fixed import (
@@ -18,7 +17,6 @@ from fedpriv.privacy.clippers.per_layer import PerLayerClipper, PerLayerQuantile
 from fedpriv.privacy.clippers.quantile import QuantileClipper
 
 __all__ = [
-    "AdaClipper",
     "AdapClipper",
     "AutomaticClipper",
     "Clipper",

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar
 from fedpriv.common.base_classes import fact
 from fedpriv.common.errors import ConfigError, ReleaseError
 from fedpriv.common.fields import number
-from fedpriv.common.groups import option_of
 from fedpriv.common.saved import Saved
 
 if TYPE_CHECKING:
@@ -62,7 +61,6 @@ class Clipper(Saved, ABC):
             steps would overspend it.
         largest_noise_multiplier: Bound below which the schedule's noise multiplier must lie.
         unbounded: Whether nothing is clipped, so that the sensitivity is infinite.
-        transforms: Whether uploads are clipped in another space; see :meth:`transform`.
         whole_steps: Factor that makes the statistic an integer which each unit moves by one, or None. Integer
             noise needs it.
 
@@ -82,7 +80,6 @@ class Clipper(Saved, ABC):
     one_query_a_round: bool = False
     largest_noise_multiplier: float = math.inf
     unbounded: bool = False
-    transforms: bool = False
     whole_steps: float | None = None
 
     @fact
@@ -99,30 +96,12 @@ class Clipper(Saved, ABC):
         return None
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse noise on unbounded sums, and combinations that scaled coordinates do not allow."""
-        algorithm = parts.algorithm
-        if self.unbounded and algorithm.private and parts.noise_schedule.adds_noise:
+        """Refuse noise on unbounded sums."""
+        if self.unbounded and parts.algorithm.private and parts.noise_schedule.adds_noise:
             yield ConfigError(
                 "clipper=none leaves the sensitivity unbounded, so no noise makes it private; choose "
                 "another clipper, or noise_schedule=none with epsilon=null for a run without privacy"
             )
-        if not self.transforms:
-            return
-        reasons = {}  # by the setting that the clipper does not go with
-        if algorithm.no_transform is not None:
-            reasons[f"algorithm={algorithm.name}"] = algorithm.no_transform
-        if algorithm.augmentation is not None:
-            reasons["algorithm.augmentation_multiplicity"] = (
-                "its coordinates are scaled record by record"
-            )
-        if parts.aggregation is not None and not algorithm.row_per_client:
-            reasons[f"aggregation={option_of('aggregation', parts.aggregation)}"] = (
-                "it follows the noise of the mean, and a rule comes before it, so that the noise in what it "
-                "returns is not known"
-            )
-        for setting, hint in reasons.items():
-            allowed = f"one that does not scale coordinates with {setting}"
-            yield ConfigError("clipper", option_of("clipper", self), allowed, hint)
 
     def start(
         self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None
@@ -162,32 +141,6 @@ class Clipper(Saved, ABC):
             ReleaseError: The clipper has :attr:`parts` and does not override this method.
         """
         raise ReleaseError(f"{type(self).__name__} has parts and no clip norms of them")
-
-    def transform(self, round_index: int, holders: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return the space in which uploads are clipped, for a clipper that sets ``transforms``.
-
-        An upload u is clipped, noised and summed as (u - a)/b. The noised mean w̃ becomes b w̃ + a, which is
-        post-processing. a and b may depend on released values only.
-
-        Args:
-            round_index: t = 0, 1, …
-            holders: Positions of the holders [m], int64.
-
-        Returns:
-            Shift a [m, d] and scale b > 0 [m, d], or None (the default) for u itself.
-        """
-        return None
-
-    def observe_restored(self, holders: Tensor, gradients: Visible, noise_std: Tensor) -> None:
-        """Learn from the released means in the space of the weights, for a clipper that sets ``transforms``.
-
-        Does nothing unless overridden.
-
-        Args:
-            holders: Positions of the holders [m], int64.
-            gradients: The noised means [m, d].
-            noise_std: Standard deviation of their noise [m, d].
-        """
 
     @abstractmethod
     def clip_norm(self, round_index: int, holders: Tensor) -> Tensor:

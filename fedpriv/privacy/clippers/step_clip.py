@@ -65,25 +65,13 @@ class ChunkClip:
 
     Attributes:
         limits: C of each holder [m], or of each part [m, G].
-        transform: Shift and scale of each coordinate [m, d] where units are clipped in another space, or
-            None.
         parts: Parts of a gradient that are clipped apart; None if it is clipped as a whole.
         scaled: Whether :meth:`factors` was called.
     """
 
-    def __init__(
-        self, clipper: Clipper, limits: Tensor, transform: tuple[Tensor, Tensor] | None = None
-    ):
+    def __init__(self, clipper: Clipper, limits: Tensor):
         self._clipper, self.parts = clipper, clipper.parts
-        self.limits, self.transform = limits, transform
-        self.scaled = False
-
-    def transformed(self, units: Tensor, owners: Tensor) -> Tensor:
-        """Return units [n, d] of the holders ``owners`` [n] in the space in which they are clipped."""
-        if self.transform is None:
-            return units
-        shift, scale = self.transform
-        return (units - shift[owners]) / scale[owners]
+        self.limits, self.scaled = limits, False
 
     def factors(self, norms: Tensor, owners: Tensor) -> Tensor:
         """Return the factor c of each unit, with |c| ‖g‖ ≤ C enforced unless the clipper is ``unbounded``.
@@ -173,7 +161,7 @@ class StepClip(ChunkClip):
 
     def __init__(self, clipper: Clipper, round_index: int, holders: Tensor):
         # A clipper of the user's own need not know where the model is.
-        parts, device = clipper.parts, holders.device
+        parts = clipper.parts
         if parts is None:
             norms, expected_shape = clipper.clip_norm(round_index, holders), tuple(holders.shape)
             method, of_parts = "clip_norm", ""
@@ -191,27 +179,9 @@ class StepClip(ChunkClip):
             raise ReleaseError(
                 f"{type(clipper).__name__}.{method} must return numbers > 0, got {show(float(norms.min()))}"
             )
-        transform = clipper.transform(round_index, holders) if clipper.transforms else None
-        if transform is not None:
-            shift, scale = transform
-            transform = shift.to(device, copy=True), scale.to(device, copy=True)
         # A copy, so that no clipper can change it later.
-        super().__init__(clipper, norms.to(device, copy=True), transform)
+        super().__init__(clipper, norms.to(holders.device, copy=True))
         self.norms = whole_norms(self.limits)
-
-    def restored(self, means: Tensor) -> Tensor:
-        """Return noised means [m, d] in the space of the weights. This is post-processing.
-
-        Where the clipper transforms uploads, ``means`` is overwritten.
-        """
-        if self.transform is None:
-            return means
-        shift, scale = self.transform
-        return means.mul_(scale).add_(shift)
-
-    def restored_noise(self, std: Tensor) -> Tensor:
-        """Return the noise's standard deviation in the space of the weights [m, d], given ``std`` [m, 1]."""
-        return std if self.transform is None else std * self.transform[1]
 
     def merge(
         self,

@@ -40,7 +40,6 @@ class Asking(Protocol):
     """The part of a clipper that a mechanism reads; see :class:`fedpriv.privacy.clippers.Clipper`."""
 
     one_query_a_round: bool
-    transforms: bool
     largest_noise_multiplier: float
     whole_steps: float | None
 

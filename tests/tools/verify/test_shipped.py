@@ -97,8 +97,6 @@ VARIANTS = {
         "algorithm=dp_fl", *FEW, "model=mlp", "clipper=per_layer_quantile", "clipper.bit_noise=20",
         "algorithm.local_steps=2",
     ),
-    "coordinates by themselves": ("algorithm=cdp_fedavg", *CLIENTS[1:], "clipper=adaclip"),
-    "coordinates of records": ("algorithm=dp_fl", *FEW, "clipper=adaclip", "algorithm.local_steps=2"),
     "a proximal term": ("algorithm=dp_fl", *FEW, "algorithm.local_steps=3", "algorithm.proximal=0.5"),
     "adam": ("algorithm=dp_fl", *FEW, "algorithm.optimizer=adam"),
     "shares for fewer clients": (
@@ -108,7 +106,6 @@ VARIANTS = {
     "shares, layers by quantiles": (
         "algorithm=ddp_fedavg", *FEW, "model=mlp", "clipper=per_layer_quantile",
     ),
-    "shares, coordinates by themselves": ("algorithm=ddp_fedavg", *FEW, "clipper=adaclip"),
     "local trust in a server that steps": (
         "algorithm=dp_fl_server", *FEW, "algorithm.trust=local", "clipper=adap",
     ),
