@@ -4,7 +4,7 @@
     ENV/bin/python scripts/byzfl_rules.py
 
 ByzFL pins old versions of NumPy and torch, hence the environment of its own. What is wrong in that version
-is left out: Krum's scores have one neighbour more than the paper's, and CAF and SMEA take one step of a power
+is left out: Krum's scores have one neighbour more than the paper's, and CAF takes one step of a power
 iteration from a random vector. ARC writes into its input, so it gets a copy.
 """
 
@@ -21,7 +21,6 @@ import numpy as np
 sys.modules["byzfl.benchmark"] = ModuleType("byzfl.benchmark")
 
 from byzfl.aggregators import (  # noqa: E402
-    MDA,
     CenteredClipping,
     GeometricMedian,
     Median,
@@ -45,7 +44,6 @@ def main() -> None:
         "median": Median()(vectors),
         "median of 10": Median()(vectors[:10]),
         "trimmed_mean": TrMean(TOLERATED)(vectors),
-        "mda": MDA(TOLERATED)(vectors),
         "geometric_median": GeometricMedian(nu=1e-6, T=3000)(vectors),
         "centered_clipping": clipping(vectors),
         "centered_clipping again": clipping(later),

@@ -13,9 +13,8 @@ import fedpriv.aggregation as aggregation
 RULES = {
     "median": "CoordinateMedian", "trimmed_mean": "TrimmedMean", "krum": "Krum", "multi_krum": "MultiKrum",
     "geometric_median": "GeometricMedian", "centered_clipping": "CenteredClipping",
-    "mda": "MinimumDiameterAveraging", "smea": "SmallestEigenvalueAveraging", "caf": "CovarianceFilter",
-    "dnc": "DivideAndConquer", "rlr": "RobustLearningRate", "fltrust": "FlTrust", "foolsgold": "FoolsGold",
-    "flame": "Flame",
+    "caf": "CovarianceFilter", "dnc": "DivideAndConquer", "rlr": "RobustLearningRate", "fltrust": "FlTrust",
+    "foolsgold": "FoolsGold", "flame": "Flame",
 }  # fmt: skip
 """Option → class."""
 

@@ -12,15 +12,11 @@ malicious clients, :mod:`~fedpriv.aggregation.robust`; they compute with :mod:`~
 from fedpriv.aggregation.base import Aggregation, Rule
 from fedpriv.aggregation.bucketed_median import BucketedMedian
 from fedpriv.aggregation.coordinate import CoordinateMedian, RobustLearningRate, TrimmedMean
-from fedpriv.aggregation.distances import Krum, MinimumDiameterAveraging, MultiKrum
+from fedpriv.aggregation.distances import Krum, MultiKrum
 from fedpriv.aggregation.iterative import CenteredClipping, GeometricMedian
 from fedpriv.aggregation.robust import RobustAggregation
 from fedpriv.aggregation.similarity import Flame, FoolsGold
-from fedpriv.aggregation.spectral import (
-    CovarianceFilter,
-    DivideAndConquer,
-    SmallestEigenvalueAveraging,
-)
+from fedpriv.aggregation.spectral import CovarianceFilter, DivideAndConquer
 from fedpriv.aggregation.trust_root import FlTrust
 
 __all__ = [
@@ -35,11 +31,9 @@ __all__ = [
     "FoolsGold",
     "GeometricMedian",
     "Krum",
-    "MinimumDiameterAveraging",
     "MultiKrum",
     "RobustAggregation",
     "RobustLearningRate",
     "Rule",
-    "SmallestEigenvalueAveraging",
     "TrimmedMean",
 ]

@@ -1,9 +1,7 @@
-"""Rules that select vectors by their distances: Krum, multi-Krum, minimum-diameter averaging."""
+"""Rules that select vectors by their distances: Krum and multi-Krum."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import combinations, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +12,6 @@ from fedpriv.common.fields import declared
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-_NUMBERS_AT_ONCE = 2**22
 
 
 @declared
@@ -58,46 +54,3 @@ def _by_score(vectors: Vectors, tolerated: int) -> np.ndarray:
     np.fill_diagonal(distances, np.inf)
     nearest = max(1, len(vectors) - tolerated - 2)
     return ascending(np.sort(distances, axis=1)[:, :nearest].sum(axis=1))
-
-
-@declared
-class MinimumDiameterAveraging(RobustAggregation):
-    """The mean of the n - f vectors with the least greatest distance between two of them.
-
-    All subsets are looked at, at most 100,000. Of equal diameters, the lexicographically first subset counts.
-
-    Source: El Mhamdi et al., "Genuinely distributed Byzantine machine learning", PODC 2020, section 3.
-    """
-
-    looks_at_subsets = True
-
-    def aggregate(self, vectors: Vectors, of_round: RoundOfRule) -> Tensor:
-        distances = vectors.squared_distances
-
-        def diameters(subsets: np.ndarray) -> np.ndarray:
-            return distances[subsets[:, :, None], subsets[:, None, :]].max(axis=(1, 2))
-
-        best = best_subset(len(vectors), of_round.tolerated, diameters)
-        return vectors.combination(share_out(best, len(vectors)))
-
-
-def best_subset(
-    count: int, tolerated: int, score: Callable[[np.ndarray], np.ndarray]
-) -> np.ndarray:
-    """Return the subset of n - f of n vectors with the least score; of equal ones the first.
-
-    Args:
-        count: n.
-        tolerated: f.
-        score: (subsets [s, n - f]) → their scores [s].
-    """
-    size = count - tolerated
-    subsets = combinations(range(count), size)
-    best, least = np.arange(size), np.inf
-    while batch := list(islice(subsets, max(1, _NUMBERS_AT_ONCE // size**2))):
-        members = np.array(batch)
-        scores = score(members)
-        first = ascending(scores)[0]
-        if ascending(np.array([least, scores[first]]))[0] == 1:
-            best, least = members[first], scores[first]
-    return best

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from fedpriv.engine import FlatModel
 
-_MOST_SUBSETS = 10**5
 _ROUNDING = 1e-9  # 0.1 · 30 is above 3 in floating point
 
 
@@ -79,7 +78,6 @@ class RobustAggregation(Aggregation):
 
     Attributes:
         needs: (a, b) of the rule's condition n > a·f + b.
-        looks_at_subsets: Whether the rule looks at all subsets of n - f vectors.
         tolerated: f, or f as a share of a round's clients.
         before: Steps before the rule, in order.
         bucket_size: Number s of uploads in a bucket.
@@ -97,7 +95,6 @@ class RobustAggregation(Aggregation):
     """
 
     needs: tuple[int, int] = (2, 0)
-    looks_at_subsets: bool = False
 
     tolerated: float = field(
         own_check(_tolerated, "whole number, or share >= 0 and < 1"),
@@ -159,17 +156,8 @@ class RobustAggregation(Aggregation):
             raise ConfigError("aggregation", name, f"mean: {need}")
         if f > most:
             allowed = f"at most {most}: {name} needs {self.condition}, and a round has n = {vectors} {what}"
-            raise ArgumentError("tolerated", self._as_given(f), allowed)
-        if self.looks_at_subsets and math.comb(vectors, f) > _MOST_SUBSETS:
-            most = max(g for g in range(f) if math.comb(vectors, g) <= _MOST_SUBSETS)
-            allowed = (
-                f"at most {most}: {name} looks at all subsets of n - f, at most {_MOST_SUBSETS:,}, and "
-                f"a round has n = {vectors} {what}"
-            )
-            raise ArgumentError("tolerated", self._as_given(f), allowed)
-
-    def _as_given(self, f: int) -> object:
-        return f if self.tolerated >= 1 else f"{self.tolerated:g} (f = {f})"
+            given = f if self.tolerated >= 1 else f"{self.tolerated:g} (f = {f})"
+            raise ArgumentError("tolerated", given, allowed)
 
     def describe(self) -> str:
         name = option_of("aggregation", self)

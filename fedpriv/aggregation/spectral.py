@@ -1,4 +1,4 @@
-"""Rules that look at the covariance of the vectors: SMEA, CAF and DnC.
+"""Rules that look at the covariance of the vectors: CAF and DnC.
 
 The eigenvectors of a covariance lie in the span of the vectors, so they follow from inner products [m, m].
 """
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpriv.aggregation.distances import best_subset
 from fedpriv.aggregation.robust import RobustAggregation, RoundOfRule
 from fedpriv.aggregation.vectors import Vectors, ascending, share_out
 from fedpriv.common.fields import declared, field, number, whole
@@ -20,38 +19,10 @@ if TYPE_CHECKING:
 
 
 def _centered(products: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the inner products of x_i - Σ_j w_j x_j [..., m, m], for weights [m] that add up to 1."""
+    """Return the inner products of x_i - Σ_j w_j x_j [m, m], for weights [m] that add up to 1."""
     along = products @ weights
-    centered: np.ndarray = (
-        products - along[..., :, None] - along[..., None, :] + (along @ weights)[..., None, None]
-    )
+    centered: np.ndarray = products - along[:, None] - along + along @ weights
     return centered
-
-
-@declared
-class SmallestEigenvalueAveraging(RobustAggregation):
-    """SMEA: the mean of the n - f vectors whose covariance has the smallest top eigenvalue.
-
-    All subsets are looked at, at most 100,000. Of equal eigenvalues, the lexicographically first subset
-    counts.
-
-    Source: Allouah et al., "On the privacy-robustness-utility trilemma in distributed learning", ICML 2023
-    (arXiv 2302.04787), section 5.
-    """
-
-    looks_at_subsets = True
-
-    def aggregate(self, vectors: Vectors, of_round: RoundOfRule) -> Tensor:
-        count, f, products = len(vectors), of_round.tolerated, vectors.differences
-        equal = np.full(count - f, 1.0 / (count - f))
-
-        def top_eigenvalues(subsets: np.ndarray) -> np.ndarray:
-            members = products[subsets[:, :, None], subsets[:, None, :]]
-            eigenvalues: np.ndarray = np.linalg.eigvalsh(_centered(members, equal))[:, -1]
-            return np.maximum(eigenvalues, 0.0)
-
-        best = best_subset(count, f, top_eigenvalues)
-        return vectors.combination(share_out(best, count))
 
 
 @declared

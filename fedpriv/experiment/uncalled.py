@@ -39,7 +39,7 @@ _HOOKS = {
     "clipper": ("clip_norm", "factors", "query", "statistic", "observe"),
     "noise_schedule": ("noise_multiplier", "observe", "loss_query"),
     "aggregation": (
-        *("start", "aggregate", "needs", "looks_at_subsets", "check_cohort", "buckets"),
+        *("start", "aggregate", "needs", "check_cohort", "buckets"),
         *("reads_validation", "describe", "linear"),
     ),
     "rule": ("combine",),

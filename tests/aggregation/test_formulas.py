@@ -22,7 +22,6 @@ VECTORS, TOLERATED = np.array(BYZFL["vectors"]), BYZFL["tolerated"]
     [
         ("median", "median", {}),
         ("trimmed_mean", "trimmed_mean", {}),
-        ("mda", "mda", {}),
         ("geometric_median", "geometric_median", {}),
         ("nnm, median", "median", {"before": ["nnm"]}),
         ("arc, trimmed_mean", "trimmed_mean", {"before": ["arc"]}),
@@ -66,18 +65,6 @@ def test_krum_and_multi_krum_score_by_the_nearest_others(count, f, seed):
     np.testing.assert_allclose(result_of("krum", rows, tolerated=f), rows[best[0]])
     averaged = rows[best[: count - f]].mean(axis=0)
     np.testing.assert_allclose(result_of("multi_krum", rows, tolerated=f), averaged)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_smea_takes_the_subset_with_the_smallest_top_eigenvalue(seed):
-    rows, f = uploads(8, seed=seed, outliers=3), 3
-    subsets = list(itertools.combinations(range(8), 8 - f))
-    tops = [
-        np.linalg.eigvalsh(np.cov(rows[list(subset)], rowvar=False, bias=True))[-1]
-        for subset in subsets
-    ]
-    averaged = rows[list(subsets[int(np.argmin(tops))])].mean(axis=0)
-    np.testing.assert_allclose(result_of("smea", rows, tolerated=f), averaged)
 
 
 @pytest.mark.parametrize("seed", range(5))

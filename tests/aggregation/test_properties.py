@@ -20,8 +20,6 @@ HOLDS = {
     "multi_krum": "permutation translation scale rotation",
     "geometric_median": "permutation translation rotation",
     "centered_clipping": "permutation rotation",
-    "mda": "permutation translation scale rotation",
-    "smea": "permutation translation scale rotation",
     "caf": "permutation translation scale rotation",
     "dnc": "permutation translation scale",
     "rlr": "permutation scale",

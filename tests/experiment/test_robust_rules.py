@@ -261,10 +261,6 @@ def test_the_root_is_what_a_client_with_these_records_would_send(name, monkeypat
             ("aggregation=foolsgold", "aggregation.before=[bucketing]"),
             "aggregation.before must be no bucketing with foolsgold",
         ),
-        (
-            ("aggregation=smea", "partition.clients=60"),
-            "looks at all subsets of n - f, at most 100,000",
-        ),
     ],
 )
 def test_what_no_round_can_do_is_refused_in_one_sentence(overrides, wanted, dry, command):
