@@ -249,7 +249,7 @@ def test_what_was_meant_is_said(override, command):
     assert refuse(command, override).startswith(MEANT[override])
 
 
-@pytest.mark.parametrize("key", ["audit", "seed", "runtime.stop_file", "++tracker.csv"])
+@pytest.mark.parametrize("key", ["audit", "seed", "runtime.stop_file", "++tracker.mlflow"])
 def test_a_reference_to_a_key_that_is_not_there_is_one_sentence(key, command):
     sentence = refuse(command, f"{key}=${{nowhere}}", "dry_run=true")
     assert "${nowhere}" in sentence

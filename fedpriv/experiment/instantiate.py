@@ -34,7 +34,7 @@ def instantiate(config: DictConfig, group: str) -> Any:
 
     Args:
         config: The configuration.
-        group: The group, or one option of a group that may have several (``tracker.csv``).
+        group: The group, or one option of a group that may have several (``tracker.mlflow``).
 
     Returns:
         The object. A data set, partition or model whose class extends none of fedpriv's is completed by what

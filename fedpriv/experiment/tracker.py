@@ -65,7 +65,7 @@ class TrackedRun:
 
 
 class Tracker(ABC):
-    """A place other than the run folder where a run is shown: a table, a server, a dashboard.
+    """A place other than the run folder where a run is shown: a server, a dashboard.
 
     A tracker only looks on. If one of its methods raises, the tracker is left out for the rest of the run,
     and the run goes on.
@@ -73,12 +73,10 @@ class Tracker(ABC):
     Attributes:
         package: Package that must be installed, also the name of fedpriv's extra that brings it; None if no
             package is needed.
-        notes_times: The tracker keeps the time at which a round ended, which tells how long the round took.
 
     Example:
         >>> from fedpriv.experiment.trackers import Tracker
         >>> class LastLoss(Tracker):
-        ...     notes_times = False
         ...     def begin(self, run):
         ...         self.name = run.name
         ...         return {}
@@ -89,12 +87,11 @@ class Tracker(ABC):
     """
 
     package: str | None = None
-    notes_times = True
 
     def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
         """Yield a ConfigError for a run that keeps a secret which the tracker would give away.
 
-        The default refuses every run with ``publish``, and those without diagnostics if ``notes_times``.
+        The default refuses every run with ``publish``, and every run without diagnostics.
 
         Args:
             parts: All parts of the run.
@@ -103,12 +100,12 @@ class Tracker(ABC):
         if parts.settings.publish:
             hint = "of such a run only public/ may be given away, once it has ended"
             yield ConfigError("tracker", names, "none with publish=true", hint)
-        if self.notes_times and not parts.settings.runtime.diagnostics:
+        if not parts.settings.runtime.diagnostics:
             yield ConfigError(
                 "tracker",
                 names,
-                "none or csv with runtime.diagnostics=false",
-                "others note when a round ended, and how long it took tells how many took part",
+                "none with runtime.diagnostics=false",
+                "trackers note when a round ended, and how long it took tells how many took part",
             )
 
     def refuse_unusable(self) -> None:

@@ -5,10 +5,8 @@ The packages behind them are extras of fedpriv and are imported when a run begin
 
 from __future__ import annotations
 
-import csv
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -19,80 +17,16 @@ from urllib.parse import urlsplit
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import declared, field, one_of, or_null, own_check, text
-from fedpriv.common.files import csv_text, write_text
 from fedpriv.experiment.tracker import TrackedRun, Tracker
 from fedpriv.store.table import pairs
 
 __all__ = [
-    "CsvTracker",
     "MlflowTracker",
     "TensorBoardTracker",
     "TrackedRun",
     "Tracker",
     "WandbTracker",
 ]
-
-
-def _folder(inside: str) -> Any:
-    """Declare the key of the folder in which each run has a folder; null: ``inside`` the run folder."""
-    line = f"folder in which each run gets its own folder; null: {inside}/ in the run folder"
-    return field(or_null(text), default=None, alias="folder", help=line)
-
-
-# ---- CSV tables that any program reads: the same values as other trackers get, with nothing to install
-
-
-METRICS = ("round", "metric", "value")
-
-
-@declared
-class CsvTracker(Tracker):
-    """Tables ``metrics.csv`` (a row for each round and metric), ``parameters.csv`` and ``summary.csv``."""
-
-    notes_times = False
-
-    _parent: str | None = _folder("tracked")
-
-    def __attrs_post_init__(self) -> None:
-        self._rows: list[tuple[object, ...]] = []
-
-    def begin(self, run: TrackedRun) -> Mapping[str, str]:
-        self._folder = run.place(self._parent, "tracked")
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._metrics = self._folder / "metrics.csv"
-        write_text(self._metrics, csv_text([METRICS, *_up_to(self._metrics, run.rounds_done)]))
-        _write(self._folder / "parameters.csv", run.parameters)
-        return {"name": self._folder.name}
-
-    def log(self, round_number: int, values: Mapping[str, float]) -> None:
-        self._rows += [(round_number, name, value) for name, value in values.items()]
-
-    def flush(self) -> None:
-        with open(self._metrics, "a", encoding="utf-8", newline="") as file:
-            file.write(csv_text(self._rows))
-        self._rows.clear()
-
-    def finish(
-        self, summary: Mapping[str, object], files: Sequence[Path], stop_reason: str
-    ) -> None:
-        self.flush()
-        _write(self._folder / "summary.csv", summary)
-        for file in files:
-            shutil.copyfile(file, self._folder / file.name)
-
-
-def _up_to(path: Path, rounds: int) -> list[list[str]]:
-    """Return the rows of the first rounds of a table that an earlier process has written."""
-    if not rounds or not path.exists():
-        return []
-    with open(path, encoding="utf-8", newline="") as file:
-        rows = list(csv.reader(file))[1:]
-    whole = (row for row in rows if len(row) == len(METRICS) and row[0].isdigit())
-    return [row for row in whole if int(row[0]) <= rounds]
-
-
-def _write(path: Path, values: Mapping[str, object]) -> None:
-    write_text(path, csv_text([("name", "value"), *values.items()]))
 
 
 # ---- TensorBoard event files, by PyTorch's writer
@@ -111,7 +45,12 @@ class TensorBoardTracker(Tracker):
 
     package = "tensorboard"
 
-    _parent: str | None = _folder("tensorboard")
+    _parent: str | None = field(
+        or_null(text),
+        default=None,
+        alias="folder",
+        help="folder in which each run gets its own folder; null: tensorboard/ in the run folder",
+    )
 
     def __attrs_post_init__(self) -> None:
         self._writer: Any = None

@@ -22,7 +22,6 @@ from fedpriv.store.digests import KEY
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.stored_run import StoredRun
 
-_SEEDS = ("seed", "noise_seed")
 _LEFT_OUT = ("dataset.path",)  # it tells about the machine
 _SECRET = re.compile(
     r"(^|_)(secret|password|token|credentials|(api|secret)_?key)($|_)", re.IGNORECASE
@@ -70,7 +69,7 @@ class Tracking(Quiet):
             )
         if not self._active:
             return
-        parameters = parameters_of(self._config, self._run.loop.settings.runtime.diagnostics)
+        parameters = parameters_of(self._config)
         for name in list(self._active):
             run = TrackedRun(
                 name=_name_of(folder),
@@ -137,21 +136,17 @@ class Tracking(Quiet):
                 tracker.close()
 
 
-def parameters_of(config: DictConfig, diagnostics: bool) -> dict[str, Any]:
+def parameters_of(config: DictConfig) -> dict[str, Any]:
     """Return the identity of a run as plain values, without secrets and without the folder of the data.
 
     Args:
         config: The configuration.
-        diagnostics: The run folder has the seeds; if not, the result has none either.
     """
-    identity = configuration.identity(config)
-    withheld = () if diagnostics else _SEEDS
-
-    def may_be_shown(key: str) -> bool:
-        name = key.rpartition(".")[2]
-        return not (key in _LEFT_OUT or name in withheld or _SECRET.search(name))
-
-    return {key: _plain(value) for key, value in identity.items() if may_be_shown(key)}
+    return {
+        key: _plain(value)
+        for key, value in configuration.identity(config).items()
+        if key not in _LEFT_OUT and not _SECRET.search(key.rpartition(".")[2])
+    }
 
 
 def _plain(value: object) -> str | int | float | bool:

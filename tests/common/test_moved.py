@@ -59,14 +59,14 @@ def test_old_names_in_imports_of_users():
     from fedpriv.audit.epsilon.guesses import Scores
     from fedpriv.results.folder import RunFolder
     from fedpriv.search.budget import SearchBudget
-    from fedpriv.trackers import CsvTracker, Tracker
+    from fedpriv.trackers import TensorBoardTracker, Tracker
     from fedpriv.trackers.base import Tracker as Base
 
     from fedpriv.privacy.calibration import Release, RepeatedRelease
 
     assert Release is RepeatedRelease
     assert Tracker is Base
-    assert issubclass(CsvTracker, Base)
+    assert issubclass(TensorBoardTracker, Base)
     assert {part.__module__ for part in (Scores, RunFolder, SearchBudget)} == {
         "fedpriv.tools.audit.epsilon_guesses",
         "fedpriv.store.folder",
@@ -78,7 +78,7 @@ def test_a_folder_that_a_pull_left_behind_hides_nothing(tmp_path):
     (tmp_path / "trackers" / "__pycache__").mkdir(parents=True)
     program = (
         f"import fedpriv; fedpriv.__path__.append({str(tmp_path)!r}); "
-        "import fedpriv.trackers; fedpriv.trackers.CsvTracker"
+        "import fedpriv.trackers; fedpriv.trackers.TensorBoardTracker"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 

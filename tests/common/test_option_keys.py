@@ -52,7 +52,8 @@ def test_keys_are_named_as_they_are_typed():
     assert {"epsilon", "algorithm.client_rate"} <= {
         key.name for key in keys_of_option("algorithm", "cdp_fedavg")
     }
-    assert [key.name for key in keys_of_option("tracker", "csv")] == ["tracker.csv.folder"]
+    tensorboard = keys_of_option("tracker", "tensorboard")
+    assert [key.name for key in tensorboard] == ["tracker.tensorboard.folder"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from fedpriv.experiment.consent import command_again
 def test_a_suggested_command_keeps_all_but_what_belongs_to_one_run():
     given = (
         "algorithm=dp_fl", "publish=true", "publish_test_metrics=true", "runtime.device=cpu", "resume=x",
-        "hydra/launcher=joblib", "+tracker=csv", "dry_run=true", "tracker.project=p",
+        "hydra/launcher=joblib", "+tracker=wandb", "dry_run=true", "tracker.project=p",
     )  # fmt: skip
     assert command_again("train", given) == (
         "fedpriv train algorithm=dp_fl publish_test_metrics=true"

@@ -10,13 +10,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from noting import NOTES, Notes
 
 import fedpriv
 from fedpriv.common.config import fingerprint, identity
 from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.reporter import Reporter
-from fedpriv.experiment.trackers import CsvTracker
 from fedpriv.experiment.tracking import parameters_of
 from fedpriv.experiment.train_arguments import _is_kept
 
@@ -32,8 +32,21 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def rounds_of(path: Path, metric: str) -> list[int]:
-    return [int(row["round"]) for row in rows(path) if row["metric"] == metric]
+def noted(place: Path) -> dict:
+    return json.loads((place / "notes.json").read_text())
+
+
+def rounds_of(place: Path, metric: str) -> list[int]:
+    return [number for number, values in noted(place)["rounds"] if metric in values]
+
+
+@pytest.fixture
+def own_yamls(tmp_path) -> tuple[str, str]:
+    """The flag that makes ``tracker=notes`` an option."""
+    yaml = tmp_path / "my_yamls" / "tracker" / "notes.yaml"
+    yaml.parent.mkdir(parents=True)
+    yaml.write_text("notes:\n  _target_: noting.Notes\n  folder: null\n")
+    return "--config-dir", "my_yamls"
 
 
 def die_in(monkeypatch, number: int) -> None:
@@ -45,8 +58,8 @@ def die_in(monkeypatch, number: int) -> None:
 
 
 def test_several_trackers_are_chosen_by_a_list():
-    parts = build_parts(fedpriv.compose(["tracker=[tensorboard,csv]", "tracker.csv.folder=x"]))
-    assert list(parts.trackers) == ["tensorboard", "csv"]
+    chosen = ["tracker=[wandb,tensorboard]", "tracker.tensorboard.folder=x"]
+    assert list(build_parts(fedpriv.compose(chosen)).trackers) == ["wandb", "tensorboard"]
 
 
 def test_without_a_choice_there_is_none():
@@ -55,47 +68,43 @@ def test_without_a_choice_there_is_none():
 
 
 def test_what_a_run_is_does_not_depend_on_its_trackers():
-    without, tracked = fedpriv.compose(), fedpriv.compose(["tracker=[csv,wandb,mlflow]"])
+    without, tracked = fedpriv.compose(), fedpriv.compose(["tracker=[tensorboard,wandb,mlflow]"])
     assert identity(without) == identity(tracked)
     assert fingerprint(identity(without)) == fingerprint(identity(tracked))
 
 
-def test_a_tracked_run_is_the_run_that_is_not(train, assert_same_run):
-    tracked = train(*SMALL, "tracker=csv", name="tracked").folder
+def test_a_tracked_run_is_the_run_that_is_not(train, assert_same_run, monkeypatch):
+    monkeypatch.setattr("fedpriv.experiment.running.is_own", lambda part: False)  # else a caveat
+    tracked = train(*SMALL, NOTES, name="tracked").folder
     plain = train(*SMALL, name="plain").folder
     assert_same_run(tracked, plain)
     assert not (plain / "trackers.json").exists()
 
 
 def test_a_tracker_gets_what_the_metrics_say(train):
-    folder = train(*SMALL, "tracker=csv").folder
-    shown = {
-        (row["round"], row["metric"]): row["value"] for row in rows(folder / "tracked/metrics.csv")
-    }
-    said = {
-        (row["round"], column): value
+    folder = train(*SMALL, NOTES).folder
+    shown = noted(folder / "notes")["rounds"]
+    assert shown == [
+        [
+            int(row["round"]),
+            {name: float(value) for name, value in row.items() if value and name != "round"},
+        ]
         for row in rows(folder / "metrics.csv")
-        for column, value in row.items()
-        if value and column != "round"
-    }
-    assert shown == said
-    last = {metric for number, metric in shown if number == "10"}
-    assert last >= {
+    ]
+    assert set(shown[9][1]) >= {
         "epsilon", "epsilon_published", "epsilon_sound", "noise_multiplier", "clip_norm", "test_accuracy",
         "test_loss", "train_loss",
     }  # fmt: skip
 
 
 def test_a_tracker_gets_parameters_summary_and_statement(train):
-    result = train(*SMALL, "tracker=csv")
-    tracked = result.folder / "tracked"
-    parameters = {row["name"]: row["value"] for row in rows(tracked / "parameters.csv")}
-    assert parameters["algorithm.name"] == "dp_fl"
-    assert parameters["rounds"] == "10"
-    summary = {row["name"]: row["value"] for row in rows(tracked / "summary.csv")}
-    assert float(summary["epsilon_sound"]) == result.summary["epsilon_sound"]
+    result = train(*SMALL, NOTES)
+    notes = noted(result.folder / "notes")
+    assert notes["parameters"]["algorithm.name"] == "dp_fl"
+    assert notes["parameters"]["rounds"] == 10
+    assert notes["summary"]["epsilon_sound"] == result.summary["epsilon_sound"]
     for name in ("privacy.txt", "privacy.json"):
-        assert (tracked / name).read_text() == (result.folder / name).read_text()
+        assert notes["files"][name] == (result.folder / name).read_text()
 
 
 def test_parameters_hold_no_secrets_and_no_places():
@@ -108,18 +117,16 @@ def test_parameters_hold_no_secrets_and_no_places():
             "tracker=mlflow",
         ]
     )
-    shown = parameters_of(config, diagnostics=True)
+    shown = parameters_of(config)
     assert not {key for key in shown if key.startswith(("runtime", "tracker", "resume"))}
     assert not {"dataset.path", "dataset.api_key", "model.access_token"} & set(shown)
     assert shown["seed"] == 0
-    assert not {key for key in parameters_of(config, diagnostics=False) if key.endswith("seed")}
 
 
 def test_an_infinite_epsilon_is_a_text_in_the_summary_and_no_metric(train):
-    run = train(*SMALL, "tracker=csv", "noise_schedule=none", "clipper=constant", "epsilon=null")
-    summary = {r["name"]: r["value"] for r in rows(run.folder / "tracked/summary.csv")}
-    assert summary["epsilon_sound"] == "Infinity"
-    assert rounds_of(run.folder / "tracked/metrics.csv", "epsilon_sound") == []
+    run = train(*SMALL, NOTES, "noise_schedule=none", "clipper=constant", "epsilon=null")
+    assert noted(run.folder / "notes")["summary"]["epsilon_sound"] == "Infinity"
+    assert rounds_of(run.folder / "notes", "epsilon_sound") == []
 
 
 @pytest.mark.few(2)
@@ -136,20 +143,20 @@ def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(
         calls.append(method)
         raise error
 
-    monkeypatch.setattr(CsvTracker, method, fail)
-    result = train(*SMALL, "tracker=csv")
+    monkeypatch.setattr(Notes, method, fail)
+    result = train(*SMALL, NOTES)
     assert result.summary["rounds"] == 10
     log = (result.folder / "run.log").read_text()
-    assert log.count("warning: tracker csv failed and is left out from here on") == 1
+    assert log.count("warning: tracker notes failed and is left out from here on") == 1
     assert "more" not in log
     assert calls.count(method) == (2 if method == "close" else 1)
 
 
 def test_a_warning_about_a_tracker_is_on_the_console(command, monkeypatch):
-    monkeypatch.setattr(CsvTracker, "log", lambda *_: 1 / 0)
-    said = command("train", *SMALL, "tracker=csv", "runtime.progress=lines", "runtime.plots=false")
+    monkeypatch.setattr(Notes, "log", lambda *_: 1 / 0)
+    said = command("train", *SMALL, NOTES, "runtime.progress=lines", "runtime.plots=false")
     assert said.status == 0
-    assert " ".join(said.err.split()).count("tracker csv failed and is left out") == 1
+    assert " ".join(said.err.split()).count("tracker notes failed and is left out") == 1
 
 
 def test_trackers_that_work_go_on_beside_one_that_fails(train, monkeypatch):
@@ -157,81 +164,72 @@ def test_trackers_that_work_go_on_beside_one_that_fails(train, monkeypatch):
         "fedpriv.experiment.trackers.TensorBoardTracker.refuse_unusable", lambda self: None
     )
     monkeypatch.setattr("fedpriv.experiment.trackers.TensorBoardTracker.begin", lambda *_: 1 / 0)
-    folder = train(*SMALL, "tracker=[tensorboard,csv]").folder
-    assert rounds_of(folder / "tracked/metrics.csv", "epsilon") == list(range(1, 11))
+    folder = train(*SMALL, "tracker=tensorboard", NOTES).folder
+    assert rounds_of(folder / "notes", "epsilon") == list(range(1, 11))
 
 
-@pytest.mark.parametrize("where", ["csv", "elsewhere"])
+@pytest.mark.parametrize("where", ["inside", "elsewhere"])
 def test_a_run_that_died_goes_on_in_the_same_place_without_a_round_twice(
     where, train, tmp_path, monkeypatch
 ):
-    tracker = ["tracker=csv"]
+    tracker = [NOTES]
     if where == "elsewhere":
-        tracker.append(f"tracker.csv.folder={tmp_path / 'shown'}")
+        tracker.append(f"+tracker.notes.folder={tmp_path / 'shown'}")
         (tmp_path / "shown" / "died").mkdir(parents=True)  # of another run
     with monkeypatch.context() as patch:
         die_in(patch, 8)
         with pytest.raises(Died):
             train(*SMALL, *tracker, name="died")
-    place = tmp_path / ("died/tracked" if where == "csv" else "shown/died-2")
-    assert max(rounds_of(place / "metrics.csv", "epsilon")) == 6
+    place = tmp_path / ("died/notes" if where == "inside" else "shown/died-2")
+    assert max(rounds_of(place, "epsilon")) == 6
     folder = train(*SMALL, *tracker, f"resume={tmp_path / 'died'}", name="died").folder
-    assert rounds_of(place / "metrics.csv", "epsilon") == list(range(1, 11))
-    whole = train(*SMALL, "tracker=csv", name="whole").folder / "tracked"
-    for name in ("metrics.csv", "parameters.csv"):
-        lines = [
-            [line for line in (p / name).read_text().splitlines() if "seconds" not in line]
-            for p in (place, whole)
-        ]
-        assert lines[0] == lines[1]
-    assert json.loads((folder / "trackers.json").read_text()) == {"csv": {"name": place.name}}
+    assert rounds_of(place, "epsilon") == list(range(1, 11))
+    whole = noted(train(*SMALL, NOTES, name="whole").folder / "notes")
+    again = noted(place)
+    for _, values in (*whole["rounds"], *again["rounds"]):
+        del values["seconds"]
+    assert again["rounds"] == whole["rounds"]
+    assert again["parameters"] == whole["parameters"]
+    assert json.loads((folder / "trackers.json").read_text()) == {"notes": {"name": place.name}}
 
 
 @pytest.mark.thorough
 def test_a_name_in_a_folder_leads_to_no_other_run_of_the_readers(train, tmp_path, monkeypatch):
     shown = tmp_path / "shown"
     (shown / "mine").mkdir(parents=True)
-    (shown / "mine" / "metrics.csv").write_text("round,metric,value\n9,epsilon,1.0\n")
+    (shown / "mine" / "notes.json").write_text('{"rounds": [[9, {"epsilon": 1.0}]]}')
     with monkeypatch.context() as patch:
         die_in(patch, 8)
         with pytest.raises(Died):
             train(*SMALL, name="foreign")
     for name in ("mine", "../shown/mine", str(shown / "mine")):
-        (tmp_path / "foreign/trackers.json").write_text(json.dumps({"csv": {"name": name}}))
+        (tmp_path / "foreign/trackers.json").write_text(json.dumps({"notes": {"name": name}}))
         copy = Path(shutil.copytree(tmp_path / "foreign", tmp_path / f"f{len(name)}"))
-        train(
-            *SMALL, "tracker=csv", f"tracker.csv.folder={shown}", f"resume={copy}", name=copy.name
-        )
-        assert "9,epsilon,1.0" in (shown / "mine/metrics.csv").read_text()
+        there = (NOTES, f"+tracker.notes.folder={shown}")
+        train(*SMALL, *there, f"resume={copy}", name=copy.name)
+        assert noted(shown / "mine") == {"rounds": [[9, {"epsilon": 1.0}]]}
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"csv": 3}', '{"csv": {"name": 4}}'])
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"notes": 3}', '{"notes": {"name": 4}}'])
 def test_a_damaged_note_of_trackers_begins_anew(damage, train, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         die_in(patch, 8)
         with pytest.raises(Died):
-            train(*SMALL, "tracker=csv", name="died")
+            train(*SMALL, NOTES, name="died")
     (tmp_path / "died/trackers.json").write_text(damage)
-    folder = train(*SMALL, "tracker=csv", f"resume={tmp_path / 'died'}", name="died").folder
-    assert rounds_of(folder / "tracked/metrics.csv", "epsilon") == list(range(1, 11))
+    folder = train(*SMALL, NOTES, f"resume={tmp_path / 'died'}", name="died").folder
+    assert rounds_of(folder / "notes", "epsilon") == list(range(1, 11))
 
 
 def test_publish_takes_no_tracker():
-    with pytest.raises(ConfigError, match="tracker must be none with publish=true, got csv"):
-        build_parts(fedpriv.compose(["algorithm=dp_fl", "publish=true", "tracker=csv"]))
+    with pytest.raises(ConfigError, match="tracker must be none with publish=true, got wandb"):
+        build_parts(fedpriv.compose(["algorithm=dp_fl", "publish=true", "tracker=wandb"]))
 
 
-def test_without_diagnostics_no_tracker_tells_how_long_a_round_took(train):
-    settings = (*SMALL, "runtime.diagnostics=false")
-    for choice in ("wandb", "[csv,tensorboard]"):
-        with pytest.raises(ConfigError, match=r"none or csv with runtime.diagnostics=false, got "):
-            build_parts(fedpriv.compose([*settings, f"tracker={choice}"]))
-    folder = train(*settings, "tracker=csv").folder / "tracked"
-    assert rounds_of(folder / "metrics.csv", "seconds") == []
-    assert rounds_of(folder / "metrics.csv", "train_loss") == []
-    shown = (folder / "parameters.csv").read_text() + (folder / "summary.csv").read_text()
-    assert "seed," not in shown
+def test_without_diagnostics_no_tracker_tells_how_long_a_round_took():
+    with pytest.raises(ConfigError, match=r"none with runtime.diagnostics=false, got wandb"):
+        build_parts(fedpriv.compose([*SMALL, "runtime.diagnostics=false", "tracker=wandb"]))
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "mlflow", "wandb"])
@@ -258,11 +256,11 @@ def test_a_plan_without_the_package_of_a_tracker_ends_as_the_run_would(command, 
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("tracker=csvs", "did you mean csv?"),
-        ("tracker=[csv,mlfow]", "did you mean mlflow?"),
-        ("tracker.csv.folder=x", "tracker=none has no key csv.folder"),
-        ("tracker=csv tracker.csv.foldr=x", "did you mean tracker.csv.folder?"),
-        ("tracker=csv tracker.csv.folder=3", "tracker.csv.folder must be a text, got 3"),
+        ("tracker=wandbs", "did you mean wandb?"),
+        ("tracker=[wandb,mlfow]", "did you mean mlflow?"),
+        ("tracker.wandb.group=x", "tracker=none has no key wandb.group"),
+        ("tracker=wandb tracker.wandb.grup=x", "did you mean tracker.wandb.group?"),
+        ("tracker=wandb tracker.wandb.group=3", "tracker.wandb.group must be a text, got 3"),
         ("+tracker.mine=3", "tracker.mine must be a group option"),
         ("tracker=mlflow tracker.mlflow.uri=http://me:pw@x.org", "without them"),
         ("tracker=wandb tracker.wandb.mode=of", "tracker.wandb.mode must be one of"),
@@ -285,16 +283,15 @@ SWEEP = (
 )
 
 
-def test_sweeps_take_trackers(command, tmp_path):
-    pytest.importorskip("tensorboard", reason="needs pip install '.[tensorboard]'")
-    said = command("train", "-m", "algorithm=dp_fl", "tracker=[csv,tensorboard]", *SWEEP)
+def test_sweeps_take_trackers(command, own_yamls, tmp_path):
+    said = command("train", *own_yamls, "-m", "algorithm=dp_fl", "tracker=notes", *SWEEP)
     assert said.status == 0, said.err
     jobs = sorted(path for path in (tmp_path / "s").iterdir() if path.is_dir())
-    assert [(job / "tracked/summary.csv").exists() for job in jobs] == [True, True]
+    assert ["summary" in noted(job / "notes") for job in jobs] == [True, True]
 
 
-def test_jobs_of_a_sweep_that_differ_in_trackers_alone_are_made_once(command, tmp_path):
-    said = command("train", "-m", "algorithm=dp_fl", "tracker=none,csv", *SWEEP)
+def test_jobs_of_a_sweep_that_differ_in_trackers_alone_are_made_once(command, own_yamls, tmp_path):
+    said = command("train", *own_yamls, "-m", "algorithm=dp_fl", "tracker=none,notes", *SWEEP)
     assert said.status == 0, said.err
     jobs = [path for path in (tmp_path / "s").iterdir() if path.is_dir()]
     assert len(jobs) == 2
@@ -305,7 +302,7 @@ def test_the_runs_of_a_search_are_not_tracked(train, tmp_path):
     shown = tmp_path / "shown"
     train(
         "algorithm=wei_cdp_optimal", "algorithm.search.rounds=[1,2]", "algorithm.search.seeds=[0]",
-        f"runtime.output_dir={tmp_path}", "tracker=csv", f"tracker.csv.folder={shown}",
+        f"runtime.output_dir={tmp_path}", NOTES, f"+tracker.notes.folder={shown}",
         "budget_view=published",
     )  # fmt: skip
     assert [path.name for path in shown.iterdir()] == ["run"]
@@ -317,8 +314,8 @@ def test_the_runs_of_a_search_are_not_tracked(train, tmp_path):
 @pytest.mark.parametrize(
     "override",
     [
-        "tracker=csv", "+tracker=csv", "++tracker.csv.folder=there", "tracker.csv.folder=there",
-        "tracker/csv=x", "~tracker", "tracker=[csv,mlflow]",
+        "tracker=wandb", "+tracker=wandb", "++tracker.wandb.group=there", "tracker.wandb.group=there",
+        "tracker/wandb=x", "~tracker", "tracker=[wandb,mlflow]",
     ],
 )  # fmt: skip
 def test_a_folder_does_not_say_what_tracks_it(override, tmp_path):
@@ -328,10 +325,10 @@ def test_a_folder_does_not_say_what_tracks_it(override, tmp_path):
 
 
 def test_the_trackers_of_a_folder_are_not_taken_over_unless_the_reader_asks(
-    command, tmp_path, monkeypatch
+    command, own_yamls, tmp_path, monkeypatch
 ):
     """So nothing is sent to a place that somebody else's folder names."""
-    there = ("tracker=csv", "tracker.csv.folder=there")
+    there = (*own_yamls, "tracker=notes", "tracker.notes.folder=there")
     quiet = ("runtime.progress=lines", "runtime.plots=false")
     with monkeypatch.context() as patch:
         die_in(patch, 8)
@@ -342,9 +339,10 @@ def test_the_trackers_of_a_folder_are_not_taken_over_unless_the_reader_asks(
     resumed = command("train", "resume=foreign")
     assert resumed.status == 0, resumed.err
     assert not (tmp_path / "there").exists()
-    assert "was tracked by csv" in (tmp_path / "foreign/run.log").read_text()
-    assert command("train", "resume=again", "tracker=csv").status == 0
-    assert (tmp_path / "again/tracked/metrics.csv").exists()
+    assert "was tracked by notes" in (tmp_path / "foreign/run.log").read_text()
+    again = command("train", *own_yamls, "resume=again", "tracker=notes")
+    assert again.status == 0, again.err
+    assert (tmp_path / "again/notes/notes.json").exists()
     assert not (tmp_path / "there").exists()
 
 
@@ -352,19 +350,21 @@ def test_the_command_to_go_on_asks_for_the_trackers_again():
     from fedpriv.experiment.consent import resume_command
 
     config = fedpriv.compose(
-        ["tracker=[csv,wandb]", "tracker.wandb.project=my project", "tracker.wandb.tags=[a,b]"]
+        ["tracker=[mlflow,wandb]", "tracker.wandb.project=my project", "tracker.wandb.tags=[a,b]"]
     )
     assert resume_command(Path("x"), config) == (
-        "fedpriv train resume=x 'tracker=[csv,wandb]' 'tracker.wandb.project=my project' "
+        "fedpriv train resume=x 'tracker=[mlflow,wandb]' 'tracker.wandb.project=my project' "
         "'tracker.wandb.tags=[a,b]'"
     )
     assert resume_command(Path("x"), fedpriv.compose()) == "fedpriv train resume=x"
-    assert resume_command(Path("x"), fedpriv.compose(["tracker=csv"])).endswith("x tracker=csv")
+    assert resume_command(Path("x"), fedpriv.compose(["tracker=mlflow"])).endswith(
+        "x tracker=mlflow"
+    )
 
 
 @pytest.mark.thorough
-def test_an_audit_of_a_tracked_run_tracks_nothing(command, tmp_path):
-    there = ("tracker=csv", "tracker.csv.folder=there", "runtime.plots=false")
+def test_an_audit_of_a_tracked_run_tracks_nothing(command, own_yamls, tmp_path):
+    there = (*own_yamls, "tracker=notes", "tracker.notes.folder=there", "runtime.plots=false")
     assert command("train", *SMALL, *there, "runtime.run_dir=run").status == 0
     shutil.rmtree(tmp_path / "there")
     assert command("audit", "membership", "run", "--records", "20").status == 0
@@ -380,7 +380,7 @@ def test_the_tracker_in_the_guide_works_as_printed(command, tmp_path):
     yamls.mkdir(parents=True)
     (yamls / "lines.yaml").write_text(options)
     own = ("--config-dir", "my_yamls", "runtime.plots=false", "runtime.progress=none")
-    said = command("train", *own, *SMALL, "tracker=[lines,csv]", "runtime.run_dir=run")
+    said = command("train", *own, *SMALL, "tracker=lines", "runtime.run_dir=run")
     assert said.status == 0, said.err
     lines = (tmp_path / "lines.txt").read_text().splitlines()
     assert (lines[0], lines[-1], len(lines)) == ("run", "rounds", 12)
@@ -392,7 +392,7 @@ def test_the_commands_in_the_guide_compose():
     assert len(lines) == 4
     for words in map(shlex.split, lines[:3]):
         trackers = fedpriv.compose([w for w in words if w.startswith("tracker")]).tracker
-        assert "csv" in trackers
+        assert "tensorboard" in trackers
 
 
 def test_a_tracker_that_is_none_is_one_sentence(command):

@@ -129,7 +129,7 @@ def test_values_are_drawn_evenly_from_the_space():
         (["noise_schedule.noise_multiplier=2,3"], {}, "leave noise, sampling and rounds alone"),
         (["rounds=3,4"], {}, "leave noise, sampling and rounds alone"),
         ([RATE, "accountant=pld"], {}, "accountant must be rdp, got pld"),
-        ([RATE, "tracker=csv"], {}, "tracker must be none"),
+        ([RATE, "tracker=mlflow"], {}, "tracker must be none"),
         ([RATE, "audit=membership"], {}, "audit must be null"),
         ([RATE, "runtime.run_dir=here"], {}, r"runtime\.run_dir must be null"),
         ([RATE, "publish=true"], {}, "publish must be null"),
