@@ -1,4 +1,4 @@
-"""Write conf/ and docs/keys.md from the fields that the classes declare.
+"""Write the values and comments of conf/ from the fields that the classes declare.
 
     python scripts/generate_conf.py            write
     python scripts/generate_conf.py --check    show what would change; exit status 1 if anything would
@@ -28,27 +28,14 @@ from hydra.utils import get_object
 from fedpriv.algorithms.augmentation import Augmented
 from fedpriv.algorithms.server_optimizer import ServerOptimizerKeys
 from fedpriv.common.fields import describe
-from fedpriv.common.groups import GROUPS, options
-from fedpriv.common.option_keys import Key, extended_by, keys_of_option, keys_of_text
-from fedpriv.store.table import Column, Table, markdown_text
+from fedpriv.common.groups import GROUPS
+from fedpriv.common.option_keys import Key, extended_by, keys_of_text
 
 ROOT = Path(__file__).resolve().parents[1]
 CONF = ROOT / "conf"  # of the checkout, also where another fedpriv is installed
-PAGE = ROOT / "docs" / "keys.md"
 OWN_VALUE = "own value"
 SHARED = {"server_optimizer": ServerOptimizerKeys, "augmentation": Augmented}
 """Files of ``conf/keys`` with the arguments of one class."""
-INTRODUCTION = """\
-# Keys
-
-All keys of a run. They are typed as they stand here: `fedpriv train clipper=quantile clipper.bit_noise=10`.
-In a terminal, `fedpriv list clipper` shows the keys of a group's options, `fedpriv list clipper quantile`
-those of one option.
-
-`*` after a default: a protocol may set another, a number that a work states for a data set. `own value`: the
-option's default is not that of its Python class.
-
-This page is written by `scripts/generate_conf.py`."""
 
 Place = tuple[str, ...]
 """The names that lead to a mapping of a YAML."""
@@ -64,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     outdated = 0
     for path, text in generated():
         name = path.relative_to(ROOT).as_posix()
-        old = path.read_text("utf-8") if path.exists() else ""
+        old = path.read_text("utf-8")
         if old == text:
             continue
         if check:
@@ -78,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def generated() -> Iterator[tuple[Path, str]]:
-    """Yield each file with the text that it should have; the page, which reads the others, last."""
+    """Yield each file with the text that it should have."""
     for group in GROUPS:
         for path in sorted((CONF / group).rglob("*.yaml")):
             text = path.read_text("utf-8")
@@ -86,10 +73,6 @@ def generated() -> Iterator[tuple[Path, str]]:
     for name, kind in SHARED.items():
         path = CONF / "keys" / f"{name}.yaml"
         yield path, with_fields(path.read_text("utf-8"), {(): kind}, own=[()])
-    yield PAGE, page()
-
-
-# ---- YAMLs
 
 
 def classes_of(path: Path) -> dict[Place, Any]:
@@ -153,31 +136,6 @@ def _default(field: attrs.Attribute) -> Any:
 
 def _dumped(value: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=True).removesuffix("...\n").strip()
-
-
-# ---- docs/keys.md
-
-
-def page() -> str:
-    """Return the page of all keys."""
-    keys = keys_of_text((CONF / "config.yaml").read_text("utf-8"))
-    of_run = [key for key in keys if key.value and key.path[0] not in ("defaults", "hydra")]
-    lines = [INTRODUCTION, "", "## Every run", "", _table(of_run)]
-    for group in GROUPS:
-        lines += ["", f"## {group}"]
-        for option, about in options(group):
-            lines += ["", f"### {group}={option}", "", markdown_text(about)]
-            if keys := keys_of_option(group, option):
-                lines += ["", _table(keys)]
-    return "\n".join([*lines, ""])
-
-
-def _table(keys: list[Key]) -> str:
-    code = (Column(name, code=True) for name in ("key", "default"))
-    table = Table("", [*code, "meaning [unit] (allowed)"])
-    for key in keys:
-        table.add(key.name, f"{key.default}{' *' * key.by_protocol}", key.comment)
-    return table.markdown()
 
 
 if __name__ == "__main__":

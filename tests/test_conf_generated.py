@@ -1,4 +1,4 @@
-"""conf/ and docs/keys.md say of a key what the field of its class says."""
+"""conf/ says of a key what the field of its class says."""
 
 from __future__ import annotations
 

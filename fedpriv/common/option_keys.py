@@ -1,7 +1,7 @@
 """The keys of an option with value and comment, read from its YAML file. The module imports nothing heavy.
 
 ``scripts/generate_conf.py`` writes the comments of ``conf/`` from the declared fields of the classes:
-meaning, unit and allowed values of a key. ``fedpriv list GROUP`` and docs/keys.md show the comments.
+meaning, unit and allowed values of a key. ``fedpriv list GROUP`` shows the comments.
 """
 
 from __future__ import annotations

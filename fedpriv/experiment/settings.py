@@ -76,7 +76,7 @@ class Runtime:
 
 @dataclass(frozen=True)
 class Settings:
-    """The checked root keys of a configuration, see ``docs/keys.md``, and what follows from them.
+    """The checked root keys of a configuration, see ``conf/config.yaml``, and what follows from them.
 
     Attributes:
         epsilon: The budget; None for no budget.
