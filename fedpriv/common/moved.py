@@ -37,7 +37,7 @@ _FIRST = {
     **_same_names(
         "fedpriv.accounting",
         "fedpriv.tools.accounting",
-        "account arguments calibrate flags releases speed",
+        "account arguments calibrate flags releases",
     ),
     **_same_names(
         "fedpriv.audit",
@@ -94,10 +94,6 @@ _FIRST = {
     "fedpriv.audit.epsilon.report": "fedpriv.tools.audit.epsilon_report",
     "fedpriv.audit.epsilon.scores_file": "fedpriv.tools.audit.epsilon_scores_file",
     "fedpriv.audit.epsilon.trial": "fedpriv.tools.audit.epsilon_trial",
-    "fedpriv.bench.clients": "fedpriv.tools.bench_clients",
-    "fedpriv.bench.command": "fedpriv.tools.bench",
-    "fedpriv.bench.gradients": "fedpriv.tools.bench_gradients",
-    "fedpriv.bench.measuring": "fedpriv.tools.bench_measuring",
     "fedpriv.completion": "fedpriv.cli.completion",
     "fedpriv.config": "fedpriv.common.config",
     "fedpriv.data.text.comments": "fedpriv.data.text_comments",
@@ -157,7 +153,6 @@ FOLDERS = {
     "fedpriv.accounting": "fedpriv.tools.accounting",
     "fedpriv.audit": "fedpriv.tools.audit",
     "fedpriv.audit.epsilon": "fedpriv.tools.audit",
-    "fedpriv.bench": "fedpriv.tools.bench",
     "fedpriv.data.text": "fedpriv.data",
     "fedpriv.figures": "fedpriv.study.figures",
     "fedpriv.privacy.monte_carlo": "fedpriv.privacy.accountants",

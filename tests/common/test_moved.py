@@ -27,18 +27,15 @@ from fedpriv.privacy.noise_schedules import ConstantNoise, ValidationDecay
 DIGEST = "c3dae046c9147726308bd36272e674f1b042c72879a52ddce91e11bce7ee2d17"
 """Of version 0.2.0, where these classes stood in privacy/noise_schedules/fixed.py and privacy/sampling.py."""
 
-GONE = ("fedpriv.tools.bench", "fedpriv.tools.accounting.speed")
-"""Modules of the table that were deleted after they had moved: these, and those whose names begin so."""
 
-
-@for_each("old", sorted(old for old in MOVED if not MOVED[old].startswith(GONE)))
+@for_each("old", sorted(MOVED))
 def test_an_old_path_is_the_module_of_the_new_one(old):
     new = importlib.import_module(MOVED[old])
     assert importlib.import_module(old) is new
     assert new.__spec__.name == new.__name__ == MOVED[old]
 
 
-@for_each("old", sorted(old for old in FOLDERS if not FOLDERS[old].startswith(GONE)))
+@for_each("old", sorted(FOLDERS))
 def test_an_old_folder_passes_names_on(old):
     folder, new = importlib.import_module(old), importlib.import_module(FOLDERS[old])
     for name in getattr(new, "__all__", ()):
