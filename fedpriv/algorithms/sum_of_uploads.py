@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 CONTINUOUS = "continuous"
 SHARES = (CONTINUOUS, *FAMILIES)
-AGGREGATIONS = ("none", "masks")
 _BITS, _FEWEST_BITS, _MOST_BITS = 16, 2, 48
 _WRAP_LIMIT = 1e-3
 
@@ -67,7 +66,7 @@ class SumOfUploads(Algorithm):
         bits: Bits of a coordinate: sums are modulo 2^bits.
         scale: Whole numbers in a clip norm; None: the finest grid that ``wrap_limit`` allows.
         wrap_limit: Probability with which a coordinate of a sum may wrap around.
-        secure_aggregation: ``masks`` simulates pairwise masks that cancel; ``none``.
+        secure_aggregation: Always ``none``: the protocol that hides single uploads is assumed.
         tolerance: s and t together.
         discrete: The shares of whole numbers; None where shares are continuous.
     """
@@ -130,10 +129,10 @@ class SumOfUploads(Algorithm):
         help="probability with which a coordinate of a sum may wrap around; null: 1e-3",
     )
     secure_aggregation: str = field(
-        one_of(AGGREGATIONS),
+        one_of(("none",)),
         default="none",
         kw_only=True,
-        help="masks: pairwise masks that cancel, simulated",
+        help="the protocol that hides single uploads is assumed",
     )
 
     def __attrs_post_init__(self) -> None:
@@ -148,7 +147,6 @@ class SumOfUploads(Algorithm):
                 self.scale,
                 _WRAP_LIMIT if self.wrap_limit is None else self.wrap_limit,
                 SUMS if self.unit == "record" else VECTORS,
-                self.secure_aggregation == "masks",
             )
         self.metrics = COLUMNS if self.distributed else ()
         self._clients: int | None = None
@@ -167,14 +165,15 @@ class SumOfUploads(Algorithm):
             if getattr(self, name) != value and not self.distributed:
                 raise ArgumentError(name, getattr(self, name), f"{value} unless trust=distributed")
         if self.shares == CONTINUOUS:
-            hint = "real numbers have no modulus"
-            if self.secure_aggregation == "masks":
-                allowed = "none with shares=continuous"
-                raise ArgumentError("secure_aggregation", "masks", allowed, hint)
             for name in ("bits", "scale", "wrap_limit"):
                 value = getattr(self, name)
                 if value is not None:
-                    raise ArgumentError(name, f"{value:g}", "null with shares=continuous", hint)
+                    raise ArgumentError(
+                        name,
+                        f"{value:g}",
+                        "null with shares=continuous",
+                        "real numbers have no modulus",
+                    )
 
     @property
     def real_noise(self) -> bool:
@@ -281,15 +280,9 @@ class SumOfUploads(Algorithm):
                 "the sum's distribution was drawn. No secure aggregation adds up real numbers."
             )
             return tuple(caveats)
-        hides = "The protocol that hides single uploads was not simulated."
-        if self.discrete.masked:
-            hides = (
-                "Masks that cancel were simulated; not modelled are a server that lies, the keys' "
-                "infrastructure, and the recovery of masks of clients that drop out late."
-            )
         family = self.shares.replace("_", " ")
         caveats.append(
             f"Sums are of whole numbers modulo 2^{self.discrete.bits}, with {family} shares that are drawn "
-            f"within 2^-100 of their law. {hides}"
+            "within 2^-100 of their law. The protocol that hides single uploads was not simulated."
         )
         return tuple(caveats)

@@ -56,7 +56,7 @@ _FIRST = {
     **_same_names(
         "fedpriv.privacy",
         "fedpriv.privacy.core",
-        "columns discrete_events events grid integer_noise masks min_sep_events modular "
+        "columns discrete_events events grid integer_noise min_sep_events modular "
         "names noise rdp sampled_gaussian sampling trade_off trust",
     ),
     **_same_names(

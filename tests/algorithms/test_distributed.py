@@ -203,15 +203,6 @@ def test_whole_numbers_release_about_what_the_idealisation_does(data, unit, shar
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("unit", MAKE)
-def test_masks_change_nothing_of_what_the_server_has(data, unit):
-    found = [
-        Training(data, MAKE[unit](shares="skellam", secure_aggregation=how)).round()[0][GRADIENT]
-        for how in ("none", "masks")
-    ]
-    assert torch.equal(*found)
-
-
 # ---- dropouts
 
 

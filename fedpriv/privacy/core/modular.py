@@ -16,7 +16,6 @@ from torch import Tensor
 
 from fedpriv.common.secret_streams import Stream
 from fedpriv.privacy.core.integer_noise import WeightTable
-from fedpriv.privacy.core.masks import pairwise_masks
 
 _TRIES = 1000
 
@@ -46,13 +45,11 @@ def aggregate(
     table: WeightTable,
     rotation: Stream,
     noise_streams: Sequence[Stream],
-    mask_keys: Sequence[Stream],
 ) -> Tensor:
     """Return the sum of the clients' vectors as the server decodes it.
 
-    Each client encodes its vector, adds its share of the noise and its mask, and the messages are added
-    modulo 2^b. A coordinate whose sum does not lie in [-2^(b-1), 2^(b-1)) wraps around and is decoded
-    wrongly.
+    Each client encodes its vector and adds its share of the noise, and the messages are added modulo 2^b.
+    A coordinate whose sum does not lie in [-2^(b-1), 2^(b-1)) wraps around and is decoded wrongly.
 
     Args:
         rows: One vector for each client [c, d].
@@ -60,7 +57,6 @@ def aggregate(
         table: The law of a client's share of the noise.
         rotation: The public stream of the signs.
         noise_streams: Secret streams of the clients, for their roundings and their shares of the noise [c].
-        mask_keys: Secret streams of the clients for their masks [c]; empty if no masks are simulated.
 
     Returns:
         The sum [d] in float64, on the device of ``rows``.
@@ -68,12 +64,9 @@ def aggregate(
     signs = random_signs(rotation, coding.dimension)
     modulus = np.int64(1) << np.int64(coding.bits)
     total = np.zeros(coding.dimension, dtype=np.int64)
-    masks = pairwise_masks(mask_keys, coding.dimension, coding.bits) if mask_keys else None
-    for k, (row, stream) in enumerate(zip(rows, noise_streams, strict=True)):
+    for row, stream in zip(rows, noise_streams, strict=True):
         sent = encoded(row, coding, signs, stream)
         sent += table.draw(stream, coding.dimension)
-        if masks is not None:
-            sent += masks[k]
         total = np.remainder(total + sent % modulus, modulus)
     return decoded(total, coding, signs, rows.shape[1]).to(rows.device)
 

@@ -97,7 +97,7 @@ class DiscreteQuery(IntegerQuery):
         dimension: Length of a padded vector, a power of two.
         bits: b of the modulus.
         rounding: ``vectors`` or ``sums``, which decides the sensitivity.
-        masked: Whether pairwise masks are simulated.
+        masked: Always False. It is in the digests behind random streams, which must not change.
         family: Distribution of the shares, set by the subclass.
     """
 
@@ -150,10 +150,9 @@ class DiscreteQuery(IntegerQuery):
             dimension=self.dimension,
             bits=self.bits,
         )
-        # One stream for the public rotation, one for each client's share, and one for each client's masks.
-        rotation, *client_streams = noise.streams
-        noise_streams, mask_keys = client_streams[: noise.shares], client_streams[noise.shares :]
-        total = aggregate(answer.values, coding, self._table(), rotation, noise_streams, mask_keys)
+        # One stream for the public rotation, and one for each client's share.
+        rotation, *noise_streams = noise.streams
+        total = aggregate(answer.values, coding, self._table(), rotation, noise_streams)
         answer.values = total.div_(answer.divided_by)[None]
         return answer.sensitivity.double() * (self.noise_multiplier / math.sqrt(self.honest))
 

@@ -99,7 +99,7 @@ class Noising:
     Attributes:
         streams: Streams of the noise: a secret stream for each row of the answer, or for each share where
             clients add integer shares. A sum of vectors modulo 2^b also has the public stream of its rotation
-            before the shares, and the streams of its masks after them. Empty if the noise is ``drawn``.
+            before the shares. Empty if the noise is ``drawn``.
         multipliers: Noise multiplier of each row [m], where the rows belong to clients of several groups.
             None means the query's own multiplier.
         shares: Number of clients that each add noise to the one row. 1 means a single share.

@@ -103,8 +103,8 @@ class DiscreteShares:
         cells: k, grid steps in a clip norm; None means the finest grid that ``wrap_limit`` allows.
         wrap_limit: The largest probability that some coordinate of a round's sum wraps around.
         rounding: ``vectors`` or ``sums``, which decides the sensitivity.
-        masked: Whether pairwise masks are simulated.
         size: Number of weights of the model, known before anything is planned.
+        masked: Always False. It is in the digests behind random streams, which must not change.
     """
 
     family: str
@@ -112,8 +112,8 @@ class DiscreteShares:
     cells: float | None
     wrap_limit: float
     rounding: str
-    masked: bool
     size: int = 0
+    masked: bool = False
 
     def query(
         self, gaussian: GaussianQuery, clients: int | None, honest: int | None, forecast: bool
@@ -163,7 +163,6 @@ class DiscreteShares:
             dimension,
             self.bits,
             self.rounding,
-            self.masked,
         )
         if forecast:
             return query
@@ -321,12 +320,9 @@ class SharedRound(OpenRound):
             return [noise(query.name, t, 0, client) for client in self.cohort]
         if not isinstance(query, DiscreteQuery):
             return super()._streams_of(query, of_reports)
-        # The rotation is public. Shares of noise, and the keys of masks, are secrets of single clients.
-        streams = [self.streams.sampling("rotation", t)]
-        streams += [noise(query.name, t, 0, client) for client in self.cohort]
-        if query.masked:
-            streams += [noise("mask_key", t, 0, client) for client in self.cohort]
-        return streams
+        # The rotation is public. Shares of noise are secrets of single clients.
+        rotation = self.streams.sampling("rotation", t)
+        return [rotation, *(noise(query.name, t, 0, client) for client in self.cohort)]
 
 
 def left_over(

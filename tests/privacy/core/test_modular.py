@@ -1,4 +1,4 @@
-"""Sums modulo 2^b: rotation, rounding, wrapping around, masks."""
+"""Sums modulo 2^b: rotation, rounding, wrapping around."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from scipy import stats
 from fedpriv.common.secret_streams import Stream, derived_key
 from fedpriv.privacy.core.discrete_events import SkellamSharesDpEvent
 from fedpriv.privacy.core.integer_noise import WeightTable, discrete_gaussian
-from fedpriv.privacy.core.masks import pairwise_masks
 from fedpriv.privacy.core.modular import (
     Coding,
     aggregate,
@@ -138,7 +137,7 @@ def test_the_bounds_of_norms(rounding):
 def test_without_noise_the_server_has_the_sum_up_to_rounding(size, conditional):
     own = rows(20, size)
     code = coding(size, conditional=conditional)
-    found = aggregate(own, code, SILENT, *streams("rotation", 1), streams("own", 20), ())
+    found = aggregate(own, code, SILENT, *streams("rotation", 1), streams("own", 20))
     error = (found - own.double().sum(0)).norm()
     assert error < 3 * code.unit * math.sqrt(20 * code.dimension / 4)
 
@@ -147,10 +146,10 @@ def test_a_sum_that_is_too_large_wraps_around():
     """2^b apart is the same number: of all clients alike the sum comes back another one."""
     own = torch.ones(40, 1)
     small = Coding(0.01, 100.0, rounded_norm(100.0, 1, VECTORS), 1, 12)
-    found = aggregate(own, small, SILENT, *streams("rotation", 1), streams("own", 40), ())
+    found = aggregate(own, small, SILENT, *streams("rotation", 1), streams("own", 40))
     assert float(found) == pytest.approx(40 - 4096 / 100, abs=1e-9)
     large = Coding(0.01, 100.0, rounded_norm(100.0, 1, VECTORS), 1, 14)
-    found = aggregate(own, large, SILENT, *streams("rotation", 1), streams("own", 40), ())
+    found = aggregate(own, large, SILENT, *streams("rotation", 1), streams("own", 40))
     assert float(found) == pytest.approx(40.0, abs=1e-9)
 
 
@@ -169,7 +168,7 @@ def test_the_noise_of_the_sum_is_that_of_all_shares():
     variance = (2.0 * cells) ** 2 / clients
     found = aggregate(
         torch.zeros(clients, 64), code, discrete_gaussian(variance), *streams("rotation", 1),
-        streams("own", clients), (),
+        streams("own", clients),
     )  # fmt: skip
     assert float(found.square().mean().sqrt()) == pytest.approx(2.0, rel=0.3)
 
@@ -206,43 +205,6 @@ def test_the_finest_grid_is_the_finest_that_keeps_to_the_limit(family):
 
         assert wraps(cells) <= 1e-3 < wraps(1.01 * cells)
     assert largest_cells(family, *setting, 7, 1e-3) == 0.0  # 100 roundings alone are more than 2^6
-
-
-# ---- masks
-
-
-def test_masks_cancel_and_the_sum_stays_bit_for_bit():
-    own, code = rows(6, 20), coding(20, bits=18)
-    table = discrete_gaussian(1000.0)
-
-    def total(keys):
-        return aggregate(own, code, table, *streams("rotation", 1), streams("own", 6), keys)
-
-    assert torch.equal(total(()), total(streams("keys", 6)))
-    masks = pairwise_masks(streams("keys", 6), 20, 18)
-    assert (masks.sum(0) % 2**18 == 0).all()
-    assert (masks >= 0).all()
-    assert (masks < 2**18).all()
-
-
-def test_a_mask_is_uniform_and_differs_from_client_to_client():
-    masks = pairwise_masks(streams("keys", 4), 20_000, 16)
-    for mask in masks:
-        counts = np.bincount(mask >> 8, minlength=256)
-        assert stats.chisquare(counts).pvalue > 1e-3
-    assert abs(np.corrcoef(masks[0], masks[1])[0, 1]) < 0.5  # they share one of three pairs
-    assert (masks[0] != masks[1]).mean() > 0.99
-
-
-def test_both_ends_of_a_pair_agree():
-    """Of two clients the one mask is the other's negative."""
-    one, other = pairwise_masks(streams("keys", 2), 100, 20)
-    assert ((one + other) % 2**20 == 0).all()
-    assert one.any()
-
-
-def test_one_client_alone_has_no_mask():
-    assert not pairwise_masks(streams("keys", 1), 10, 16).any()
 
 
 def test_the_event_of_a_count_has_the_variance_of_all_shares():

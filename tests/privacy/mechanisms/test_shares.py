@@ -99,13 +99,13 @@ def test_a_plan_tells_bits_bytes_and_the_probability_of_wrapping_around(family):
 
 
 def test_the_grid_is_as_fine_as_the_modulus_allows_unless_it_is_given():
-    chosen = DiscreteShares("skellam", 16, None, 1e-3, VECTORS, False, size=600)
+    chosen = DiscreteShares("skellam", 16, None, 1e-3, VECTORS, size=600)
     asked = SharedGaussian(GRADIENT, 2.0)
     auto = chosen.query(asked, 50, 40, False)
     assert auto.wrap_probability <= 1e-3
-    given = DiscreteShares("skellam", 16, auto.cells / 2, 1e-3, VECTORS, False, size=600)
+    given = DiscreteShares("skellam", 16, auto.cells / 2, 1e-3, VECTORS, size=600)
     assert given.query(asked, 50, 40, False).cells == auto.cells / 2
-    finer = DiscreteShares("skellam", 16, auto.cells * 1.5, 1e-3, VECTORS, False, size=600)
+    finer = DiscreteShares("skellam", 16, auto.cells * 1.5, 1e-3, VECTORS, size=600)
     with pytest.raises(ConfigError, match="modulus too small"):
         finer.query(asked, 50, 40, False)
 
