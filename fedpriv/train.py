@@ -120,7 +120,7 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
     try:
         # Before the folder is made: what is refused here leaves nothing behind.
         config = with_protocol(config)
-        refuse_disobeyed(hydra_config, in_worker)
+        refuse_disobeyed(hydra_config)
         _refuse_unresolvable(config)
         if stopped(config):
             raise Interrupted(f"not begun: {config.runtime.stop_file} is there")
@@ -360,16 +360,12 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> Path | Non
     return _State.sweep_dir
 
 
-def refuse_disobeyed(hydra_config: Any, in_worker: bool = False) -> None:
+def refuse_disobeyed(hydra_config: Any) -> None:
     """Raise ConfigError for settings of Hydra that fedpriv does not follow, naming those that it does.
 
     Args:
         hydra_config: The settings of Hydra.
-        in_worker: Whether this process was made by a launcher of Hydra.
     """
-    if in_worker and "TORCHELASTIC_RUN_ID" in os.environ:
-        launcher = hydra_config.runtime.choices["hydra/launcher"]
-        raise ConfigError("hydra/launcher", launcher, "left out under torchrun, one job at a time")
     if hydra_config.job.chdir:
         raise ConfigError(
             "hydra.job.chdir",

@@ -19,7 +19,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from fedpriv.cli.completion import SCRIPTS, Overrides, candidates
-from fedpriv.cli.ranks import one_of_several
 from fedpriv.common import endings, startup
 from fedpriv.common.errors import (
     ConfigError,
@@ -121,11 +120,8 @@ def run(arguments: list[str]) -> int:
     """
     try:
         take()  # drop the notices of an earlier command in the same process
-        with one_of_several(arguments) as served:
-            if served:
-                return 0
-            with fedpriv.make_context("fedpriv", arguments or ["--help"]) as context:
-                status = fedpriv.invoke(context)
+        with fedpriv.make_context("fedpriv", arguments or ["--help"]) as context:
+            status = fedpriv.invoke(context)
         # After the command, so that notices do not stand in the middle of a table.
         for text in take():
             _say(text)

@@ -45,7 +45,6 @@ from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.target import Adaptation, Target
 from fedpriv.store.folder import RunFolder, environment, new_folder
 from fedpriv.store.stored_run import StoredRun
-from fedpriv.workers.places import processes_here
 
 if TYPE_CHECKING:
     import torch
@@ -102,7 +101,7 @@ def assemble(
     threads = choose_threads(
         settings.runtime.threads or threads_before(state),
         work_per_round(parts, context),
-        processes_here(settings.runtime.workers),
+        settings.runtime.workers,
     )
     budget = make_budget(parts, context.data, attackers_of(context)) if parts.private else None
     # Before the warm start: its rounding differs between machines, and what it is made of counts by itself.

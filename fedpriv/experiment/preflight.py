@@ -27,7 +27,6 @@ from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan
 from fedpriv.store.folder import RunFolder, not_resumable
 from fedpriv.store.stored_run import StoredRun
-from fedpriv.workers.places import place_of
 
 _DATA_GROUPS = ("dataset", "features", "partition", "model", "attack")
 
@@ -66,9 +65,7 @@ def refuse_unstartable(parts: Parts, plan: Plan) -> None:
     """
     for tracker in parts.trackers.values():
         tracker.refuse_unusable()
-    workers = parts.settings.runtime.workers
-    if isinstance(workers, int) and place_of(workers) is None:  # else a launcher chose their number
-        refuse_many_processes("runtime.workers", workers)
+    refuse_many_processes("runtime.workers", parts.settings.runtime.workers)
     if not parts.algorithm.cost_depends_on_records:
         plan.refuse_if_impossible(parts.settings.epsilon)
 

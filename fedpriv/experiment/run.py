@@ -40,7 +40,6 @@ from fedpriv.experiment.stamps import refuse_without_stamp
 from fedpriv.store.display import show_plan, teller
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.stored_run import StoredRun
-from fedpriv.workers.places import place_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,8 +151,6 @@ def run(
     """
     # Parts and plan need neither torch nor data: a dry run is quick.
     parts = build_parts(config)
-    if (served := _served(parts)) is not None:
-        return served
     if parts.settings.publish:
         refuse_without_stamp(config, overrides)
     plan = make_plan(parts)
@@ -197,22 +194,6 @@ def run(
         reporter = Reporter(running, plan, label, whole_plan)
         summary, privacy = _to_the_end(running, reporter, config, on_round)
     return RunResult(plan, running.folder.path, summary, privacy)
-
-
-def _served(parts: Parts) -> RunResult | None:
-    """Compute chunks of clients where another process makes the run, and return the plan alone.
-
-    Returns:
-        None in the process that makes the run.
-    """
-    place = place_of(parts.settings.runtime.workers)
-    if place is None or place.rank == 0:
-        return None
-    if not parts.settings.dry_run:
-        from fedpriv.experiment.worker import serve_launcher
-
-        serve_launcher(place, runs=1)
-    return RunResult(make_plan(parts))
 
 
 def _to_the_end(
@@ -269,8 +250,7 @@ def _to_the_end(
 
 def _team(parts: Parts, held: ExitStack) -> Team | None:
     """Start the workers of a run, which end when ``held`` closes; None for a run in one process."""
-    workers = parts.settings.runtime.workers
-    if workers == 1 and place_of(workers) is None:
+    if parts.settings.runtime.workers == 1:
         return None
     from fedpriv.experiment.spread import team_of  # imported late, as torch is needed
 

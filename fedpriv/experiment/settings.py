@@ -18,7 +18,6 @@ from fedpriv.data.records import CLASSIFICATION
 from fedpriv.experiment.averaging import Averaging, averaging_of
 from fedpriv.experiment.warm_start import WarmStart, warm_start_of
 from fedpriv.privacy.core.names import BUDGET_VIEWS, PUBLISHED, REPLACE_ONE, SOUND
-from fedpriv.workers.places import SLURM
 
 PROGRESS = ("auto", "live", "lines", "none")
 ENGINES = ("auto", "fast", "opacus")
@@ -46,8 +45,7 @@ class Runtime:
         checkpoint_interval: Number of rounds between two checkpoints, unless five minutes pass first.
         stop_file: Path of a file whose appearance asks the run to end; None if there is none.
         snapshot_interval: Number of rounds between two snapshots; None for no snapshots.
-        workers: Number of processes that share the clients' computation, this one included; ``slurm`` for
-            the tasks of a job step.
+        workers: Number of processes that share the clients' computation, this one included.
         worker_restarts: Number of workers that may be lost; others take their places.
         worker_timeout: Seconds within which a worker must answer.
     """
@@ -64,7 +62,7 @@ class Runtime:
     checkpoint_interval: int
     stop_file: str | None
     snapshot_interval: int | None = None
-    workers: int | str = 1
+    workers: int = 1
     worker_restarts: int = 0
     worker_timeout: float = 1800.0
 
@@ -358,21 +356,12 @@ def _read_runtime(node: object) -> Runtime:
         snapshot_interval=_optional(
             checks.whole, "runtime.snapshot_interval", node.get("snapshot_interval"), at_least=1
         ),
-        workers=_read_workers(node.get("workers", 1)),
+        workers=checks.whole("runtime.workers", node.get("workers", 1), at_least=1),
         worker_restarts=checks.whole("runtime.worker_restarts", node.get("worker_restarts", 0)),
         worker_timeout=checks.number(
             "runtime.worker_timeout", node.get("worker_timeout", 1800.0), above=0, at_most=1e9
         ),
     )
-
-
-def _read_workers(value: object) -> int | str:
-    if value == SLURM:
-        return SLURM
-    try:
-        return checks.whole("runtime.workers", value, at_least=1)
-    except ArgumentError as error:
-        raise ArgumentError("runtime.workers", value, f"{error.allowed}, or {SLURM}") from None
 
 
 def canaries_of(audits: Iterable[str]) -> tuple[int, str]:

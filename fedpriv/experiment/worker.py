@@ -3,37 +3,31 @@
 A worker makes no folder, takes no lock, downloads nothing and draws no noise. It keeps nothing from round to
 round: rank 0 sends everything that a chunk's computation reads beside records and settings.
 
-Rank 0 starts it as ``python -m fedpriv.workers``. Under torchrun and Slurm the command of the run
-is a worker where its rank is above 0, see :func:`serve_launcher`.
+Rank 0 starts it as ``python -m fedpriv.workers``.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 from omegaconf import OmegaConf
 
 from fedpriv.common.endings import as_sentence
-from fedpriv.common.errors import FedprivError, ReleaseError, WorkerError
+from fedpriv.common.errors import FedprivError, ReleaseError
 from fedpriv.common.secret_streams import History, SecretStreams
-from fedpriv.experiment.spread import CLASSES, facts_of, launched_store
-from fedpriv.workers.link import Link, LostError, connected
-from fedpriv.workers.places import Place
-from fedpriv.workers.processes import end_with_parent, inherited, told
+from fedpriv.experiment.spread import CLASSES, facts_of
+from fedpriv.workers.link import Link, LostError
+from fedpriv.workers.processes import inherited, told
 
 if TYPE_CHECKING:
     from fedpriv.experiment.loop import Loop
-    from fedpriv.experiment.shared_records import Machine
 
 
 class _Chunks:
@@ -41,15 +35,14 @@ class _Chunks:
 
     Args:
         setup: What rank 0 tells of the run.
-        local_rank: Number of this process on its machine, which chooses one of several GPUs.
-        machine: The workers of this machine, where torchrun or Slurm has started them.
+        rank: Number of this worker, which chooses one of several GPUs.
 
     Attributes:
         facts: Everything in which the processes must agree.
         device: Device of the model and the records.
     """
 
-    def __init__(self, setup: Mapping[str, Any], local_rank: int, machine: Machine | None = None):
+    def __init__(self, setup: Mapping[str, Any], rank: int):
         # Imported late: a worker that is never asked imports nothing but torch.
         from fedpriv.engine import tune_allocator
         from fedpriv.experiment.assemble import context_with_canaries
@@ -64,20 +57,10 @@ class _Chunks:
         config = OmegaConf.create(setup["config"])
         rounds = setup["rounds"]
         parts = build_parts(config if rounds is None else with_rounds(config, rounds))
-        if parts.dataset.to_be_downloaded:
-            raise FedprivError(
-                f"the data set {parts.dataset.name} is not on this machine, and workers download nothing; "
-                "put it where rank 0 has it, or name its folder by dataset.path or FEDPRIV_DATA"
-            )
-        if machine is None:
-            source = found_at(setup["records"])
-        else:
-            timeout = parts.settings.runtime.worker_timeout
-            source = machine.source(setup["records"], timeout)
         torch.set_num_threads(setup["threads"])
         tune_allocator(reading=True)
-        device = self.device = _device(setup["device"], local_rank)
-        context = context_with_canaries(parts, device, source)
+        device = self.device = _device(setup["device"], rank)
+        context = context_with_canaries(parts, device, found_at(setup["records"]))
         tune_allocator()
         digest = run_digest(config, parts.settings.rounds, context)
         numerics = numeric_environment(
@@ -115,41 +98,28 @@ class _Chunks:
         return [buffer._version for buffer in self._loop.context.model.module.buffers()]
 
 
-def _device(name: str, local_rank: int) -> torch.device:
-    """Return this worker's device: the GPUs of a machine are dealt out to its ranks."""
+def _device(name: str, rank: int) -> torch.device:
+    """Return a worker's device: the GPUs of the machine are dealt out to the ranks."""
     from fedpriv.experiment.machine import resolve_device
 
     if name == "cpu" or ":" in name:
         return resolve_device(name)
-    return resolve_device(f"cuda:{local_rank % max(1, torch.cuda.device_count())}")
+    return resolve_device(f"cuda:{rank % max(1, torch.cuda.device_count())}")
 
 
-def serve(
-    link: Link, local_rank: int = 0, runs: int | None = None, machine: Machine | None = None
-) -> None:
+def serve(link: Link, rank: int) -> None:
     """Answer rank 0 until it says that the work is over, or is gone.
 
     Args:
         link: The connection to rank 0.
-        local_rank: Number of this process on its machine.
-        runs: Number of runs after which to return; None: rank 0 says when.
-        machine: The workers of this machine, where torchrun or Slurm has started them.
+        rank: Number of this worker.
     """
     chunks: _Chunks | None = None
     failure: Exception | None = None  # to take over the state of the round
-    while True:
-        message = link.receive()
-        if "over" in message:
-            chunks = None  # before the next run reads its data
-            if machine is not None:
-                machine.close()
-            runs = None if runs is None else runs - 1
-            if message["over"] == "all" or runs == 0:
-                return
-            continue
+    while "over" not in (message := link.receive()):
         try:
             if "setup" in message:
-                chunks = _Chunks(message["setup"], local_rank, machine)
+                chunks = _Chunks(message["setup"], rank)
                 link.device = chunks.device
                 link.send(chunks.facts)
                 continue
@@ -177,58 +147,18 @@ def _report(error: Exception) -> dict[str, Any]:
     if known is None:
         traceback.print_exc()
     message = f"{type(error).__name__}: {error}" if known is None else str(known)
-    kind = "ReleaseError" if isinstance(error, ReleaseError) else "FedprivError"
-    return {"error": message, "kind": kind, "host": os.uname().nodename}
-
-
-def serve_launcher(place: Place, runs: int | None = None) -> None:
-    """Serve rank 0 as a process that torchrun or Slurm has started.
-
-    Args:
-        place: The place of this process.
-        runs: Number of runs after which to return; None: rank 0 says when.
-
-    Raises:
-        WorkerError: Rank 0 cannot be reached, or is gone.
-    """
-    _ignore_signals()
-    if place.launcher == "torchrun":
-        end_with_parent()
-    store = launched_store(place)
-    try:
-        serve(_link_of(store, place), place.local_rank, runs, _machine_of(store, place))
-    except (LostError, RuntimeError) as error:
-        raise WorkerError(f"rank {place.rank}: rank 0 is gone ({error})") from None
-
-
-_links: dict[Place, Link] = {}
-
-
-def _link_of(store: dist.Store, place: Place) -> Link:
-    """Return the link of this process to rank 0, which serves all runs of the process."""
-    if place not in _links:
-        _links[place] = Link(connected(store, f"rank{place.rank}"), CLASSES)
-    return _links[place]
-
-
-@cache
-def _machine_of(store: dist.Store, place: Place) -> Machine:
-    """Return the machine of this process, which serves all runs of the process."""
-    from fedpriv.experiment.shared_records import Machine
-
-    return Machine(store, place)
-
-
-def _ignore_signals() -> None:
-    """Leave Ctrl-C and SIGTERM to rank 0, which ends at the boundary of a round and says so."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    return {
+        "error": message,
+        "kind": "ReleaseError" if isinstance(error, ReleaseError) else "FedprivError",
+    }
 
 
 def main() -> None:
     """Serve the rank 0 that started this process."""
     facts = told()
-    _ignore_signals()
+    # Rank 0 ends at the boundary of a round, and says so.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     link = Link(inherited(facts["socket"]), CLASSES)
     try:
         link.send({"begun": True})

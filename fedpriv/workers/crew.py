@@ -45,10 +45,10 @@ class Worker(Protocol):
         """Give the worker up, and return an error that says what became of it."""
 
     def begin_again(self) -> None:
-        """Start another process in the place of a lost one. Raises FedprivError where that is impossible."""
+        """Start another process in the place of a lost one."""
 
     def kill(self) -> None:
-        """End the worker at once, where rank 0 can."""
+        """End the worker at once."""
 
     def close(self) -> None:
         """Let the worker end."""
@@ -376,7 +376,7 @@ class Crew:
         if differing:
             raise FedprivError(
                 f"rank {rank} computes other bits than rank 0 for the same clients ({', '.join(differing)}): "
-                "results would depend on the number of workers; use machines of one kind, and code whose "
+                "results would depend on the number of workers; use code whose "
                 "result follows from its arguments alone"
             )
 
@@ -385,4 +385,4 @@ def raised(rank: int, reply: Mapping[str, Any]) -> FedprivError:
     """Return the error that a worker reports; what a release refuses is told as rank 0 would tell it."""
     if reply["kind"] == ReleaseError.__name__:
         return ReleaseError(reply["error"])
-    return FedprivError(f"rank {rank} ({reply['host']}): {reply['error']}")
+    return FedprivError(f"rank {rank}: {reply['error']}")

@@ -110,18 +110,16 @@ def inherited(descriptor: int) -> socket.socket:
     return socket.socket(fileno=descriptor)
 
 
-def end_with_parent(parent: int | None = None) -> None:
+def end_with_parent(parent: int) -> None:
     """Let the system end this process when the process that started it ends, however that happens.
 
     Only Linux can. Elsewhere a worker ends when its link breaks.
 
     Args:
-        parent: Number of the parent process; None: the present one. A process whose parent is gone already
-            ends here.
+        parent: Number of the parent process. A process whose parent is gone already ends here.
     """
-    expected = os.getppid() if parent is None else parent
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != expected:
+    if os.getppid() != parent:
         os._exit(0)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 
 from fedpriv.common.errors import WorkerError
 from fedpriv.experiment import spread, worker
@@ -43,21 +42,31 @@ class ThreadMember(spread._Member):
         super().__init__(rank)
         self.seen: list[dict] = []
 
-    def _open(self, device: torch.device) -> None:
+    def start(self) -> None:
+        """Start nothing: the thread begins with the link."""
+
+    def _open(self) -> None:
         here, there = socket.socketpair()
         link = NotingLink(self.seen, there, spread.CLASSES)
         threading.Thread(
             target=self._serve, args=(link,), name=f"rank {self.rank}", daemon=True
         ).start()
-        self.link = Link(here, spread.CLASSES, device)
+        self.link = Link(here, spread.CLASSES, self._device)
 
     def _serve(self, link: Link) -> None:
         with suppress(LostError):
-            worker.serve(link)
+            worker.serve(link, self.rank)
+
+    def lost(self, error: LostError) -> WorkerError:
+        self.link = None
+        return WorkerError(f"rank {self.rank} is lost: {error}")
+
+    def kill(self) -> None:
+        self.link = None
 
     def close(self) -> None:
         if self.link is not None:
-            self.link.send({"over": "all"})
+            self.link.send({"over": True})
 
     def begin_again(self) -> None:
         raise WorkerError(f"rank {self.rank} is lost")

@@ -1,4 +1,4 @@
-"""Records that the processes of a machine share: loaded once, the same data, the same bits."""
+"""Records that the processes of a run share: loaded once, the same data, the same bits."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-import torch.distributed as dist
 from spread_runs import results, thread_workers
 
-from fedpriv.common.errors import DataError
 from fedpriv.data.digits import Digits
 from fedpriv.data.federated import FederatedData, federate
 from fedpriv.data.partitions import Iid
 from fedpriv.data.text_vocabulary import Vocabulary
-from fedpriv.experiment.shared_records import Machine, SharedRecords, found_at
+from fedpriv.experiment.shared_records import SharedRecords, found_at
 from fedpriv.workers import shared_memory
-from fedpriv.workers.places import Place
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="files in memory")
 
@@ -49,49 +46,10 @@ def test_shared_data_are_the_loaded_ones(shared):
         assert data.train.inputs.data_ptr() != loaded.train.inputs.data_ptr()
 
 
-def test_another_machine_reads_for_itself(shared):
+def test_a_process_reads_for_itself_where_the_records_are_not_found(shared):
     assert found_at(shared.place()) is None
     shared.loaded(digits)
-    assert found_at({**shared.place(), "host": "another"}) is None
     assert found_at({**shared.place(), "inode": 0}) is None
-
-
-def machine_of(store, local_rank: int, local_size: int = 2) -> Machine:
-    return Machine(store, Place(2 + local_rank, 4, local_rank, local_size, "a", 1, "torchrun"))
-
-
-ELSEWHERE = {"pid": 1, "descriptor": 3, "inode": 0, "host": "the machine of rank 0"}
-
-
-def test_the_first_worker_of_another_machine_loads_for_all_of_it():
-    store = dist.HashStore()
-    first, second = machine_of(store, 0), machine_of(store, 1)
-    digests, found = {digits().digest}, []
-    for run in range(2):  # of a sweep
-        of_rank_0 = {**ELSEWHERE, "inode": run}
-        data = first.source(of_rank_0, 9)(digits)
-        found.append(second.source(of_rank_0, 9)(lambda: pytest.fail("loaded twice")))
-        assert found[-1].train.inputs.data_ptr() != data.train.inputs.data_ptr()
-    assert {data.digest for data in found} == digests
-    first.close()
-
-
-def test_a_worker_loads_for_itself_where_nobody_does_it_for_the_machine(shared):
-    store = dist.HashStore()
-    first, second = machine_of(store, 0), machine_of(store, 1)
-
-    def absent():
-        raise DataError("no such data")
-
-    with pytest.raises(DataError):
-        first.source(ELSEWHERE, 9)(absent)
-    assert second.source(ELSEWHERE, 9) is None
-    assert second.source({**ELSEWHERE, "inode": 1}, 0.01) is None  # the first worker did not come
-    assert machine_of(store, 0, local_size=1).source(ELSEWHERE, 9) is None
-    assert machine_of(store, 1).source(None, 9) is None
-    shared.loaded(digits)
-    here = machine_of(store, 1).source(shared.place(), 9)
-    assert here(absent).digest == digits().digest
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ def test_a_lost_worker_that_may_be_lost_is_replaced_in_the_next_round(capsys):
 )
 def test_an_error_of_a_worker_is_raised_here(kind, expected):
     def fails(task):
-        return {"error": "not scaled", "kind": kind, "host": "there"}
+        return {"error": "not scaled", "kind": kind}
 
     with pytest.raises(expected, match="not scaled"):
         squares(crew_of(Link(fails)), range(4))
@@ -188,7 +188,6 @@ def test_a_second_interrupt_ends_the_step_at_once_whatever_becomes_of_the_worker
 
 
 def test_a_worker_that_hangs_while_rank_0_fails_is_given_up():
-    """Else the next run of a launched process would take its late answer for one of its own."""
     failed = threading.Event()
 
     def hangs(task):
