@@ -52,9 +52,9 @@ from fedpriv.experiment.train_arguments import (
     asks_for_figure,
     flags_first,
     note_given_twice,
+    refuse_run_dir,
     resumed,
     with_resumed_overrides,
-    with_run_dir,
     without_allowed,
 )
 from fedpriv.store.folder import RunFolder
@@ -303,9 +303,9 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> Path | Non
     _State.own_targets = set() if config_dir is None else targets_of_yamls(config_dir)
     given = arguments
     refuse_words(given)
+    refuse_run_dir(given)
     note_given_twice(given)
     arguments = flags_first(with_resumed_overrides(arguments))
-    arguments = with_run_dir(arguments)
     refuse_unknown_protocol(arguments)
     typed = arguments
 
@@ -354,9 +354,8 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> Path | Non
 
             show_sweep(_State.sweep_dir)
 
-    # 4. What the task could not raise through Hydra, with the key of the run folder as it was typed.
-    hydra_key = any(a.lstrip("+").startswith("hydra.run.dir=") for a in given)
-    _raise_failures(_State.failures, "hydra.run.dir" if hydra_key else "runtime.run_dir")
+    # 4. What the task could not raise through Hydra.
+    _raise_failures(_State.failures)
     return _State.sweep_dir
 
 
@@ -431,18 +430,10 @@ def _left_to_the_jobs(error: ConfigCompositionException, arguments: list[str]) -
     return [f"{key}=choice({value})" if a == given[0] else a for a in arguments]
 
 
-def _raise_failures(failures: list[FedprivError], folder_key: str) -> None:
-    """Raise the failure, or a summary of several failures.
-
-    Args:
-        failures: Known failures of jobs; nothing is raised if there are none.
-        folder_key: The key by which the user named the run folder.
-    """
+def _raise_failures(failures: list[FedprivError]) -> None:
+    """Raise the known failure of a job, or a summary of several failures; nothing if there are none."""
     if len(failures) == 1:
-        (error,) = failures
-        if isinstance(error, ConfigError) and error.key == "runtime.run_dir":
-            raise ConfigError(folder_key, error.value, error.allowed, error.hint)
-        raise error
+        raise failures[0]
     if failures:
         error = FedprivError(f"{counted(len(failures), 'run')} of the sweep failed, see above")
         error.exit_status = max(f.exit_status for f in failures)

@@ -322,7 +322,7 @@ _MAY_BE_NONE = {
 }  # fmt: skip
 """Groups that may be ``none`` and then have no keys → the words for another choice."""
 _HYDRA_KEYS = (
-    "hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.mode", "hydra.verbose",
+    "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.mode", "hydra.verbose",
     "hydra.launcher.n_jobs", "hydra.sweeper.max_batch_size", "hydra.sweeper.params", "hydra.job.name",
     "hydra.sweeper.trials", "hydra.sweeper.stopping", "hydra.sweeper.sampler",
 )  # fmt: skip

@@ -24,7 +24,7 @@ def flag(
     """Return a decorator that adds a flag with a value, such as ``--steps T``, to a command.
 
     Args:
-        name: The flag; several spellings are separated by spaces.
+        name: The flag; after a space the name of the command's argument, where that is another.
         metavar: Name of the value in the help.
         words: The help.
         type: Type of the value.

@@ -79,23 +79,13 @@ def flags_first(arguments: list[str]) -> list[str]:
     return [*flags, *overrides]
 
 
-def with_run_dir(arguments: list[str]) -> list[str]:
-    """Replace ``hydra.run.dir`` by ``runtime.run_dir``, as fedpriv makes the run folder itself.
-
-    Raises:
-        ConfigError: The command is a sweep, or names the run folder by both keys.
-    """
-    given = [a for a in arguments if a.lstrip("+").startswith("hydra.run.dir=")]
-    if not given:
-        return arguments
-    value = given[-1].partition("=")[2]
-    if {"-m", "--multirun", "hydra.mode=MULTIRUN"} & set(arguments):
-        hint = "hydra.sweep.dir is the folder of a sweep"
-        raise ConfigError("hydra.run.dir", value, "left out of a sweep", hint)
-    if any(a.startswith("runtime.run_dir=") for a in arguments):
-        hint = "both are the folder of the run"
-        raise ConfigError("hydra.run.dir", value, "left out beside runtime.run_dir", hint)
-    return [*(a for a in arguments if a not in given), f"runtime.run_dir={value}"]
+def refuse_run_dir(arguments: Sequence[str]) -> None:
+    """Raise ConfigError for ``hydra.run.dir``: fedpriv makes the run folder itself."""
+    for argument in arguments:
+        key, _, value = argument.lstrip("+").partition("=")
+        if key == "hydra.run.dir":
+            hint = "runtime.run_dir is the run folder, hydra.sweep.dir that of a sweep"
+            raise ConfigError(key, value, "left out", hint)
 
 
 def asks_for_figure(arguments: Sequence[str]) -> bool:

@@ -132,9 +132,6 @@ class RepeatedRelease:
         return lot_size
 
 
-Release = RepeatedRelease  # the name that the documentation of 0.2 imported
-
-
 def calibrate_noise_multiplier(
     accountant: Accountant,
     release: RepeatedRelease,

@@ -59,9 +59,6 @@ def test_old_names_in_imports_of_users():
     from fedpriv.trackers import TensorBoardTracker, Tracker
     from fedpriv.trackers.base import Tracker as Base
 
-    from fedpriv.privacy.calibration import Release, RepeatedRelease
-
-    assert Release is RepeatedRelease
     assert Tracker is Base
     assert issubclass(TensorBoardTracker, Base)
     assert {part.__module__ for part in (Scores, RunFolder, SearchBudget)} == {
