@@ -1,4 +1,4 @@
-"""Reads the columns of a user's table: CSV, TSV, Parquet or NumPy's npz.
+"""Reads the columns of a user's table: CSV, Parquet or NumPy's npz.
 
 Messages name the line of a text file, and the record, counted from 1, of any other.
 """
@@ -24,8 +24,8 @@ from fedpriv.data.storage import unreadable
 if TYPE_CHECKING:
     import pandas as pd
 
-FORMATS = ".csv, .tsv, .csv.gz, .parquet or .npz"
-_TEXT_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+FORMATS = ".csv, .csv.gz, .parquet or .npz"
+_TEXT_ENDINGS = (".csv", ".csv.gz")
 Columns = dict[str, np.ndarray]
 """Values of each column by name [n]; an array of npz may have more dimensions. Text of a CSV stays text."""
 
@@ -48,8 +48,8 @@ def read_table(path: Path) -> Columns:
             reason = "it is not a file" if path.exists() else "there is no such file"
             raise DataError(f"cannot read dataset.path={path}: {reason}")
         if name.endswith(_TEXT_ENDINGS):
-            columns = _read_text(path, _separator(name))
-        elif name.endswith((".parquet", ".pq")):
+            columns = _read_text(path)
+        elif name.endswith(".parquet"):
             columns = _read_parquet(path)
         elif name.endswith(".npz"):
             columns = _read_npz(path)
@@ -126,7 +126,7 @@ def place_of(path: Path, record: int) -> str:
         return f"record {record + 1}"
     opened = gzip.open if name.endswith(".gz") else open
     with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file, delimiter=_separator(name), skipinitialspace=True)
+        rows = csv.reader(file, skipinitialspace=True)
         seen, first_line = -1, 1  # the header is row -1
         try:
             for row in rows:
@@ -206,16 +206,11 @@ def _text(value: Any) -> str:
     return str(value).strip()
 
 
-def _separator(name: str) -> str:
-    return "\t" if ".tsv" in name else ","
-
-
-def _read_text(path: Path, separator: str) -> Columns:
+def _read_text(path: Path) -> Columns:
     import pandas as pd  # imported late: only runs on such a table need it
 
     settings: dict[str, Any] = {
-        "sep": separator, "dtype": str, "keep_default_na": False, "encoding": "utf-8-sig",
-        "skipinitialspace": True,
+        "dtype": str, "keep_default_na": False, "encoding": "utf-8-sig", "skipinitialspace": True,
     }  # fmt: skip
     try:
         header = pd.read_csv(path, header=None, nrows=1, **settings).iloc[0].fillna("").tolist()
@@ -233,7 +228,7 @@ def _read_text(path: Path, separator: str) -> Columns:
             raise DataError(f"{path} is not a table: records and header differ in length") from None
         raise DataError(
             f"{path}, line {found[2]}: {found[3]} fields where the header has {found[1]}; quote fields "
-            "that hold a separator"
+            "that hold a comma"
         ) from None
     except (UnicodeDecodeError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} is not a table in UTF-8: {error}") from None

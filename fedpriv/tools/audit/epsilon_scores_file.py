@@ -50,10 +50,9 @@ def read_scores(path: str | Path) -> Scores:
         raise ConfigError(f"{path} has no column {missing[0]}; it needs score and included")
     values = pd.to_numeric(table["score"], errors="coerce").to_numpy(dtype=float)
     _refuse(path, "score", table["score"], np.isfinite(values), "a finite number")
-    coins = table["included"].str.strip().str.lower()
-    good = coins.isin(["0", "1", "true", "false"]).to_numpy()
+    good = table["included"].isin(["0", "1"]).to_numpy()
     _refuse(path, "included", table["included"], good, "0 or 1")
-    included = coins.isin(["1", "true"]).to_numpy()
+    included = (table["included"] == "1").to_numpy()
     if not 0 < included.sum() < len(included):
         raise ConfigError(f"{path} needs canaries that were included and others that were not")
     ascending = np.lexsort((included, values))
