@@ -170,15 +170,6 @@ def test_a_folder_of_an_older_version_is_read_with_one_line(by, finished, tmp_pa
     assert "no digests" in done.err
 
 
-def test_a_run_of_an_older_version_goes_on_with_one_line(interrupted, tmp_path, command):
-    folder = without_digests(Path(shutil.copytree(interrupted, tmp_path / "run")))
-    assert command(*COMMANDS["resume"]).status == 0
-    log = (folder / "run.log").read_text()
-    assert log.count("no digests") == 1
-    stated = json.loads((folder / "summary.json").read_text())["files"]
-    assert {"config.yaml", "environment.json", "metrics.csv"} <= stated.keys()
-
-
 @pytest.mark.parametrize("file", ["checkpoint.pt", "model.pt"])
 def test_flips_in_tensors_of_an_older_version_are_noticed(
     file, finished, interrupted, tmp_path, command

@@ -237,12 +237,7 @@ def compare_files(folder: RunFolder, state: Mapping[str, Any]) -> list[str]:
     Returns:
         Warnings about files that have changed since the run wrote them.
     """
-    known = state.get(KEY)
-    if known is None:
-        return [
-            f"{folder.checkpoint} was written by a version of fedpriv that kept no digests of the files of a "
-            "run: that they are as they were written is not known"
-        ]
+    known = state[KEY]
     folder.digests.written = dict(known)
     edited = [
         f"warning: {folder.path / name} is not as the run wrote it (its SHA-256 is not the one in "

@@ -398,15 +398,15 @@ class Loop:
     def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Go on from a state that :meth:`state_dict` returned, in a loop with the same parts and data.
 
-        Keys that only some runs have are absent from checkpoints of the other runs, also of those from
-        earlier versions, and then stand for their initial values.
+        Keys that only some runs have are absent from checkpoints of the other runs, and then stand for their
+        initial values.
         """
         saved: Mapping[str, Any] = state
         self.rounds_done, self.not_finite = saved["round"], saved["not_finite"]
         self.last_sigma = saved["last_sigma"]
         self.aborted_rounds = saved.get("aborted_rounds", 0)
         self._seconds_before = saved["seconds"]
-        self._cpu_seconds_before = saved.get("cpu_seconds", 0.0)
+        self._cpu_seconds_before = saved["cpu_seconds"]
         self.trainer.load_state_dict(saved["training"])
         self.mechanism.load_state_dict(saved["mechanism"])
         self.schedule.load_state_dict(saved["schedule"])

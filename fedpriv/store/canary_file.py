@@ -53,7 +53,7 @@ def read_canaries(path: Path) -> CanaryFile:
     """
     values: Any = saved_json(path, _LARGEST)
     coins, scores, released = (values.get(key) for key in ("coins", "scores", "released"))
-    canary = values.get("canary", DIRECTION)
+    canary = values.get("canary")
     # The file may be somebody else's, and its numbers decide a bound: so types are compared exactly, as
     # ``True`` would pass for the number 1.
     good = (

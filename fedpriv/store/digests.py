@@ -92,7 +92,7 @@ class FileDigests:
         self.written[Path(os.path.relpath(path, self._folder)).as_posix()] = entry
 
     def add_missing(self, names: list[str]) -> None:
-        """Enter existing files that this process did not write: those of a run begun by an older version."""
+        """Enter existing files that this process did not write."""
         for name in names:
             path = self._folder / name
             if name not in self.written and path.is_file():

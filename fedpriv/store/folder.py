@@ -29,8 +29,6 @@ CANARIES = "canaries.json"
 """File in ``audit/`` with the observations of a run's canaries: the input of an audit, not its result."""
 FINISHED = ("budget", "rounds", "schedule", "diverged")
 """Stop reasons after which a run cannot be resumed."""
-COVERED = ["config.yaml", "environment.json", "search.csv", "trackers.json"]
-"""Files written before the first round. Checkpoints of older versions hold no digest of them."""
 PACKAGES = ("fedpriv", "torch", "torchvision", "opacus", "dp-accounting", "hydra-core", "numpy")
 
 
@@ -195,7 +193,6 @@ class RunFolder:
         Raises:
             WriteError: The file cannot be written.
         """
-        self.digests.add_missing(COVERED)
         full, text = sealed(summary, self.digests.written)
         write_text(self.summary, text)
         return full

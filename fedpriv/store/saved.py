@@ -246,8 +246,7 @@ def saved_tensors(path: Path, device: str | torch.device) -> object:
     except Exception as error:  # reading a damaged file can raise anything
         reason = str(error) if isinstance(error, _Damaged) else type(error).__name__
         raise ConfigError(
-            f"{path} cannot be read ({reason}): it is damaged, of an older version of "
-            "fedpriv, or holds more than tensors and plain values"
+            f"{path} cannot be read ({reason}): it is damaged, or holds more than tensors and plain values"
         ) from None
 
 
@@ -256,14 +255,9 @@ class _Damaged(ValueError):
 
 
 def _refuse_flipped_bits(content: bytes) -> None:
-    """Raise ValueError for an archive that is compressed or damaged.
-
-    Files in torch's older format are no archives and have no checksums.
-    """
+    """Raise ValueError for a file that is no archive, or one that is compressed or damaged."""
     if not zipfile.is_zipfile(io.BytesIO(content)):
-        if content[:2] == b"PK":
-            raise _Damaged("its archive is broken")
-        return
+        raise _Damaged("its archive is broken")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = archive.infolist()
         if sum(member.file_size for member in members) > len(content):

@@ -321,8 +321,7 @@ class StoredRun(CheckedFolder):
 def add_to_summary(folder: RunFolder, results: Mapping[str, object]) -> None:
     """Add results to the ``summary.json`` of a run that has ended, and the digests of newly written files.
 
-    A damaged summary keeps its wrong digest, so that adding a result never hides the damage. A summary of
-    an older version has no digests and gets none.
+    A damaged summary keeps its wrong digest, so that adding a result never hides the damage.
 
     Args:
         folder: The run folder, with the digests of the files that this process wrote there.
@@ -336,10 +335,8 @@ def add_to_summary(folder: RunFolder, results: Mapping[str, object]) -> None:
     summary = {key: value for key, value in run.summary.items() if key != KEY} | dict(results)
     if run.files.summary in run.damage:
         text = json_text({**summary, KEY: run.summary[KEY]})
-    elif KEY in run.summary:
-        text = sealed(summary, run.stated | folder.digests.written)[1]
     else:
-        text = json_text(summary)
+        text = sealed(summary, run.stated | folder.digests.written)[1]
     write_text(folder.summary, text)
 
 

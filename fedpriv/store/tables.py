@@ -56,7 +56,7 @@ class GrowingTable:
 
     Attributes:
         path: The file.
-        columns: Names of the columns. A table begun by an older version keeps the columns it has.
+        columns: Names of the columns. A resumed table keeps the columns it has.
         position: Length of the file in bytes after the last flush.
 
     Raises:
@@ -97,7 +97,7 @@ class GrowingTable:
                 f"resume: {path} does not begin with the names of its columns; it was changed since, "
                 "start anew"
             )
-        self.columns = tuple(columns)  # an older version may have begun the run with fewer columns
+        self.columns = tuple(columns)  # fewer in a run that was begun without diagnostics
         self._hash, self.position = begun(path, position), position
         known = None if self._digests is None else self._digests.written.get(path.name)
         if known not in (None, {"bytes": position, "sha256": self._hash.hexdigest()}):

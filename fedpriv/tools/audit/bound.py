@@ -61,8 +61,7 @@ def bound_of(facts: Mapping[str, Any], everyone: bool = True) -> TprBound | None
         everyone: Whether every client took part in the run.
 
     Returns:
-        The bound, or None if the run is not private, has not stated its privacy yet, or is of a version whose
-        statements held no curve.
+        The bound, or None if the run is not private, or has not stated its privacy yet.
     """
     curve = trade_off_of(facts.get("privacy_profile"))
     views = facts.get("views")
