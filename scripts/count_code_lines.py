@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 CODE = ("fedpriv", "hydra_plugins")
-FMT_SKIPS = 599
+FMT_SKIPS = 513
 """Today's number of lines that the formatter is told to skip; it may only fall."""
 
 
