@@ -333,11 +333,12 @@ sign_flip       attack=sign_flip
 """Attacks on images. Those on text and on CIFAR-10 have cases of their own above."""
 
 FIGURES = """
-adap_dpfl/fig4 wei/discount wei/fig5 wei/fig6 wei/fig7 wei/fig8 wei/fig9 wei/fig10 wei/fig11 wei/fig12
-wei/fig13 wei/fig14 wei/sound naseri/backdoor_cifar10 naseri/backdoor_emnist naseri/backdoor_reddit
-naseri/backdoor_sentiment140 naseri/membership naseri/property
+adap_dpfl  fig4
+wei        discount fig5 fig6 fig7 fig8 fig9 fig10 fig11 fig12 fig13 fig14 sound
+naseri     backdoor_cifar10 backdoor_emnist backdoor_reddit backdoor_sentiment140 membership property
 """
-"""One figure with an archive, and the trained figures that have none: made in their quick form."""
+"""One figure with an archive, and the trained figures that have none, in their quick form. Those of a work
+share a folder, and so their runs."""
 
 OWN_FILES = {
     "own/own_clipper.py": """

@@ -101,10 +101,23 @@ def cases() -> dict[str, tuple[str, str]]:
         found[f"of_{algorithm}"] = ("short", words)
         for name, more in pairs.items():
             found[f"of_{algorithm}_{name}"] = ("short", f"{words} {more}")
-    for figure in given.FIGURES.split():
-        quick = f"FEDPRIV_DATA=$DATA figure {figure} --quick runtime.device=cpu runtime.threads=1"
-        found[f"figure_{figure.replace('/', '_')}"] = ("command", quick)
+    for work in table(given.FIGURES):
+        found[f"figures_{work}"] = ("command", figure_commands(work)[0])
     return found
+
+
+def figure_commands(work: str) -> list[str]:
+    """The commands that make the quick figures of a work."""
+    return [
+        f"FEDPRIV_DATA=$DATA figure {work}/{name} --quick runtime.device=cpu runtime.threads=1"
+        for name in table(given.FIGURES)[work].split()
+    ]
+
+
+def follow_ups() -> dict[str, list[str]]:
+    """Name of a case → the commands that follow it in its folder."""
+    found = {name: commands.split(";") for name, commands in table(given.THEN).items()}
+    return found | {f"figures_{work}": figure_commands(work)[1:] for work in table(given.FIGURES)}
 
 
 # ---- a worker
@@ -313,7 +326,7 @@ def make(options: argparse.Namespace) -> int:
         real = [n for n, c in chosen.items() if "$DATA" in " ".join(expand(c[1], "$DATA"))]
         chosen = {name: case for name, case in chosen.items() if name not in real}
         print(f"without a folder of real files (--data) left out: {' '.join(real)}")
-    then, folder = table(given.THEN), options.folder.resolve()
+    then, folder = follow_ups(), options.folder.resolve()
     data = str(Path(options.data).resolve())
     for name in chosen:
         shutil.rmtree(folder / name, ignore_errors=True)
@@ -324,7 +337,7 @@ def make(options: argparse.Namespace) -> int:
         with ProcessPoolExecutor(options.jobs, spawn, begin, (work, source)) as pool:
             jobs = {}
             for name, (kind, words) in chosen.items():
-                follows = [expand(c, data) for c in then.get(name, "").split(";") if c]
+                follows = [expand(c, data) for c in then.get(name, [])]
                 job = pool.submit(record, name, kind, expand(words, data), follows, str(folder))
                 jobs[job] = name
             for job in as_completed(jobs):
