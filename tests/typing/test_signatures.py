@@ -11,7 +11,6 @@ from tests.test_architecture import PACKAGE, modules, room
 
 OPERATORS = ("__init__", "__call__")
 WITH_ANY = {
-    "aggregation.robust.RobustRule.load_state_dict",
     "algorithms.run_context.MaliciousParticipants.sends_after_release",
     "attacks.attackers.Attackers.sends_after_release",
     "attacks.base.Attack.describe_knowledge",
