@@ -19,7 +19,7 @@ from fedpriv.privacy.mechanisms.mechanism import Mechanism
 from fedpriv.privacy.mechanisms.visible import Foreign
 
 if TYPE_CHECKING:
-    from fedpriv.aggregation.checked import CheckedRule
+    from fedpriv.aggregation.run_rule import RunRule
     from fedpriv.data.federated import FederatedData
     from fedpriv.data.records import Records
 
@@ -254,7 +254,7 @@ class RunContext:
     mechanism: Mechanism
     attack: MaliciousParticipants | None = None
     canaries: Participants | None = None
-    rule: CheckedRule | None = None
+    rule: RunRule | None = None
     private: bool = True
     probed_lots: tuple[int, ...] = ()
     chunk: int | None = None

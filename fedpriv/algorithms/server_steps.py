@@ -14,7 +14,7 @@ from fedpriv.engine import FlatModel
 from fedpriv.privacy.mechanisms.visible import Visible, seen
 
 if TYPE_CHECKING:
-    from fedpriv.aggregation.checked import CheckedRule
+    from fedpriv.aggregation.run_rule import RunRule
 
 WHOSE = "the server step"
 """Name of the reader in the error of ``seen``."""
@@ -44,7 +44,7 @@ class ServerStep(Saved, ABC):
         ...         self.model.flat.add_(self.average(cohort, uploads), alpha=0.5)
     """
 
-    rule: CheckedRule | None = None
+    rule: RunRule | None = None
 
     def __init__(self, model: FlatModel):
         self.model = model

@@ -20,7 +20,7 @@ from fedpriv.common.random_streams import numpy_stream
 from fedpriv.data.records import Records
 
 if TYPE_CHECKING:
-    from fedpriv.aggregation.checked import CheckedRule
+    from fedpriv.aggregation.run_rule import RunRule
     from fedpriv.data.federated import FederatedData
 
 _COLUMNS = 2**16  # coordinates of a block; the sums of blocks are added up in double precision
@@ -50,7 +50,7 @@ class View:
     attackers: np.ndarray
     own: Tensor
     honest: Tensor
-    rule: CheckedRule | None
+    rule: RunRule | None
     seed: int
 
     @property

@@ -14,7 +14,7 @@ import hashlib
 import random
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -73,19 +73,6 @@ def torch_stream(
     generator = torch.Generator(device=device)
     generator.manual_seed(stream_key(seed, purpose, *coordinates))
     return generator
-
-
-def global_states() -> tuple[object, ...]:
-    """Return the states of the global generators of torch, NumPy and Python.
-
-    A state that changes shows that a user's own code drew from a global generator.
-    """
-    import torch
-
-    name, keys, *rest = cast("tuple[str, np.ndarray, int, int, float]", np.random.get_state())
-    device_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    torch_states = (state.numpy().tobytes() for state in (torch.get_rng_state(), *device_states))
-    return (*torch_states, name, keys.tobytes(), *rest, random.getstate())
 
 
 @contextmanager

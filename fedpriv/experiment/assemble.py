@@ -24,7 +24,7 @@ from fedpriv.common.secret_streams import STREAM_VERSION, History, SecretStreams
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.checkpoint import Origin
-from fedpriv.experiment.contracts import refuse_without_sampling
+from fedpriv.experiment.contracts import refuse_near_misses
 from fedpriv.experiment.instantiate import within_group
 from fedpriv.experiment.machine import (
     choose_threads,
@@ -39,7 +39,6 @@ from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
 from fedpriv.experiment.settings import EPSILON_AUDIT
-from fedpriv.experiment.signatures import refuse_wrong_signatures
 from fedpriv.experiment.warm_start import begin_warm
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.target import Adaptation, Target
@@ -86,7 +85,6 @@ def assemble(
     from fedpriv.experiment.own_state import forgotten_words
     from fedpriv.experiment.running import Run
     from fedpriv.experiment.second_draw import second_draw
-    from fedpriv.experiment.uncalled import refuse_uncalled_by_trainer
 
     began = time.process_time()
     settings, identity = parts.settings, configuration.identity(config)
@@ -147,7 +145,6 @@ def assemble(
     drawn = second_draw(parts, context)  # before the algorithm sees the data
     loop = Loop(parts, context, budget)
     loop.second_draw = drawn
-    refuse_uncalled_by_trainer(loop.trainer)
     loop.cpu_began = began  # reading the data counts
     if context.canaries is not None:
         from fedpriv.experiment.canaries import watch_canaries
@@ -229,11 +226,11 @@ def make_context(
         ConfigError: The parts do not go together with the data, or with one another.
         DataError: The data cannot be read.
     """
+    from fedpriv.aggregation.run_rule import RunRule
     from fedpriv.algorithms.run_context import RunContext
     from fedpriv.data.federated import federate
     from fedpriv.data.shadow import of_shadow
     from fedpriv.engine import FlatModel, make_engine
-    from fedpriv.experiment.rules import start_rule
     from fedpriv.models.checks import PROBES, refuse_own_randomness, refuse_record_mixing
     from fedpriv.models.fit import build_for
 
@@ -276,9 +273,10 @@ def make_context(
         private=parts.private,
         original=original,
     )
-    if is_own(algorithm):
-        refuse_without_sampling(algorithm, map(int, np.unique(data.records_per_client)))
-    context.rule = start_rule(parts, context)
+    if (rule := parts.aggregation) is not None:
+        most = algorithm.clients_per_round or data.client_count
+        within_group("aggregation", lambda: rule.check_cohort(most))
+        context.rule = RunRule(rule, model)
     # What a client releases may depend on how many records it has, and only here are they known.
     parts.mechanism.join(data.records_per_client)
     # Each output of the model must depend on its own record alone, and on no random number but fedpriv's.
@@ -307,10 +305,9 @@ def _start_attackers(parts: Parts, attack: Attack, data: FederatedData) -> Attac
     """Return the attackers of a run.
 
     Raises:
-        ConfigError: ``attack.start`` returns no attackers, or they have methods that nothing calls.
+        ConfigError: ``attack.start`` returns no attackers, or a method of theirs is misspelt.
     """
     from fedpriv.attacks.attackers import Attackers
-    from fedpriv.experiment.uncalled import refuse_uncalled
 
     attackers = attack.start(data)
     if not isinstance(attackers, Attackers):
@@ -319,8 +316,7 @@ def _start_attackers(parts: Parts, attack: Attack, data: FederatedData) -> Attac
             "fedpriv.attacks.malicious.MaliciousClients (a backdoor) or "
             f"{Attackers.__module__}.Attackers, got {type(attackers).__name__}"
         )
-    refuse_wrong_signatures("attackers", attackers)
-    refuse_uncalled("attackers", attackers)
+    refuse_near_misses("attackers", attackers)
     return attackers
 
 

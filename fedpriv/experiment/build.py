@@ -17,11 +17,10 @@ from fedpriv.common.errors import ConfigError, FedprivError, all_of
 from fedpriv.common.groups import GROUPS, option_of, options_of_target
 from fedpriv.common.option_keys import defaults_of_root, keys_of_option
 from fedpriv.data.base import Dataset
-from fedpriv.experiment.contracts import all_conflicts, refuse_bad_answers
+from fedpriv.experiment.contracts import all_conflicts
 from fedpriv.experiment.instantiate import instantiate, unresolvable, within_group
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.settings import read_settings
-from fedpriv.experiment.uncalled import refuse_unasked
 from fedpriv.features.dataset import Featured
 from fedpriv.models.fit import seeded_for
 from fedpriv.privacy.accountants import PublishedAccountant
@@ -139,7 +138,7 @@ def _make_parts(config: DictConfig) -> Parts:
     def optional(group: str) -> Any:
         return None if config.get(group) is None else instantiate(config, group)
 
-    parts = Parts(
+    return Parts(
         settings=settings,
         dataset=dataset,
         partition=partition,
@@ -154,11 +153,6 @@ def _make_parts(config: DictConfig) -> Parts:
             name: instantiate(config, f"tracker.{name}") for name in config.get("tracker") or ()
         },
     )
-    # What a part would answer wrongly is refused before the parts ask one another, and conflicts before
-    # the calibration, which needs parts that fit.
-    refuse_unasked(parts)
-    refuse_bad_answers(parts)
-    return parts
 
 
 def without_rule(config: DictConfig) -> DictConfig:

@@ -5,52 +5,34 @@ What is missing, or does not fit, is told in one sentence before the run.
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.aggregation import Aggregation
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.attacks.base import Attack
 from fedpriv.attacks.triggers import Trigger
-from fedpriv.common.attributes import is_own
+from fedpriv.common.attributes import PACKAGE
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.moved import first_name
 from fedpriv.data.base import Dataset, Partition
-from fedpriv.data.federated import unreadable_data
 from fedpriv.experiment.trackers import Tracker
 from fedpriv.features import Features
 from fedpriv.features.dataset import Featured
 from fedpriv.models.base import ModelFactory
 from fedpriv.privacy.accountants import Accountant, PublishedAccountant
 from fedpriv.privacy.clippers import Clipper
-from fedpriv.privacy.core.sampling import Sampling
-from fedpriv.privacy.mechanisms.mechanism import Mechanism
 from fedpriv.privacy.noise_schedules import NoiseSchedule
 
 if TYPE_CHECKING:
     from fedpriv.experiment.parts import Parts
 
-NEEDS: dict[str, dict[str, str]] = {
-    "dataset": {
-        "name": "its name in tables and messages",
-        "train_records": "how many training records there are",
-        "input_shape": "the shape of one record, a tuple",
-        "classes": "how many labels there are",
-        "load": "a method that returns a LoadedDataset (train and test Records)",
-    },
-    "partition": {
-        "clients": "how many clients there are; None where the data decide",
-        "assign": "a method (labels, client_ids) -> a list of index arrays, one for each client",
-    },
-    "model": {
-        "build": "a method (input_shape, classes) -> a torch module; the class of a torch module needs none"
-    },
-    "algorithm": {
-        "name": "its name, as in algorithm.name",
-        "private": "whether it claims privacy, True or False",
-        "unit": 'what it protects, "record" or "client"',
-    },
+NEEDS: dict[str, tuple[str, ...]] = {
+    "dataset": ("name", "train_records", "input_shape", "classes", "load"),
+    "partition": ("clients", "assign"),
+    "model": ("build",),
 }
 BASES: dict[str, tuple[type, ...]] = {
     "features": (Features,),
@@ -69,22 +51,34 @@ MAY_EXTEND: dict[str, type] = {
     "attack.trigger": Trigger,
 }
 """Base classes of parts that may, but need not, extend a class of fedpriv."""
+_NEAR = 0.8  # similarity of two names, as of ``aply`` and ``apply``
 
 
 def refuse_incomplete(group: str, made: Any) -> None:
     """Raise ConfigError naming what the object of a group lacks."""
-    kind = type(made).__name__
-    bases = BASES.get(group)
-    if bases is not None and not isinstance(made, bases):
-        base = first_name(bases[0])
-        raise ConfigError(f"{group} needs a class that extends {base}, got {kind}")
-    for attribute, meaning in NEEDS.get(group, {}).items():
-        try:
-            present = hasattr(made, attribute)
-        except OSError as error:  # a data set that counts its records in a file
-            raise unreadable_data(made, error) from None
-        if not present:
-            raise ConfigError(f"{group} needs {attribute}: {meaning} ({kind} has none)")
+    kind, bases = type(made).__name__, BASES.get(group, (object,))
+    if not isinstance(made, bases):
+        raise ConfigError(f"{group} needs a class that extends {first_name(bases[0])}, got {kind}")
+    if missing := [name for name in NEEDS.get(group, ()) if not hasattr(made, name)]:
+        raise ConfigError(f"{group} needs {', '.join(missing)}: {kind} has none")
+
+
+def refuse_near_misses(group: str, part: object) -> None:
+    """Raise ConfigError for a method of an own class that is named almost like one of fedpriv's class.
+
+    It would never be called, and the inherited method would run in its place. Names that begin with an
+    underscore are not looked at.
+    """
+    named: dict[bool, set[str]] = {True: set(), False: set()}
+    for kind in (*type(part).__mro__, MAY_EXTEND.get(group, object)):
+        methods = {name for name, value in vars(kind).items() if hasattr(value, "__get__")}
+        named[kind.__module__.startswith(PACKAGE)] |= {n for n in methods if not n.startswith("_")}
+    for name in sorted(named[False] - named[True]):
+        if near := difflib.get_close_matches(name, named[True], 1, _NEAR):
+            raise ConfigError(
+                f"{group}: nothing calls {type(part).__name__}.{name}; did you mean {near[0]}? Else name it "
+                f"_{name}"
+            )
 
 
 def conflicts(parts: Parts) -> Iterator[ConfigError]:
@@ -143,45 +137,8 @@ def _refused(
 ) -> Iterator[ConfigError]:
     """Yield what one class of a part refuses. Errors about an argument become errors about its key."""
     try:
-        for error in method(part, parts) or ():
-            if not isinstance(error, ConfigError):
-                raise ConfigError(
-                    f"{group}: {type(part).__name__}.conflicts must give ConfigError's, got {_shown(error)}"
-                )
-            yield error
+        yield from method(part, parts) or ()
     except ArgumentError as error:
         yield error.within(group)
     except ConfigError as error:
         yield error
-
-
-def refuse_without_sampling(algorithm: Algorithm, records: Iterable[int]) -> None:
-    """Raise ConfigError where an algorithm does not say how it samples from clients of so many records."""
-    for count in records:
-        sampling = algorithm.sampling_of(count)
-        if not isinstance(sampling, Sampling):
-            raise ConfigError(
-                f"algorithm: {type(algorithm).__name__}.sampling_of({count}) must return a Sampling of "
-                f"fedpriv.privacy.core.sampling, PoissonSampling(0.1) say, got {_shown(sampling)}"
-            )
-
-
-def refuse_bad_answers(parts: Parts) -> None:
-    """Raise ConfigError where an own algorithm does not say how it samples, or what it releases."""
-    algorithm, clients = parts.algorithm, parts.partition.clients
-    if not is_own(algorithm):
-        return
-    refuse_without_sampling(algorithm, (parts.even_share, 1000))
-    answers: list[tuple[str, object, type]] = [("mechanism", parts.mechanism, Mechanism)]
-    if clients is not None:
-        answers.append(("client_sampling", algorithm.client_sampling(clients), Sampling))
-    for method, answer, kind in answers:
-        if not isinstance(answer, kind):
-            raise ConfigError(
-                f"algorithm: {type(algorithm).__name__}.{method} must return a {kind.__name__} of "
-                f"{kind.__module__}, got {_shown(answer)}"
-            )
-
-
-def _shown(answer: object) -> str:
-    return "None; does it return anything?" if answer is None else f"a {type(answer).__name__}"

@@ -20,9 +20,7 @@ from fedpriv.common.base_classes import completed
 from fedpriv.common.config import needed_group, unknown_key
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError, nearest
 from fedpriv.common.option_keys import defaults_of_root
-from fedpriv.experiment.contracts import MAY_EXTEND, refuse_incomplete
-from fedpriv.experiment.signatures import refuse_wrong_signatures
-from fedpriv.experiment.uncalled import refuse_uncalled
+from fedpriv.experiment.contracts import MAY_EXTEND, refuse_incomplete, refuse_near_misses
 from fedpriv.models.base import ModelFactory
 from fedpriv.models.own_module import factory_of
 
@@ -41,8 +39,7 @@ def instantiate(config: DictConfig, group: str) -> Any:
         the base class of the group has.
 
     Raises:
-        ConfigError: The YAML is wrong, the object lacks what the group needs, or a method of its class takes
-            other arguments than fedpriv passes to it or is called by nothing.
+        ConfigError: The YAML is wrong, the object lacks what the group needs, or a method is misspelt.
     """
     node = OmegaConf.select(config, group)
     top = group.partition(".")[0]
@@ -65,11 +62,9 @@ def instantiate(config: DictConfig, group: str) -> Any:
     if made is None:
         made = within_group(group, lambda: hydra.utils.instantiate(node, _convert_="all"), keys)
     refuse_incomplete(top, made)
-    refuse_wrong_signatures(group, made)
-    refuse_uncalled(group, made)
+    refuse_near_misses(group, made)
     if top == "attack" and made.trigger is not None:
-        refuse_wrong_signatures("attack.trigger", made.trigger)
-        refuse_uncalled("attack.trigger", made.trigger)
+        refuse_near_misses("attack.trigger", made.trigger)
         completed(made.trigger, MAY_EXTEND["attack.trigger"])
     return completed(made, MAY_EXTEND[top]) if top in MAY_EXTEND else made
 

@@ -22,6 +22,7 @@ from fedpriv.algorithms.run_context import RunContext
 from fedpriv.algorithms.trainer import RoundOutcome
 from fedpriv.common.errors import FedprivError
 from fedpriv.experiment.averaging import AveragedModel
+from fedpriv.experiment.contracts import refuse_near_misses
 from fedpriv.experiment.evaluation import Evaluation, evaluate
 from fedpriv.experiment.interrupts import StopRequest
 from fedpriv.experiment.own_state import OwnState, forgotten_words
@@ -108,6 +109,8 @@ class Loop:
         self.settings, self.schedule = parts.settings, parts.noise_schedule
         self.mechanism = context.mechanism
         self.trainer = parts.algorithm.start(context)
+        refuse_near_misses("server step", self.trainer.server)
+        refuse_near_misses("uploads", self.trainer.computation.uploads)
         averaging = self.settings.averaging
         self.average = None if averaging is None else AveragedModel(averaging, context.model)
         self.statistics = None

@@ -9,7 +9,6 @@ read when the run begins is in its attributes, which count too.
 from __future__ import annotations
 
 import ast
-import functools
 import hashlib
 import importlib.util
 import os
@@ -147,15 +146,6 @@ def _files_of(targets: Iterable[str]) -> dict[str, Path]:
     for target in targets:
         _collect(target, files)
     return files
-
-
-@functools.cache
-def files_of(module: str) -> dict[str, Path]:
-    """Return, by module, the file of a module of the user's own and all of the user's files that it imports.
-
-    The result is empty for a module of fedpriv, of Python or of an installed package.
-    """
-    return _files_of([module])
 
 
 def _collect(name: str, files: dict[str, Path]) -> None:

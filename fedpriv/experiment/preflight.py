@@ -143,14 +143,13 @@ def _client_sizes(parts: Parts) -> ClientSizes:
     """Build all that a run has before its first round, and return the sizes of the clients."""
     from fedpriv.experiment.loop import Loop
     from fedpriv.experiment.second_draw import second_draw
-    from fedpriv.experiment.uncalled import refuse_uncalled_by_trainer
 
     context = assemble.context_with_canaries(parts, resolve_device(parts.settings.runtime.device))
     budget = None
     if parts.private:
         budget = assemble.make_budget(parts, context.data, assemble.attackers_of(context))
     second_draw(parts, context)
-    refuse_uncalled_by_trainer(Loop(parts, context, budget).trainer)
+    Loop(parts, context, budget)
     return ClientSizes(context.data.records_per_client)
 
 

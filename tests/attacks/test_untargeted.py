@@ -12,7 +12,7 @@ import torch
 
 from fedpriv import aggregation, attacks
 from fedpriv.aggregation import Aggregation
-from fedpriv.aggregation.checked import CheckedRule
+from fedpriv.aggregation.run_rule import RunRule
 from fedpriv.algorithms.run_context import RoundWeights
 from fedpriv.attacks.forgers import View, farthest, line_search
 from fedpriv.attacks.untargeted import hidden_deviation
@@ -51,8 +51,8 @@ class Median(Aggregation):
         return MedianRule()
 
 
-def rule() -> CheckedRule:
-    return CheckedRule(Median(), FlatModel(torch.nn.Linear(1, 1)))
+def rule() -> RunRule:
+    return RunRule(Median(), FlatModel(torch.nn.Linear(1, 1)))
 
 
 def view_of(honest: torch.Tensor, attackers: int = 3, median: bool = False) -> View:
@@ -191,7 +191,7 @@ def test_trials_change_no_later_result_of_any_rule(kind):
     model = FlatModel(torch.nn.Linear(3, 3))
     uploads = honest_uploads(clients=10).float()
     clients, shares = np.arange(10), torch.full((10,), 0.1, dtype=torch.float64)
-    tried, other = (CheckedRule(kind(tolerated=2), model) for _ in range(2))
+    tried, other = (RunRule(kind(tolerated=2), model) for _ in range(2))
     for t in range(2):
         for one in (tried, other):
             one.rule.trust(lambda records, steps, learning_rate: uploads[0])

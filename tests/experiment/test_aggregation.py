@@ -9,7 +9,7 @@ import pytest
 import torch
 from rules import EVERY, NOT_PRIVATE, PRIVATE, RUN
 
-from fedpriv.aggregation.checked import CheckedRule
+from fedpriv.aggregation.run_rule import RunRule
 from fedpriv.common.config import compose, fingerprint, identity
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.secrets import run_digest
@@ -150,8 +150,8 @@ def test_the_comparison_finds_a_state_that_no_checkpoint_holds(
     interrupted, tmp_path, assert_same_run, monkeypatch
 ):
     """Planted: the trainer saves an empty state of the rule, and gives none back."""
-    monkeypatch.setattr(CheckedRule, "state_dict", lambda rule: {})
-    monkeypatch.setattr(CheckedRule, "load_state_dict", lambda rule, state: None)
+    monkeypatch.setattr(RunRule, "state_dict", lambda rule: {})
+    monkeypatch.setattr(RunRule, "load_state_dict", lambda rule, state: None)
     interrupted(MOMENTUM + STATE, "fedsgd")
     with pytest.raises(AssertionError):
         assert_same_run(tmp_path / "run", tmp_path / "whole")
@@ -181,7 +181,7 @@ def test_the_median_withstands_a_backdoor_that_the_mean_takes_over(combined, plu
 
 def test_rows_of_attackers_reach_the_rule_as_they_sent_them(combined, monkeypatch):
     sent, handed = [], []
-    combine, made = CheckedRule.combine, Foreign.__init__
+    combine, made = RunRule.combine, Foreign.__init__
 
     def noted(rule, clients, uploads, weights):
         handed.append(uploads.clone())
@@ -191,7 +191,7 @@ def test_rows_of_attackers_reach_the_rule_as_they_sent_them(combined, monkeypatc
         sent.append(values.clone())
         made(self, values)
 
-    monkeypatch.setattr(CheckedRule, "combine", noted)
+    monkeypatch.setattr(RunRule, "combine", noted)
     monkeypatch.setattr(Foreign, "__init__", noted_foreign)
     said = combined(*PRIVATE["dp_fl"], "attack=pixel_pattern", "attack.trigger.size=2", "attack.boost=9",
                     "attack.attackers=1")  # fmt: skip

@@ -306,15 +306,6 @@ def test_what_attackers_send_has_the_shape_of_an_upload(method, how, plug_in):
     assert f"Seeing.{method} must return a tensor of shape (1, " in said.sentence
 
 
-def test_a_method_of_attackers_that_takes_something_else_is_refused(plug_in):
-    code = FORGES.format(sees="def observe(self, weights):\n        pass")
-    said = plug_in("attack", "Mine", code, "attack.trigger.writers=2", base="fedavg")
-    assert said.status == 2
-    assert "attackers" in said.sentence
-    assert "observe(" in said.sentence
-    assert "round_index, weights)" in said.sentence
-
-
 def test_a_misspelt_method_of_attackers_is_refused(plug_in):
     code = FORGES.format(sees="def observed(self, round_index, weights):\n        pass")
     said = plug_in("attack", "Mine", code, "attack.trigger.writers=2", base="fedavg")

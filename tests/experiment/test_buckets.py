@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from fedpriv.aggregation.checked import CheckedRule
+from fedpriv.aggregation.run_rule import RunRule
 from fedpriv.privacy.mechanisms import GRADIENT, OpenRound
 
 RUN = (
@@ -36,7 +36,7 @@ def test_epsilon_ledger_and_events_are_those_of_the_mean(train, tmp_path):
 def test_the_rule_is_handed_the_released_sums_over_the_public_size(train, monkeypatch):
     """m/B = 20 · 0.3/5, whoever came; the stacked vector is one release with one sensitivity."""
     released, handed = [], []
-    release, combine = OpenRound.release, CheckedRule.combine
+    release, combine = OpenRound.release, RunRule.combine
 
     def noted_release(opened, answers):
         assert answers[GRADIENT].sensitivity.tolist() == [0.5]
@@ -50,7 +50,7 @@ def test_the_rule_is_handed_the_released_sums_over_the_public_size(train, monkey
         return combine(rule, clients, uploads, weights)
 
     monkeypatch.setattr(OpenRound, "release", noted_release)
-    monkeypatch.setattr(CheckedRule, "combine", noted_combine)
+    monkeypatch.setattr(RunRule, "combine", noted_combine)
     train(*RUN, "rounds=3", MEDIAN)
     for values, (buckets, rows, weights) in zip(released, handed, strict=True):
         assert values.shape == (1, 5 * 650)

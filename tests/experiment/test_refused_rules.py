@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from rules import PRIVATE, RUN
+from rules import RUN
 
 
 @pytest.mark.few(1)
@@ -75,61 +75,36 @@ class Mine(DpFl):
 """
 BYPASSES = "self.model.flat.add_(seen(uploads, 'mine').mean(0))"
 ASKS = "self.model.flat.add_(self.average(cohort, uploads))"
-SOMETIMES = "return self.average(cohort, uploads) if len(cohort) > 100 else None"
-START = """
-from fedpriv.algorithms import LdpFedSgd
-from fedpriv.algorithms.upload_computation import UploadComputation
-from fedpriv.algorithms.server_steps import AddChange
-from fedpriv.algorithms.trainer import Trainer
-
-
-class Mine(LdpFedSgd):
-    def start(self, problem):
-        work = UploadComputation(problem, self.uploads(problem), self.denominator, noise_on_the_mean=False,
-                          upload_weight=None)
-        return Trainer(problem, work, self.server.make(problem.model), AddChange(problem.model))
-"""
 
 
 @pytest.mark.parametrize(
-    ("code", "base", "status", "wanted"),
+    ("body", "status", "wanted"),
     [
-        (SERVER.format(body=ASKS), "dp_fl", 0, ""),
-        (SERVER.format(body="super().apply(cohort, uploads)"), "dp_fl", 0, ""),
-        (SERVER.format(body=BYPASSES), "dp_fl", 2, "Step.apply does not call self.average"),
-        (SERVER.format(body=SOMETIMES), "dp_fl", 1, "round 1: Step.apply did not call average"),
-        (START, "ldp_fedsgd", 2, "Mine.start adds uploads up before a rule sees each"),
+        (ASKS, 0, ""),
+        ("super().apply(cohort, uploads)", 0, ""),
+        (BYPASSES, 1, "round 1: Step.apply did not call average"),
     ],
 )
-def test_an_algorithm_that_passes_a_rule_by_is_refused(
-    code, base, status, wanted, plug_in, command, plugins, tmp_path
+def test_a_server_step_that_never_calls_the_rule_is_refused(
+    body, status, wanted, plug_in, plugins, tmp_path
 ):
-    noise = PRIVATE[base][1:] if base == "ldp_fedsgd" else ()
-    said = plug_in("algorithm", "Mine", code, "aggregation=my_median", *RUN, *noise, base=base)
+    code = SERVER.format(body=body)
+    said = plug_in("algorithm", "Mine", code, "aggregation=my_median", *RUN)
     assert said.status == status, said.err
-    if wanted:
-        assert wanted in said.sentence
-    else:
-        assert (tmp_path / "run" / "summary.json").exists()
+    assert wanted in said.err
+    assert (tmp_path / "run" / "summary.json").exists() == (status == 0)
 
 
 RULE = """
-import torch, numpy as np
 from fedpriv.aggregation import Aggregation
-
-generator = torch.Generator().manual_seed(0)
 
 
 class Mine(Aggregation):
-    {settings}
-
     def start(self, model):
         return Rule()
 
 
 class Rule:
-    count = 0
-
     def combine(self, t, clients, uploads, weights):
         mean = weights @ uploads
         {body}
@@ -138,86 +113,31 @@ class Rule:
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
-    ("body", "settings", "wanted"),
+    ("body", "wanted"),
     [
-        (
-            "return uploads",
-            "pass",
-            "Rule.combine must return a tensor of shape (650,), got shape (8, 650)",
-        ),
-        ("return float(mean.sum())", "pass", "must return a tensor of shape (650,), got float"),
-        ("return mean / 0", "pass", "returned numbers that are not finite"),
-        (
-            "return mean + torch.randn(1)",
-            "pass",
-            "drew from the global random numbers of torch, NumPy or",
-        ),
-        ("return mean + np.random.rand()", "pass", "drew from the global random numbers"),
-        (
-            "import random; return mean * random.random()",
-            "pass",
-            "drew from the global random numbers",
-        ),
-        (
-            "torch.manual_seed(t); return mean + torch.randn(1)",
-            "pass",
-            "drew from the global random",
-        ),
-        ("return mean + torch.randn(1, generator=generator)", "pass", "returned different results"),
-        ("return mean + np.random.default_rng().random()", "pass", "returned different results"),
-        ("return uploads.mul_(2).mean(0)", "pass", "changed the uploads that it was handed"),
-        ("return uploads.median(0).values", "linear = True", "linear must be False"),
+        ("return uploads", "round 1: Rule.combine must return a tensor of shape (650,)"),
+        ("return float(mean.sum())", "round 1: Rule.combine must return a tensor of shape (650,)"),
+        ("return mean / 0", "round 1: Rule.combine returned numbers that are not finite"),
+        ("return mean if t < 3 else mean[1:]", "round 4: Rule.combine must return a tensor of"),
     ],
 )
-def test_what_a_rule_returns_is_checked_before_the_first_round(
-    body, settings, wanted, plug_in, tmp_path
-):
-    code = RULE.format(body=body, settings=settings)
-    said = plug_in("aggregation", "Mine", code, *RUN)
-    assert said.status == 2
-    assert wanted in said.sentence
-    assert not (tmp_path / "run").exists()
-
-
-def test_what_a_rule_returns_is_checked_in_every_round(plug_in, tmp_path):
-    code = RULE.format(body="return mean if t < 3 else mean[1:]", settings="pass")
+def test_what_a_rule_returns_is_checked_in_every_round(body, wanted, plug_in, tmp_path):
+    code = RULE.format(body=body)
     said = plug_in("aggregation", "Mine", code, *RUN, "runtime.checkpoint_interval=1")
     assert said.status == 1
-    assert "round 4: Rule.combine must return a tensor of shape" in said.sentence
-    assert torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["round"] == 3
-
-
-@pytest.mark.few(2)
-@pytest.mark.parametrize(
-    ("code", "wanted"),
-    [
-        ("class Mine(Aggregation):\n    pass\n", "start"),
-        ("class Mine(Aggregation):\n    def start(self, model):\n        return model\n", "combine(t, "),
-        (
-            "class Mine(Aggregation):\n    def start(self, model):\n        return self\n\n"
-            "    def combine(self, t, clients, uploads, weights):\n        return uploads.mean(0)\n",
-            "start must make a new rule",
-        ),
-        ("class Mine:\n    pass\n", "needs a class that extends fedpriv.aggregation.base.Aggregation"),
-        (
-            "class Mine(Aggregation):\n    def start(self, model):\n        return Rule()\n\n\n"
-            "class Rule:\n    def combine(self, t, clients, uploads, weights):\n        return uploads[0]\n\n"
-            "    def trimmed(self, uploads):\n        return uploads\n",
-            "rule: nothing calls Rule.trimmed",
-        ),
-        (
-            "class Mine(Aggregation):\n    def start(self, model):\n        return Rule()\n\n\n"
-            "class Rule:\n    def combine(self, uploads):\n        return uploads[0]\n",
-            "def combine(self, t, clients, uploads, weights)",
-        ),
-    ],
-)  # fmt: skip
-def test_what_is_no_rule_is_one_sentence(code, wanted, plug_in):
-    said = plug_in(
-        "aggregation", "Mine", "from fedpriv.aggregation import Aggregation\n\n\n" + code, *RUN
-    )
-    assert said.status == 2
     assert wanted in said.sentence
+    saved = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
+    assert saved["round"] == int(wanted[6]) - 1
+
+
+@pytest.mark.parametrize(
+    "code", ["class Mine(Aggregation):\n    pass\n", "class Mine:\n    pass\n"]
+)
+def test_what_is_no_rule_is_one_sentence(code, plug_in):
+    code = "from fedpriv.aggregation import Aggregation\n\n\n" + code
+    said = plug_in("aggregation", "Mine", code, *RUN)
+    assert said.status == 2
+    assert "aggregation" in said.sentence
 
 
 MIDDLE_HALF = """
@@ -246,19 +166,7 @@ def test_a_robust_rule_of_ones_own_runs_and_its_condition_holds(plug_in, tmp_pat
     assert (tmp_path / "run" / "summary.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "wanted"),
-    [
-        ("def aggregate", "def combine", "aggregate"),
-        (
-            "def aggregate",
-            "def trimmed(self):\n        pass\n\n    def aggregate",
-            "nothing calls Mine.trimmed",
-        ),
-    ],
-)
-def test_a_wrong_method_of_a_robust_rule_is_refused_with_those_there_are(old, new, wanted, plug_in):
-    code = MIDDLE_HALF.replace("(4, 1)", "(2, 0)").replace(old, new)
-    said = plug_in("aggregation", "Mine", code, *RUN)
+def test_a_robust_rule_without_aggregate_is_refused(plug_in):
+    said = plug_in("aggregation", "Mine", MIDDLE_HALF.replace("def aggregate", "def combine"), *RUN)
     assert said.status == 2
-    assert wanted in said.sentence
+    assert "aggregate" in said.sentence

@@ -13,7 +13,7 @@ from spread_runs import results, thread_workers
 
 import fedpriv
 from fedpriv.aggregation import MultiKrum
-from fedpriv.aggregation.checked import CheckedRule
+from fedpriv.aggregation.run_rule import RunRule
 from fedpriv.aggregation.vectors import Vectors, share_out
 from fedpriv.algorithms.public_root import PublicRoot
 from fedpriv.algorithms.upload_computation import UploadComputation
@@ -145,13 +145,13 @@ def pinned_results(monkeypatch):
     def of(*overrides: str) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         subject = Subject(compose([*overrides, "partition.clients=4"]), rounds=3)
         returned: list[torch.Tensor] = []
-        combine = CheckedRule.combine
+        combine = RunRule.combine
 
         def noted(rule, clients, uploads, weights):
             returned.append(combine(rule, clients, uploads, weights))
             return returned[-1]
 
-        monkeypatch.setattr(CheckedRule, "combine", noted)
+        monkeypatch.setattr(RunRule, "combine", noted)
         reference = subject.run()
         one = returned[-3:]
         (other_data, *_) = adversarial(subject, REPLACE_ONE)

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from fedpriv.common.secret_streams import History, SecretStreams
-from fedpriv.experiment.own_code import files_of
+from fedpriv.experiment import own_code
 
 RUN = (
     "algorithm=dp_fl", "epsilon=null", "rounds=2", "algorithm.optimizer=sgd", "clipper=constant",
@@ -126,7 +126,7 @@ def test_packages_of_an_environment_below_are_no_code_of_the_users_own(tmp_path,
     (tmp_path / "a_module_of_mine.py").write_text("import a_package_below\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.syspath_prepend(str(below))
-    assert files_of("a_module_of_mine").keys() == {"a_module_of_mine"}
+    assert own_code._files_of(["a_module_of_mine"]).keys() == {"a_module_of_mine"}
 
 
 def test_the_folder_that_code_lies_in_changes_no_noise(tmp_path, monkeypatch, train):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from rules import EVERY, PRIVATE
 
-from fedpriv.aggregation.checked import CheckedRule
+from fedpriv.aggregation.run_rule import RunRule
 from fedpriv.algorithms.server_steps import ServerStep
 from fedpriv.algorithms.upload_computation import UploadComputation
 from fedpriv.common.config import compose
@@ -26,7 +26,7 @@ class Rows:
         self.handed: list[tuple[np.ndarray, torch.Tensor, torch.Tensor]] = []
         self.noise: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.charged: list[tuple] = []
-        release, combine, close = OpenRound.release, CheckedRule.combine, OpenRound.close
+        release, combine, close = OpenRound.release, RunRule.combine, OpenRound.close
 
         def noted_release(opened, answers):
             exact = answers[GRADIENT].values.clone()
@@ -50,7 +50,7 @@ class Rows:
             return found
 
         monkeypatch.setattr(OpenRound, "release", noted_release)
-        monkeypatch.setattr(CheckedRule, "combine", noted_combine)
+        monkeypatch.setattr(RunRule, "combine", noted_combine)
         monkeypatch.setattr(OpenRound, "close", noted_close)
 
     def assert_in_the_ledger(self, private: bool) -> None:
@@ -152,13 +152,13 @@ def pinned(plugins, monkeypatch):
         )
         subject = Subject(config, rounds=3)
         seen: list[torch.Tensor] = []
-        combine = CheckedRule.combine
+        combine = RunRule.combine
 
         def noted(rule, clients, uploads, weights):
             seen.append(uploads.clone())
             return combine(rule, clients, uploads, weights)
 
-        monkeypatch.setattr(CheckedRule, "combine", noted)
+        monkeypatch.setattr(RunRule, "combine", noted)
         reference = subject.run()
         one = seen[-3:]
         (other_data, *_) = adversarial(subject, REPLACE_ONE)

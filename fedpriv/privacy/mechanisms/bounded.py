@@ -22,16 +22,14 @@ DOUBLED = 2.0
 ONE_HOT = math.sqrt(2.0)
 """Factor of a histogram: replacing a unit moves one count down and another one up, √2 in L2."""
 
-_MADE_HERE = object()
-
 
 class Bounded:
     """Answers of m holders with their enforced sensitivity, before the noise: private values.
 
     A holder is a client, or the one server for a whole cohort. Only a mechanism may release a ``Bounded``. It
     adds noise in proportion to the sensitivity and returns a
-    :class:`~fedpriv.privacy.mechanisms.visible.Released`. A ``Bounded`` is made by the functions of this
-    module and by nothing else; the constructor refuses other callers.
+    :class:`~fedpriv.privacy.mechanisms.visible.Released`. The functions of this module make one; the
+    constructor takes the sensitivity as it is stated.
 
     For data sets D ~ D' that differ in one unit, the answer f satisfies
 
@@ -47,9 +45,6 @@ class Bounded:
         replaced: r, 2 for a clipped sum: replacing a unit takes one vector out and puts another one in.
         divided_by: s, a public number: the denominator of a mean, or 1.
         of_reports: Whether the one answer is a sum of reports, each noised by its own client.
-
-    Raises:
-        ReleaseError: The constructor was called from outside this module.
 
     Example:
         >>> import torch
@@ -68,14 +63,7 @@ class Bounded:
         replaced: float,
         divided_by: float = 1.0,
         of_reports: bool = False,
-        *,
-        made: object = None,
     ):
-        if made is not _MADE_HERE:
-            raise ReleaseError(
-                "a Bounded is made by a clipper or a bounded statistic (bounded_sum, histogram, ...), which "
-                "enforces the stated sensitivity"
-            )
         self.values, self.sensitivity, self.replaced = values, sensitivity, replaced
         self.divided_by, self.of_reports = divided_by, of_reports
 
@@ -105,9 +93,7 @@ def bounded_sum(values: Tensor, at_most: Tensor, owners: Tensor) -> Bounded:
     """
     limits = at_most[owners]
     cut_values = values.nan_to_num(nan=0.0).minimum(limits).maximum(-limits)
-    return Bounded(
-        sum_per_owner(cut_values, owners, len(at_most)), at_most, DOUBLED, made=_MADE_HERE
-    )
+    return Bounded(sum_per_owner(cut_values, owners, len(at_most)), at_most, DOUBLED)
 
 
 def bounded_rows(values: Tensor, at_most: Tensor, owners: Tensor) -> Bounded:
@@ -132,7 +118,7 @@ def bounded_rows(values: Tensor, at_most: Tensor, owners: Tensor) -> Bounded:
         cut_values * (limits / cut_values.norm(dim=1).clamp_min(1e-300)).clamp_max(1.0)[:, None]
     )
     sums = cut_values.new_zeros(len(at_most), values.shape[1]).index_add_(0, owners, cut_values)
-    return Bounded(sums, at_most, DOUBLED, made=_MADE_HERE)
+    return Bounded(sums, at_most, DOUBLED)
 
 
 def histogram(bins_of: Tensor, bins: int, owners: Tensor, like: Tensor) -> Bounded:
@@ -153,7 +139,7 @@ def histogram(bins_of: Tensor, bins: int, owners: Tensor, like: Tensor) -> Bound
     counts = like.new_zeros(len(like) * bins)
     cells = owners * bins + bins_of.clamp(0, bins - 1)
     counts.index_add_(0, cells, like.new_ones(len(bins_of)))
-    return Bounded(counts.view(len(like), bins), like.new_ones(len(like)), ONE_HOT, made=_MADE_HERE)
+    return Bounded(counts.view(len(like), bins), like.new_ones(len(like)), ONE_HOT)
 
 
 def unbounded_sum(values: Tensor, owners: Tensor, like: Tensor) -> Bounded:
@@ -168,7 +154,7 @@ def unbounded_sum(values: Tensor, owners: Tensor, like: Tensor) -> Bounded:
         The sums [m] with sensitivity ``inf`` [m].
     """
     sums = sum_per_owner(values, owners, len(like))
-    return Bounded(sums, like.new_full((len(like),), math.inf), DOUBLED, made=_MADE_HERE)
+    return Bounded(sums, like.new_full((len(like),), math.inf), DOUBLED)
 
 
 def mean_of_reports(values: list[Tensor], bound: float, whole_clients: bool) -> Bounded:
@@ -197,7 +183,7 @@ def mean_of_reports(values: list[Tensor], bound: float, whole_clients: bool) -> 
         1.0 if whole_clients else max(1.0, float(len(client_values))) for client_values in values
     ]
     units = torch.tensor(units_per_client, dtype=torch.float64, device=mean.device)
-    return Bounded(mean, bound / units, 1.0, float(len(values)), of_reports=True, made=_MADE_HERE)
+    return Bounded(mean, bound / units, 1.0, float(len(values)), of_reports=True)
 
 
 def clipped_sum(values: Tensor, clip_norms: Tensor, divided_by: float = 1.0) -> Bounded:
@@ -210,7 +196,7 @@ def clipped_sum(values: Tensor, clip_norms: Tensor, divided_by: float = 1.0) -> 
         clip_norms: C of each holder [m].
         divided_by: The public denominator.
     """
-    return Bounded(values, clip_norms, DOUBLED, divided_by, made=_MADE_HERE)
+    return Bounded(values, clip_norms, DOUBLED, divided_by)
 
 
 def added(answers: list[Bounded]) -> Bounded:
@@ -240,4 +226,4 @@ def added(answers: list[Bounded]) -> Bounded:
     for other in others:
         total += other.values
     scales = (first.sensitivity, first.replaced, first.divided_by)
-    return Bounded(total, *scales, first.of_reports, made=_MADE_HERE)
+    return Bounded(total, *scales, first.of_reports)

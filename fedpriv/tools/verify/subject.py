@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from omegaconf import DictConfig
 
-from fedpriv.aggregation.checked import CheckedRule
+from fedpriv.aggregation.run_rule import RunRule
 from fedpriv.algorithms.dp_ftrl import DpFtrl
 from fedpriv.algorithms.run_context import RunContext
 from fedpriv.common.errors import ConfigError, FedprivError
@@ -343,7 +343,7 @@ class Subject:
             mechanism=parts.mechanism,
         )
         if parts.aggregation is not None:
-            context.rule = CheckedRule(parts.aggregation, model)
+            context.rule = RunRule(parts.aggregation, model)
         # The numbers of records are public, so the variation of a unit does not change them.
         parts.mechanism.join(self.context.data.records_per_client)
         budget = copy.deepcopy(self.budget)
