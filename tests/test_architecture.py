@@ -191,7 +191,7 @@ SECRET = {
     "tools.verify",  # runs under keys of its own
 }
 PUBLIC = {
-    "common.random_streams", "models", "data", "attacks", "tools.audit", "tools.verify",
+    "common.random_streams", "models", "engine.probe", "data", "attacks", "tools.audit", "tools.verify",
     "tools.adapters",  # data of checks, seeds of foreign runs
     "aggregation",  # buckets and coordinates of rules, which read released uploads
     "algorithms.run_context",  # records that read no data

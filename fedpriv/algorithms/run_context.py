@@ -231,7 +231,6 @@ class RunContext:
         canaries: The canaries of an audit, which has no attack; None: no audit.
         rule: The rule that combines uploads before the server's optimiser; None: their weighted sum.
         private: Whether the run claims privacy.
-        probed_lots: Sizes of the lots with which a model of the user's own was probed.
         chunk: Number of clients that compute together; None: the whole cohort.
         crew: The processes that share the chunks; None: this process computes all of them.
         original: The data before attackers and canaries changed them, for a warm start that is still to come;
@@ -256,7 +255,6 @@ class RunContext:
     canaries: Participants | None = None
     rule: RunRule | None = None
     private: bool = True
-    probed_lots: tuple[int, ...] = ()
     chunk: int | None = None
     crew: ChunkSharing | None = None
     original: FederatedData | None = None

@@ -4,8 +4,7 @@ Begin with ``interface`` (the clipped sums of a batch) and ``base`` (norms, fact
 ``fast`` notes what each layer reads and gives, and ``rules`` computes norms and sums from it. A model with a
 layer that has no rule goes as a whole to ``with_opacus``, where Opacus forms every per-record gradient;
 ``make`` chooses. ``stacked`` trains clients side by side once their weights differ. ``flat_model`` holds all
-weights in one vector. ``probe``, ``isolated`` and ``saved_state`` keep models of the user's own from carrying
-anything from one record to another.
+weights in one vector. ``probe`` refuses models in which one record changes what is computed of another.
 """
 
 from fedpriv.engine.allocator import tune_allocator

@@ -80,13 +80,9 @@ class FlatModel:
             The module may have ``record_loss(outputs, targets)`` → [n], ``weight_decay``,
             ``record_correct(outputs, targets)`` → (right answers [n], answers that count [n]), and
             ``values_per_record``: about how many numbers a pass over a record holds, to bound memory.
-        isolated: Whether training computes each record, or client, with a copy of the module of its own, so
-            that nothing the module keeps of one record reaches another. Engines and
-            :class:`fedpriv.engine.StackedModel` obey it.
 
     Attributes:
         module: The wrapped module.
-        isolated: As given.
         flat: The parameters θ [d]. Writing into the vector (``flat.add_(…)``) changes the model.
         size: Number of parameters d.
         device: Device of the parameters.
@@ -107,8 +103,8 @@ class FlatModel:
         0.0
     """
 
-    def __init__(self, module: nn.Module, isolated: bool = False):
-        self.module, self.isolated = module, isolated
+    def __init__(self, module: nn.Module):
+        self.module = module
         self.loss: Loss = getattr(module, "record_loss", cross_entropy)
         self.correct: Correct = getattr(module, "record_correct", one_answer)
         self.weight_decay = float(getattr(module, "weight_decay", 0.0))
@@ -185,62 +181,14 @@ class FlatModel:
         except (RuntimeError, TypeError, NotImplementedError) as error:
             first = str(error).splitlines()[0]
             raise ConfigError(
-                f"isolate_records=true copies the model for every record, and this model cannot be copied "
-                f"({first}); keep what is computed from records out of its attributes"
+                f"this model cannot be copied ({first}); keep what is computed from records out of its "
+                "attributes"
             ) from error
-
-    def gradient_alone(
-        self,
-        inputs: torch.Tensor,
-        targets: torch.Tensor,
-        share: torch.Tensor,
-        loss: Loss,
-        weights: torch.Tensor | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Compute records with a copy of the module that is thrown away afterwards.
-
-        Args:
-            inputs: Inputs [n, …].
-            targets: Targets [n, …].
-            share: Weight of each record's loss in the sum [n].
-            loss: (outputs, targets) → losses [n]. If it is the model's, that of the copy takes its place.
-            weights: Weights [d]; None: those of the model.
-
-        Returns:
-            (gradient of Σ_i share_i ℓ_i [d], losses [n]).
-
-        Raises:
-            ConfigError: The module cannot be copied.
-            ValueError: The loss is not one number for each record.
-        """
-        module, parameters = self.copied(weights)
-        if loss == self.loss:
-            loss = getattr(module, "record_loss", cross_entropy)
-        with torch.enable_grad():
-            losses = loss(module(self._laid_out(inputs)), targets)
-            if losses.shape != (len(targets),):
-                raise ValueError(
-                    f"the loss must be one per record, got shape {tuple(losses.shape)}"
-                )
-            total = (losses * share).sum()
-            trained = [p for p in parameters if p.requires_grad]
-            gradients: Sequence[torch.Tensor | None] = [None] * len(trained)
-            if total.requires_grad:
-                gradients = torch.autograd.grad(total, trained, allow_unused=True)
-        by_parameter = dict(zip(trained, gradients, strict=True))
-        return flat_gradient(parameters, by_parameter).detach(), losses.detach()
 
     @torch.no_grad()
     def record_losses(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Compute the loss of each record [n], by itself with a copy of the module where it is isolated."""
-        if not self.isolated:
-            return self.loss(self(inputs), targets)
-        losses = []
-        for x, y in zip(inputs.split(1), targets.split(1), strict=True):
-            module, _ = self.copied()
-            loss = getattr(module, "record_loss", cross_entropy)
-            losses.append(loss(module(self._laid_out(x)), y))
-        return torch.cat(losses) if losses else self.flat.new_zeros(0)
+        """Compute the loss of each record [n]."""
+        return self.loss(self(inputs), targets)
 
     def penalty(self, weights: torch.Tensor) -> torch.Tensor:
         """Return λ/2 ‖θ‖², a number for weights [d] or one for each row of weights [c, d]."""
@@ -265,9 +213,6 @@ class FlatModel:
         if n == 0:
             return float("nan"), float("nan")
         totals = torch.zeros(3, dtype=torch.float64, device=self.device)
-        if self.isolated:  # a copy keeps what it sees of these records to itself
-            module, _ = self.copied()
-            return FlatModel(module).evaluate(inputs, targets, batch)
         training = self.module.training
         self.module.eval()
         try:

@@ -11,7 +11,6 @@ from fedpriv.engine.base import BlockEngine, Unsupported
 from fedpriv.engine.fast import FastEngine
 from fedpriv.engine.flat_model import FlatModel, Loss
 from fedpriv.engine.interface import ClippedSums, Engine, Factors, Sliced
-from fedpriv.engine.isolated import IsolatedEngine
 
 ENGINES = ("auto", "opacus", "fast")
 
@@ -22,7 +21,7 @@ def make_engine(
     """Return the engine for a model.
 
     The types of the layers and what the model does with them decide, never a timing, so a run takes the same
-    path on every machine. A model that is ``isolated`` gets the engine that computes each record alone.
+    path on every machine.
 
     Args:
         model: The model; a plain module is wrapped in a :class:`FlatModel`.
@@ -53,8 +52,6 @@ def make_engine(
         raise error.within("runtime") from error
     if isinstance(model, nn.Module):
         model = FlatModel(model)
-    if model.isolated:
-        return IsolatedEngine(model, model.loss if loss is None else loss)
     return _Chosen(model, model.loss if loss is None else loss, engine)
 
 

@@ -67,7 +67,7 @@ class StackedModel:
 
     def __init__(self, model: FlatModel, loss: Loss | None = None, engine: Engine | None = None):
         self.model, self.loss = model, model.loss if loss is None else loss
-        self.batched = not model.isolated and chain.is_chain(model.module)
+        self.batched = chain.is_chain(model.module)
         self._engine = engine
         switch_off_inplace(model.module)
 
@@ -255,12 +255,6 @@ class StackedModel:
                 if count == 0:
                     continue
                 mask = slice(None) if count == present.shape[1] else present[k]
-                if self.model.isolated:
-                    batch = (inputs[k][mask], targets[k][mask], share[k][mask])
-                    gradients[k], losses[k, mask] = self.model.gradient_alone(
-                        *batch, self.loss, weights[k]
-                    )
-                    continue
                 self.model.set(weights[k])
                 client_losses = self.loss(self.model(inputs[k][mask]), targets[k][mask])
                 total = (client_losses * share[k][mask]).sum()

@@ -29,7 +29,6 @@ def is_vectorizable(model: FlatModel, loss: Loss) -> bool:
     """Return whether a model is a sequence of known layers, all trained, with cross entropy as its loss."""
     return (
         loss is cross_entropy
-        and not model.isolated
         and _known(model.module)
         and all(p.requires_grad for p in model.parameters())
     )

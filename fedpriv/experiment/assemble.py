@@ -18,7 +18,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common import config as configuration
 from fedpriv.common.attributes import is_own
-from fedpriv.common.console import console
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.secret_streams import STREAM_VERSION, History, SecretStreams
 from fedpriv.data.names import DIRECTION, MISLABELLED
@@ -231,7 +230,6 @@ def make_context(
     from fedpriv.data.federated import federate
     from fedpriv.data.shadow import of_shadow
     from fedpriv.engine import FlatModel, make_engine
-    from fedpriv.models.checks import PROBES, refuse_own_randomness, refuse_record_mixing
     from fedpriv.models.fit import build_for
 
     settings, algorithm = parts.settings, parts.algorithm
@@ -256,7 +254,7 @@ def make_context(
     within_group("algorithm", lambda: algorithm.check_clients(data.client_count))
     refuse_smaller_clients(parts, int(data.records_per_client.min()))
     module = build_for(parts.model, parts.dataset, settings.seed)
-    model = FlatModel(module.to(device), isolated=settings.isolate_records)
+    model = FlatModel(module.to(device))
     # Attackers, then canaries, replace the data. All that follows sees the records of both.
     planted = None
     if canaries:
@@ -279,15 +277,7 @@ def make_context(
         context.rule = RunRule(rule, model)
     # What a client releases may depend on how many records it has, and only here are they known.
     parts.mechanism.join(data.records_per_client)
-    # Each output of the model must depend on its own record alone, and on no random number but fedpriv's.
-    # Fewer random records are looked at where each of them takes much memory.
-    probes = max(4, min(PROBES, 2**24 // getattr(module, "values_per_record", 1)))
-    inputs, _ = context.random_records(probes)
-    refuse_own_randomness(module, inputs)
-    if parts.private:
-        refuse_record_mixing(module, inputs, per_record=algorithm.unit == "record")
-        if is_own(parts.model):
-            context.probed_lots = _probe_own_model(parts, context)
+    _probe_model(parts, context)
     if attackers is not None:
         attackers.join(context)
     if planted is not None:
@@ -320,42 +310,33 @@ def _start_attackers(parts: Parts, attack: Attack, data: FederatedData) -> Attac
     return attackers
 
 
-def _probe_own_model(parts: Parts, context: RunContext) -> tuple[int, ...]:
-    """Refuse a model of the user's own in which one record reaches another.
-
-    The first call of a model may make caches, which stay.
-
-    Returns:
-        The sizes of the lots that the model was probed with: those that the run will have.
+def _probe_model(parts: Parts, context: RunContext) -> None:
+    """Refuse a model that draws random numbers of its own, or in a private run mixes records.
 
     Raises:
-        ConfigError: The gradient of one record depends on another record.
+        ConfigError: It does.
     """
-    from fedpriv.engine.probe import lot_sizes, refuse_dependent_records
+    from fedpriv.engine.probe import (
+        LARGEST_LOT,
+        LOTS,
+        refuse_own_randomness,
+        refuse_record_mixing,
+    )
 
-    if parts.settings.runtime.progress != "none":
-        name = type(context.model.module).__name__
-        console().print(f"checking that no record reaches another: own model {name}")
-    algorithm, data, model = parts.algorithm, context.data, context.model
-    largest = int(data.records_per_client.max())
-    clients = min(data.client_count, algorithm.clients_per_round or data.client_count)
-    # The engine computes a lot of one client, or those of all clients in one call. A model may mix
-    # records in lots of one size only, so both sizes are probed.
-    of_all_clients = algorithm.records_per_step(clients / data.client_count * len(data.train))
-    of_one_client: float = algorithm.batch_size or largest
+    algorithm, module = parts.algorithm, context.model.module
+    refuse_own_randomness(module, context.random_records(LOTS[-1])[0])
+    if not parts.private:
+        return
+    largest = int(context.data.records_per_client.max())
+    lot: float = algorithm.batch_size or largest
     if algorithm.unit == "record":
-        of_one_client = algorithm.sampling_of(largest).expected_size(largest)
-    sizes = lot_sizes(model.size, [of_one_client, of_all_clients], model.isolated)
-
-    def draw(records: int) -> tuple[torch.Tensor, torch.Tensor]:
-        inputs, targets = context.random_records(records)
-        return inputs.cpu(), targets.cpu()
-
-    engine = parts.settings.runtime.engine
-    refuse_dependent_records(model.module, draw, sizes, engine, model.isolated)
-    if not model.isolated:
-        model.record_losses(*context.random_records(2))
-    return tuple(sizes)
+        lot = algorithm.sampling_of(largest).expected_size(largest)
+    # Fewer records are looked at where each of them takes much memory.
+    most = min(LARGEST_LOT, 2**24 // getattr(module, "values_per_record", 1))
+    sizes = sorted({*LOTS, max(2, min(round(lot), most))})
+    refuse_record_mixing(
+        module, context.random_records, sizes, per_record=algorithm.unit == "record"
+    )
 
 
 def _plant_canaries(

@@ -214,8 +214,6 @@ def _setup_rows(parts: Parts, rounds: int | None) -> Iterator[Row]:
         yield "evaluated", settings.averaging.describe()
     if settings.warm_start is not None:
         yield "warm start", settings.warm_start.describe()
-    if settings.isolate_records:
-        yield "records", "the gradient of each record is computed by its own copy of the model"
     if parts.aggregation is not None:
         rule = parts.aggregation
         of = "of each client's upload" if rule.buckets is None else "of the noised means of buckets"

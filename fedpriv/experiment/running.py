@@ -30,7 +30,7 @@ from fedpriv.experiment.plan import VACUOUS_EPSILON
 from fedpriv.experiment.second_draw import own_samplings
 from fedpriv.privacy.budgeted_schedules import UniformBudget
 from fedpriv.privacy.mechanisms import GRADIENT, Release
-from fedpriv.store.caveats import CAVEATS, aborted_words, own_code, own_model, own_sampling
+from fedpriv.store.caveats import CAVEATS, aborted_words, own_code, own_sampling
 from fedpriv.store.folder import RunFolder
 
 
@@ -151,6 +151,7 @@ class Run:
         # δ must be below 1/n for n units: with δ >= 1/n, publishing one unit in full would be allowed.
         applies = {
             **dict.fromkeys(algorithm.caveats(), True),
+            "own_model": is_own(loop.parts.model),
             "search": algorithm.search is not None,
             "validation": loop.schedule.reads_validation,
             "warm_start": warm_start is not None and not warm_start.on_clients,
@@ -184,7 +185,6 @@ class Run:
         statements = [
             own_code(targets) if targets else None,
             own_sampling(samplings) if samplings else None,
-            own_model(context.probed_lots, context.model.isolated) if context.probed_lots else None,
             None if algorithm.augmentation is None else algorithm.augmentation.statement(),
             *algorithm.own_caveats(),
             aborted_words(loop.aborted_rounds, loop.rounds_done) if loop.aborted_rounds else None,

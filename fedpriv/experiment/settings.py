@@ -95,7 +95,6 @@ class Settings:
         shadow: Half of the data on which a shadow run of an audit trains; None for any other run.
         averaging: How released models are averaged for evaluation; None if they are not.
         paired: Name of the simulations that share lots, cohorts and noise with this run; None if none do.
-        isolate_records: The gradient of each record is computed by its own copy of the model.
         chunk: Number of clients that compute together; None: see
             :func:`fedpriv.experiment.machine.chunk_size`.
         warm_start: How the initial weights are trained before round 1; None if they are not.
@@ -119,7 +118,6 @@ class Settings:
     shadow: Shadow | None = None
     averaging: Averaging | None = None
     paired: str | None = None
-    isolate_records: bool = False
     chunk: int | None = None
     warm_start: WarmStart | None = None
 
@@ -143,10 +141,6 @@ class Settings:
             other = "publish=true" if self.publish else f"algorithm={algorithm.name}"
             why = "runs with common noise are simulations: two that are seen have no finite epsilon"
             yield ConfigError("paired", self.paired, f"null with {other}", why)
-        if self.isolate_records and self.runtime.engine != "auto":
-            hint = "other engines compute records together"
-            allowed = "auto with isolate_records=true"
-            yield ConfigError("runtime.engine", self.runtime.engine, allowed, hint)
         if self.publish:
             yield from self._publish_conflicts(parts)
         elif self.publish_test_metrics:
@@ -305,9 +299,6 @@ def read_settings(config: DictConfig) -> Settings:
                 "publish_test_metrics", config.get("publish_test_metrics") or False
             ),
             shadow=_read_shadow(config.get("shadow")),
-            isolate_records=checks.boolean(
-                "isolate_records", config.get("isolate_records") or False
-            ),
             paired=_optional(checks.text, "paired", config.get("paired")),
             chunk=_optional(checks.whole, "chunk", config.get("chunk"), at_least=1),
             warm_start=warm_start_of(config.get("warm_start")),

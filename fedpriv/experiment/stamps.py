@@ -83,51 +83,26 @@ def write_stamp(path: Path, facts: dict[str, object]) -> None:
     write_json(path, stamp)
 
 
-def lacks_isolation(config: DictConfig) -> bool:
-    """Return whether a configuration has a model of the user's own whose records are not computed alone."""
-    return "model" in own_targets(configuration.identity(config)) and not config.isolate_records
-
-
 def refuse_without_stamp(config: DictConfig, overrides: Sequence[str] | None = None) -> None:
     """Raise ConfigError for a published run whose code outside fedpriv was not verified.
-
-    A model of the user's own must also compute each record alone. The message names all that is missing.
 
     Args:
         config: The configuration.
         overrides: The overrides of the command, for the commands that the message names; None if unknown.
     """
-    isolate = lacks_isolation(config)
-    isolated = config
-    if isolate:
-        # The stamp of the run that will be published is needed, which isolates records.
-        isolated = config.copy()
-        isolated.isolate_records = True
-    path = stamp_of(isolated)
-    verified = path is None or _is_stamp(path)
-    if verified and not isolate:
+    path = stamp_of(config)
+    if path is None or _is_stamp(path):
         return
     targets = own_targets(configuration.identity(config))
     named = ", ".join(f"{key} is {target}" for key, target in targets.items())
-    more = ("isolate_records=true",) if isolate else ()
     given = ["OVERRIDES"] if overrides is None else overrides
-    missing = []
-    if isolate:
-        missing.append(
-            "isolate_records must be true with publish=true and a model of your own: whether its code lets "
-            "one record reach another can be probed, but not proven"
-        )
-    if not verified:
-        missing.append(
-            f"it has not passed fedpriv verify as it stands now: run {command_again('verify', given, *more)} "
-            "(only rounds, seeds, a model of fedpriv's and the sizes of its partition may be others, and the "
-            "records may be made up, --synthetic)"
-        )
-    missing.append(f"then run {command_again('train', given, *more, 'publish=true')}")
-    # All that is missing is named at once: a verification may take minutes.
-    steps = "; ".join(f"({number}) {step}" for number, step in enumerate(missing, 1))
-    allowed = f"false with code outside fedpriv ({named}) while something is missing"
-    raise ConfigError("publish", True, allowed, steps)
+    hint = (
+        f"run {command_again('verify', given)} (only rounds, seeds, a model of fedpriv's and the sizes of "
+        "its partition may be others, and the records may be made up, --synthetic), then run "
+        f"{command_again('train', given, 'publish=true')}"
+    )
+    allowed = f"false with code outside fedpriv ({named}) that has not passed fedpriv verify as it stands now"
+    raise ConfigError("publish", True, allowed, hint)
 
 
 def _is_stamp(path: Path) -> bool:

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from fedpriv.common.errors import ConfigError, FedprivError
-from fedpriv.common.exact import exact_digest
 from fedpriv.common.random_streams import seeded_globals
 from fedpriv.data.base import Dataset
 from fedpriv.models.base import ModelFactory
@@ -43,8 +42,7 @@ def build_for(model: ModelFactory, dataset: Dataset, seed: int = 0) -> nn.Module
         seed: Public seed of the run, which determines the initial weights of a user's own model.
 
     Raises:
-        ConfigError: The model does not fit the data, its code fails, or its initial weights differ between
-            two calls.
+        ConfigError: The model does not fit the data, or its code fails.
     """
     shape, classes = dataset.input_shape, dataset.classes
     if dataset.vocabulary_size is not None:
@@ -60,11 +58,7 @@ def build_for(model: ModelFactory, dataset: Dataset, seed: int = 0) -> nn.Module
 
 
 def _built(model: ModelFactory, build: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """Return the result of ``build``.
-
-    A user's own model is built twice and refused if the initial weights differ, because such a run could be
-    neither repeated nor resumed.
-    """
+    """Return the result of ``build``, for a user's own model with the run's seed and errors in words."""
     kind = type(model).__module__ + "."
     if kind.startswith("fedpriv."):
         return build()
@@ -73,8 +67,6 @@ def _built(model: ModelFactory, build: Callable[[], nn.Module], seed: int) -> nn
     try:
         with seeded_for(kind, seed):
             module = build()
-        with seeded_for(kind, seed):
-            again = build()
     except (FedprivError, MemoryError):
         raise
     except Exception as error:
@@ -85,22 +77,7 @@ def _built(model: ModelFactory, build: Callable[[], nn.Module], seed: int) -> nn
                 f"model: {kind}{type(model).__name__} could not be built: its parameter {name} has no "
                 f"elements, shape {list(parameter.shape)}; every layer needs a width >= 1"
             )
-    first, second = _initial_values(module), _initial_values(again)
-    if differing := [name for name in {**first, **second} if first.get(name) != second.get(name)]:
-        raise ConfigError(
-            f"model: {type(model).__name__}.build must give the same initial weights whenever it is called, "
-            f"and {differing[0]} differed the second time, with the same seeds of the global generators of "
-            "torch, NumPy and Python; draw from these, or from a generator that build itself seeds"
-        )
     return module
-
-
-def _initial_values(module: nn.Module) -> dict[str, str]:
-    """Return a digest of each parameter and buffer by name."""
-    from torch.nn.parameter import is_lazy
-
-    named_tensors = [*module.named_parameters(), *module.named_buffers()]
-    return {name: exact_digest(values) for name, values in named_tensors if not is_lazy(values)}
 
 
 def model_size(model: ModelFactory, dataset: Dataset) -> int:

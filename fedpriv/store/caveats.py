@@ -94,6 +94,11 @@ CAVEATS = {
         "samples of the privacy loss (Monte Carlo accounting). The bound fails with probability "
         "delta / 1000, which delta includes."
     ),
+    "own_model": (
+        "The model is code of your own. That each record is computed as if it were alone was probed, not "
+        "proven, with random records in small lots and in lots of the run's size. The probe cannot exclude "
+        "a model that mixes records in other lots or of a certain kind, or that writes files."
+    ),
     "search": (
         "The number of rounds was found by runs on the same data. The sound epsilon and the ledger count "
         "all these runs, with every client in every round. The published epsilon counts the last run alone."
@@ -194,29 +199,6 @@ def own_sampling(names: Sequence[str]) -> str:
     return (
         f"Cohorts or lots are drawn by code outside fedpriv ({', '.join(names)}). They were not drawn a "
         "second time to compare them with the charged sampling, so epsilon relies on that code."
-    )
-
-
-def own_model(lots: Sequence[int], isolated: bool) -> str:
-    """Return the caveat on a model of the user's own.
-
-    Args:
-        lots: The lot sizes with which the model was probed.
-        isolated: True if each record was computed by a copy of the model (``isolate_records=true``).
-    """
-    sizes = ", ".join(map(str, lots))
-    if isolated:
-        return (
-            "The model is code of your own. Each record was computed by its own copy of the model "
-            "(isolate_records=true), so nothing that a model stores about one record reaches another. That "
-            "nothing is stored elsewhere (global variables, closures) was probed, not proven, with lots of "
-            f"{sizes} random records. The model could still write files."
-        )
-    return (
-        "The model is code of your own. That each record is computed as if it were alone was probed, not "
-        f"proven, with lots of {sizes} random records. The probe cannot exclude a model that mixes records "
-        "in other lots or of a certain kind, or that writes files. isolate_records=true computes each record "
-        "alone."
     )
 
 

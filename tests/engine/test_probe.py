@@ -1,4 +1,4 @@
-"""Models that mix or remember records are refused, or harmless where each record is computed alone."""
+"""Models that mix or keep records, or draw random numbers, are refused; models that do not are left alone."""
 
 from __future__ import annotations
 
@@ -11,18 +11,15 @@ from torch.nn import functional
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import torch_stream
-from fedpriv.engine import FlatModel, make_engine
-from fedpriv.engine.probe import lot_sizes, refuse_dependent_records
-from fedpriv.models import Cnn, CnnScattering, Logistic, Mlp, Svm
-from fedpriv.models.cnn_emnist import CnnEmnist
-from fedpriv.models.lstm import LstmClassifier, LstmLm
+from fedpriv.engine.probe import refuse_own_randomness, refuse_record_mixing
+from fedpriv.models import Cnn, CnnEmnist, CnnScattering, Logistic, LstmClassifier, LstmLm, Mlp, Svm
 from fedpriv.models.normalized import NormalizedInputs
 
 SHAPE, CLASSES = (6,), 3
-SIZES = [2, 9, 65, 70]
+IMAGES = torch.rand(64, 1, 28, 28)
 
 
-def lots_of(shape, classes):
+def lots_of(shape, classes=CLASSES):
     def draw(n):
         stream = torch_stream(0, "lots of tests")
         x = torch.rand(n, *shape, generator=stream)
@@ -31,10 +28,40 @@ def lots_of(shape, classes):
     return draw
 
 
-def probe(module, draw=None, sizes=SIZES, engine="auto", isolated=False):
-    draw = lots_of(SHAPE, CLASSES) if draw is None else draw
-    sizes = sizes[:2] if isolated else sizes
-    refuse_dependent_records(module, draw, sizes, engine, isolated)
+def refuse(module, draw=None, sizes=(2, 9, 40), per_record=True):
+    refuse_record_mixing(module, draw or lots_of(SHAPE), sizes, per_record=per_record)
+
+
+MIXING = {
+    "BatchNorm1d": nn.BatchNorm1d(4),
+    "BatchNorm2d": nn.BatchNorm2d(4),
+    "BatchNorm2d without parameters": nn.BatchNorm2d(4, affine=False),
+    "BatchNorm2d, frozen": nn.BatchNorm2d(4).requires_grad_(False),
+    "SyncBatchNorm": nn.SyncBatchNorm(4),
+    "InstanceNorm2d with statistics": nn.InstanceNorm2d(4, track_running_stats=True),
+}
+
+
+@pytest.mark.parametrize("per_record", [True, False])
+@pytest.mark.parametrize("name", MIXING)
+def test_a_layer_that_mixes_records_is_refused_with_name_reason_and_remedy(name, per_record):
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Sequential(MIXING[name]))
+    with pytest.raises(ConfigError) as caught:
+        refuse(model, per_record=per_record)
+    message = str(caught.value)
+    assert f"layer 1.0 ({name.split()[0].rstrip(',')})" in message
+    assert "use GroupNorm" in message
+    assert "\n" not in message
+
+
+def test_an_embedding_scaled_by_frequency_is_refused():
+    with pytest.raises(ConfigError, match="scale_grad_by_freq=False"):
+        refuse(nn.Embedding(5, 3, scale_grad_by_freq=True))
+
+
+def test_a_layer_opacus_cannot_treat_names_its_counterpart():
+    with pytest.raises(ConfigError, match=r"\(LSTM\) .* opacus.layers"):
+        refuse(nn.LSTM(3, 4))
 
 
 class Net(nn.Module):
@@ -47,35 +74,10 @@ class Net(nn.Module):
             self.linear = nn.Linear(6, CLASSES)
 
     def forward(self, x):
-        return self.linear(x)
+        return self.linear(self.own(x))
 
-
-class CountsInTheLoss(Net):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("counts", torch.zeros(CLASSES))
-
-    def record_loss(self, outputs, targets):
-        self.counts += torch.bincount(targets, minlength=CLASSES)
-        return functional.cross_entropy(outputs, targets, reduction="none")
-
-
-class ClassBalanced(Net):
-    def record_loss(self, outputs, targets):
-        counts = torch.bincount(targets, minlength=CLASSES)
-        losses = functional.cross_entropy(outputs, targets, reduction="none")
-        return losses * len(targets) / (CLASSES * counts[targets])
-
-
-class CentreLoss(Net):
-    def record_loss(self, outputs, targets):
-        return (outputs - outputs.mean(0)).square().sum(1)
-
-
-class HardExamples(Net):
-    def record_loss(self, outputs, targets):
-        losses = functional.cross_entropy(outputs, targets, reduction="none")
-        return losses * (losses >= losses.detach().median())
+    def own(self, x):
+        return x
 
 
 class RunningMaximum(Net):
@@ -83,9 +85,9 @@ class RunningMaximum(Net):
 
     largest = 1.0
 
-    def forward(self, x):
-        self.largest = max(self.largest, float(x.detach().abs().nan_to_num().max()))
-        return self.linear(x / self.largest)
+    def own(self, x):
+        self.largest = max(self.largest, float(x.abs().max()))
+        return x / self.largest
 
 
 class MaximumInAParameter(Net):
@@ -95,59 +97,108 @@ class MaximumInAParameter(Net):
         super().__init__()
         self.largest = nn.Parameter(torch.ones(1), requires_grad=False)
 
-    def forward(self, x):
+    def own(self, x):
         self.largest.data = torch.maximum(self.largest.data, x.detach().abs().max())
-        return self.linear(x)
+        return x
 
 
-class MaximumWritten(MaximumInAParameter):
-    def forward(self, x):
-        self.largest.data.copy_(x.detach().abs().max())
-        return self.linear(x)
+class ActNorm(Net):
+    """Initialises itself from the first lot."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift, self.scale = nn.Parameter(torch.zeros(6)), nn.Parameter(torch.ones(6))
+        self.register_buffer("initialised", torch.tensor(False))
+
+    def own(self, x):
+        if not self.initialised:
+            self.shift.data.copy_(-x.mean(0))
+            self.scale.data.copy_(1 / (x.std(0) + 1e-6))
+            self.initialised.fill_(True)
+        return (x + self.shift) * self.scale
 
 
-class CentredIfMany(Net):
-    def forward(self, x):
-        return self.linear(x - x.mean(0) if len(x) > 64 else x)
+class FirstLotKept(Net):
+    mean = None
+
+    def own(self, x):
+        if self.mean is None:
+            self.mean = x.detach().mean(0)
+        return x - self.mean
 
 
-class CentredFromTheEighth(Net):
-    def forward(self, x):
-        return self.linear(torch.cat([x[:8], x[8:] - x.mean(0)]))
+class FrozenBatchNorm(Net):
+    """A batch norm by a function, with frozen weights, that still runs in training mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(6))
+        self.register_buffer("variance", torch.ones(6))
+
+    def own(self, x):
+        return functional.batch_norm(x, self.mean, self.variance, training=self.training)
+
+
+class WithoutStatistics(Net):
+    def own(self, x):
+        return (x - x.mean(0)) / (x.std(0, correction=0) + 1e-5)
+
+
+class UsedInEvaluation(Net):
+    """Running statistics in an attribute, which only evaluation reads."""
+
+    mean = torch.zeros(6)
+
+    def own(self, x):
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+            return x
+        return x - self.mean
+
+
+class CountsInTheLoss(Net):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("counts", torch.zeros(CLASSES), persistent=False)
+
+    def record_loss(self, outputs, targets):
+        self.counts += torch.bincount(targets, minlength=CLASSES)
+        return functional.cross_entropy(outputs, targets, reduction="none")
+
+
+class ClassBalanced(Net):
+    """A loss that balances classes within the lot."""
+
+    def record_loss(self, outputs, targets):
+        counts = torch.bincount(targets, minlength=CLASSES)
+        losses = functional.cross_entropy(outputs, targets, reduction="none")
+        return losses * len(targets) / (CLASSES * counts[targets])
+
+
+class HardExamples(Net):
+    def record_loss(self, outputs, targets):
+        losses = functional.cross_entropy(outputs, targets, reduction="none")
+        return losses * (losses >= losses.detach().median())
 
 
 class BackwardHook(Net):
     def __init__(self):
         super().__init__()
         self.hidden = nn.Linear(6, 6)
-        self.linear.register_full_backward_hook(self.divide)
+        self.linear.register_full_backward_hook(
+            lambda module, inputs, outputs: (inputs[0] + inputs[0].mean(0),)
+        )
 
-    @staticmethod
-    def divide(module, to_inputs, of_outputs):
-        return (to_inputs[0] / to_inputs[0].norm(),)
-
-    def forward(self, x):
-        return self.linear(torch.tanh(self.hidden(x)))
-
-
-class SmallDetachedMean(Net):
-    def forward(self, x):
-        return self.linear(x - 1e-4 * x.mean(0).detach())
-
-
-class InfiniteAlone(Net):
-    """A mean that is so small that it counts only where a record is huge."""
-
-    def forward(self, x):
-        return self.linear(x - 1e-12 * x.mean(0).detach())
+    def own(self, x):
+        return torch.tanh(self.hidden(x))
 
 
 class ExtraState(Net):
     seen = 0.0
 
-    def forward(self, x):
+    def own(self, x):
         self.seen = float(x.detach().sum())
-        return self.linear(x)
+        return x
 
     def get_extra_state(self):
         return {"seen": self.seen}
@@ -156,85 +207,56 @@ class ExtraState(Net):
         self.seen = state["seen"]
 
 
-class Closure(Net):
-    """Remembers in a closure."""
+class ClosedGate(Net):
+    """Mixes records once training has opened a gate that starts at zero."""
 
     def __init__(self):
         super().__init__()
-        seen = [1.0]
+        self.gate = nn.Parameter(torch.zeros(6))
 
-        def forward(x):
-            seen[0] = max(seen[0], float(x.detach().abs().nan_to_num().max()))
-            return self.linear(x / seen[0])
-
-        self.forward = forward
+    def own(self, x):
+        return x + self.gate * x.mean(0).detach()
 
 
-LARGEST = [1.0]
+class WhenLarge(Net):
+    """Mixes records only where one is large."""
+
+    def own(self, x):
+        return x / x.abs().amax().clamp_min(10.0)
 
 
-class Global(Net):
-    def forward(self, x):
-        LARGEST[0] = max(LARGEST[0], float(x.detach().abs().nan_to_num().max()))
-        return self.linear(x / LARGEST[0])
+class InLargeLots(Net):
+    def own(self, x):
+        return x - x.mean(0) if len(x) > 30 else x
 
 
-class FirstLotKept(Net):
-    """Standardized by the mean of the first lot that it sees."""
-
-    mean = None
-
-    def forward(self, x):
-        if self.mean is None:
-            self.mean = x.detach().mean(0)
-        return self.linear(x - self.mean)
+class NeedsSeveral(Net):
+    def own(self, x):
+        if len(x) < 2:
+            raise ValueError("at least two records")
+        return x
 
 
-class FailsForInfinity(Net):
-    def forward(self, x):
-        if not bool(x.isfinite().all()):
-            raise ValueError("not finite")
-        return self.linear(x)
+BESIDE, BEFORE, KEPT = "depends on the records beside it", "saw before", "follows from the records"
+BAD = {
+    RunningMaximum: BEFORE, MaximumInAParameter: "largest " + KEPT, ActNorm: "shift " + KEPT,
+    FirstLotKept: BEFORE, FrozenBatchNorm: "mean " + KEPT, WithoutStatistics: BESIDE,
+    UsedInEvaluation: BEFORE, CountsInTheLoss: "counts " + KEPT, ClassBalanced: BESIDE,
+    HardExamples: BESIDE, BackwardHook: BESIDE, ExtraState: "_extra_state " + KEPT,
+    ClosedGate: BESIDE, WhenLarge: BESIDE, InLargeLots: BESIDE,
+    NeedsSeveral: "together or one by one .at least two records",
+}  # fmt: skip
 
 
-BAD = [
-    CountsInTheLoss, ClassBalanced, CentreLoss, HardExamples, RunningMaximum, MaximumInAParameter,
-    MaximumWritten, CentredIfMany, CentredFromTheEighth, BackwardHook, SmallDetachedMean, InfiniteAlone,
-    ExtraState, Closure, Global, FirstLotKept, FailsForInfinity,
-]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def nothing_global():
-    LARGEST[0] = 1.0
-
-
+@pytest.mark.parametrize("per_record", [True, False])
 @pytest.mark.parametrize("model", BAD, ids=lambda model: model.__name__)
-def test_a_model_that_mixes_or_remembers_records_is_refused(model):
+def test_a_model_that_mixes_or_keeps_records_is_refused(model, per_record):
     module = model()
-    weights = [p.clone() for p in module.parameters()]
-    with pytest.raises(ConfigError, match="cannot be trained with differential privacy"):
-        probe(module)
-    assert all(map(torch.equal, weights, module.parameters()))
-
-
-# What is outside the module is not restored between records, and the probe has to find it.
-OUTSIDE = (Closure, Global)
-
-
-@pytest.mark.few(2)
-@pytest.mark.parametrize("model", [m for m in BAD if m not in (*OUTSIDE, FailsForInfinity)],
-                         ids=lambda model: model.__name__)  # fmt: skip
-def test_computed_alone_no_record_and_no_client_reaches_another(model):
-    probe(model(), isolated=True)
-
-
-@pytest.mark.parametrize("model", OUTSIDE, ids=lambda model: model.__name__)
-def test_what_a_model_keeps_outside_itself_is_found_where_records_are_alone(model):
-    with pytest.raises(
-        ConfigError, match=r"depend on the first records|after other lots than before"
-    ):
-        probe(model(), isolated=True)
+    before = {name: str(value) for name, value in module.state_dict().items()}
+    with pytest.raises(ConfigError, match=BAD[model]):
+        refuse(module, per_record=per_record)
+    # looked at, not touched
+    assert before == {name: str(value) for name, value in module.state_dict().items()}
 
 
 class Attention(nn.Module):
@@ -252,7 +274,7 @@ class Attention(nn.Module):
         if self.positions is None:
             places = torch.arange(tokens.shape[1])[:, None] / 10 ** torch.arange(4)
             self.positions = places.sin()
-        x = self.embedding(tokens) + self.positions.to(self.output.weight.dtype)
+        x = self.embedding(tokens) + self.positions
         scores = self.queries(x) @ self.keys(x).transpose(1, 2) / math.sqrt(x.shape[2])
         scores = scores.masked_fill(~mask[:, None], -1e9).softmax(2)
         pooled = (scores @ x * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True).clamp_min(1)
@@ -262,10 +284,10 @@ class Attention(nn.Module):
 class CachedBuffer(Net):
     """A cache in a buffer that is made in the first call."""
 
-    def forward(self, x):
+    def own(self, x):
         if not hasattr(self, "cache"):
             self.register_buffer("cache", torch.linspace(0, 1, x.shape[1]), persistent=False)
-        return self.linear(x + self.cache.to(x))
+        return x + self.cache
 
 
 class Tied(nn.Module):
@@ -277,21 +299,21 @@ class Tied(nn.Module):
         return self.output(functional.linear(torch.tanh(self.up(x)), self.up.weight.t()))
 
 
-class TiedModules(nn.Module):
+class StaysInEvaluation(Net):
+    """A batch norm that never runs in training mode, by the usual override, which returns nothing."""
+
     def __init__(self):
         super().__init__()
-        self.first, self.second, self.output = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
-        self.second.weight = self.first.weight
+        self.register_buffer("mean", torch.zeros(6))
+        self.register_buffer("variance", torch.ones(6))
+        self.norm = nn.Identity()
 
-    def forward(self, x):
-        return self.output(torch.tanh(self.second(torch.tanh(self.first(x)))))
+    def train(self, mode=True):
+        super().train(mode)
+        self.norm.eval()
 
-
-def test_weights_used_twice_have_gradients_where_records_are_alone():
-    """No engine has rules for a weight that a function uses."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        probe(Tied(), isolated=True)
+    def own(self, x):
+        return functional.batch_norm(x, self.mean, self.variance, training=self.norm.training)
 
 
 def tokens_of(n):
@@ -303,85 +325,56 @@ def tokens_of(n):
 GOOD = {
     "attention with a padding mask": (Attention, tokens_of),
     "cache in a buffer": (CachedBuffer, None),
-    "weights of two layers": (TiedModules, None),
-}
+    "tied weights": (Tied, None),
+    "batch norm in evaluation mode": (StaysInEvaluation, None),
+    "group norm": (lambda: nn.Sequential(nn.Linear(6, 4), nn.GroupNorm(2, 4)), None),
+    "layer norm": (lambda: nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 3)), None),
+    "logistic": (lambda: Logistic(0).build((1, 8, 8), 3), lots_of((1, 8, 8))),
+    "mlp": (lambda: Mlp(0).build((1, 8, 8), 3), lots_of((1, 8, 8))),
+    "cnn": (lambda: Cnn(0).build((1, 28, 28), 3), lots_of((1, 28, 28))),
+    "cnn, standardized": (
+        lambda: Cnn(0, activation="tempered_sigmoid", weight_standardization=True).build((1, 28, 28), 3),
+        lots_of((1, 28, 28)),
+    ),
+    "cnn, normalized": (
+        lambda: NormalizedInputs(Cnn(0).build((1, 28, 28), 3), 1),
+        lots_of((1, 28, 28)),
+    ),
+    "cnn_scattering": (lambda: CnnScattering(0).build((81, 8, 8), 3), lots_of((81, 8, 8))),
+    "cnn_emnist": (lambda: CnnEmnist(0).build((1, 28, 28), 3), lots_of((1, 28, 28))),
+    "svm": (lambda: Svm(0).build(SHAPE, 2), lots_of(SHAPE, 2)),
+}  # fmt: skip
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("isolated", [False, True])
+@pytest.mark.parametrize("per_record", [True, False])
 @pytest.mark.parametrize("name", GOOD)
-def test_models_that_treat_each_record_alone_pass(name, isolated):
-    model, draw = GOOD[name]
+def test_models_that_treat_each_record_alone_pass(name, per_record):
+    made, draw = GOOD[name]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        module = model()
-    probe(module, draw, isolated=isolated)
-
-
-OURS = {
-    "logistic": lambda: (Logistic(0), (1, 8, 8)),
-    "mlp": lambda: (Mlp(0), (1, 8, 8)),
-    "cnn": lambda: (Cnn(0), (1, 28, 28)),
-    "cnn, standardized": lambda: (Cnn(0, weight_standardization=True), (1, 28, 28)),
-    "cnn_scattering": lambda: (CnnScattering(0), (81, 8, 8)),
-    "cnn_emnist": lambda: (CnnEmnist(0), (1, 28, 28)),
-}
-
-
-@pytest.mark.few(2)
-@pytest.mark.parametrize("name", OURS)
-def test_our_models_pass(name):
-    factory, shape = OURS[name]()
-    probe(factory.build(shape, CLASSES), lots_of(shape, CLASSES), [2, 9])
-
-
-def test_our_other_losses_and_layers_pass():
-    probe(Svm(0).build(SHAPE, 2), lots_of(SHAPE, 2))
-    behind = Cnn(0).build((1, 28, 28), CLASSES)
-    probe(NormalizedInputs(behind, 1), lots_of((1, 28, 28), CLASSES), [2])
+        module = made()
+    refuse(module, draw, (2, 9), per_record)
 
 
 @pytest.mark.parametrize("factory", [LstmClassifier, LstmLm])
 def test_our_models_of_text_pass(factory):
     module = factory(0, layers=1, hidden=5, embedding=4).build((7,), CLASSES, 11)
-
-    def draw(n):
-        return module.random_records(n, torch_stream(0, "texts of tests"))
-
-    probe(module, draw, [2, 9])
+    refuse(module, lambda n: module.random_records(n, torch_stream(0, "texts of tests")), (2, 9))
 
 
-def test_lots_are_as_large_as_the_runs_and_beyond_and_bounded():
-    assert lot_sizes(100, [78.2, 780], False) == [2, 9, 65, 78, 156, 780, 1560]
-    assert max(lot_sizes(10_000_000, [780], False)) == 9
-    assert lot_sizes(100, [780], True) == [2, 9]
+@pytest.mark.filterwarnings("ignore:dropout2d. Received a 2-D input")
+@pytest.mark.parametrize("layer", [nn.Dropout(0.5), nn.Dropout2d(0.3), nn.AlphaDropout(0.1)])
+def test_a_model_that_draws_random_numbers_is_refused(layer):
+    module = nn.Sequential(nn.Flatten(), nn.Linear(784, 30), nn.Sequential(layer))
+    with pytest.raises(ConfigError) as caught:
+        refuse_own_randomness(module, IMAGES)
+    assert f"layer 2.0 ({type(layer).__name__})" in str(caught.value)
+    assert "no seed of the run controls" in str(caught.value)
 
 
-# ---- computed alone
-
-
-def gradients(engine, lot):
-    n = len(lot[1])
-    return engine.clipped_sums(*lot, torch.arange(n), n, lambda norms, clients: norms * 0 + 1)
-
-
-@pytest.mark.parametrize("model", [Net, TiedModules])
-def test_the_isolated_engine_gives_what_the_others_give(model):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        module = model()
-    lot = lots_of(SHAPE, CLASSES)(12)
-    expected = gradients(make_engine(FlatModel(module)), lot)
-    engine = make_engine(FlatModel(module, isolated=True))
-    found = gradients(engine, lot)
-    assert engine.name == "isolated"
-    for name in ("sums", "norms", "losses"):
-        torch.testing.assert_close(getattr(found, name), getattr(expected, name))
-
-
-def test_a_record_alone_cannot_write_into_the_weights():
-    flat = FlatModel(MaximumWritten(), isolated=True)
-    before = flat.flat.clone()
-    gradients(make_engine(flat), lots_of(SHAPE, CLASSES)(3))
-    assert torch.equal(flat.flat, before)
-    assert flat.is_flat()
+def test_dropout_of_nothing_passes_and_the_global_generator_is_left_alone():
+    module = nn.Sequential(nn.Flatten(), nn.Dropout(0.0), nn.Linear(6, 3))
+    before = torch.get_rng_state()
+    refuse(module)
+    refuse_own_randomness(module, IMAGES[:, 0, 0, :6])
+    assert torch.equal(torch.get_rng_state(), before)

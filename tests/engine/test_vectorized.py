@@ -73,10 +73,9 @@ def test_other_models_go_client_by_client(name):
     assert not vectorized.is_vectorizable(model, model.loss)
 
 
-def test_other_losses_frozen_and_isolated_models_go_client_by_client():
+def test_other_losses_and_frozen_models_go_client_by_client():
     model = FlatModel(normed())
     assert not vectorized.is_vectorizable(model, lambda outputs, targets: outputs.sum(1))
-    assert not vectorized.is_vectorizable(FlatModel(normed(), isolated=True), cross_entropy)
     frozen = normed()
     next(frozen.parameters()).requires_grad_(False)
     assert not vectorized.is_vectorizable(FlatModel(frozen), cross_entropy)

@@ -25,7 +25,6 @@ VALUES = {
     "publish": ("true",),
     "publish_test_metrics": ("true",),
     "paired": ("one",),
-    "isolate_records": ("true",),
     "audit": ("epsilon:4", "epsilon:4:mislabelled"),
     "runtime.engine": ("fast", "opacus"),
     "runtime.diagnostics": ("false",),

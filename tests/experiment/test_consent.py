@@ -14,7 +14,7 @@ def test_a_suggested_command_keeps_all_but_what_belongs_to_one_run():
 
 
 def test_a_suggested_value_replaces_that_of_the_same_key():
-    given = ("algorithm=dp_fl", "isolate_records=false", "seed=1")
-    assert command_again("verify", given, "isolate_records=true") == (
-        "fedpriv verify algorithm=dp_fl seed=1 isolate_records=true"
+    given = ("algorithm=dp_fl", "publish_test_metrics=false", "seed=1")
+    assert command_again("verify", given, "publish_test_metrics=true") == (
+        "fedpriv verify algorithm=dp_fl seed=1 publish_test_metrics=true"
     )

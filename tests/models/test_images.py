@@ -7,8 +7,8 @@ import torch
 
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.engine import FlatModel, make_engine
+from fedpriv.engine.probe import refuse_own_randomness, refuse_record_mixing
 from fedpriv.models import CnnEmnist, CnnScattering, ResNet18Gn
-from fedpriv.models.checks import refuse_own_randomness, refuse_record_mixing
 
 MODELS = {
     "cnn_emnist": (CnnEmnist(0), (1, 12, 12), 10),
@@ -83,8 +83,8 @@ def test_standardized_the_norms_of_the_residual_network_are_those_of_autograd():
 @pytest.mark.few(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_record_alone_decides_its_gradient(name):
-    model, inputs, _ = built(*MODELS[name])
-    refuse_record_mixing(model.module, inputs, per_record=True)
+    model, inputs, targets = built(*MODELS[name])
+    refuse_record_mixing(model.module, lambda n: (inputs[:n], targets[:n]), (2, 4), per_record=True)
     refuse_own_randomness(model.module, inputs)
 
 

@@ -11,8 +11,8 @@ from torch import nn
 
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.data.base import Dataset
+from fedpriv.engine.probe import refuse_own_randomness, refuse_record_mixing
 from fedpriv.models import Cnn, LstmClassifier, LstmLm
-from fedpriv.models.checks import refuse_own_randomness, refuse_record_mixing
 from fedpriv.models.fit import build_for
 from fedpriv.models.recurrent import Lstm
 
@@ -52,9 +52,13 @@ def test_the_weights_depend_on_the_seed_alone(factory):
 
 @pytest.mark.parametrize("factory", FACTORIES)
 def test_a_record_alone_decides_its_gradient(factory):
-    tokens = torch.randint(0, 20, (4, 6))
-    refuse_record_mixing(small(factory), tokens, per_record=True)
-    refuse_own_randomness(small(factory), tokens)
+    module = small(factory)
+
+    def draw(n):
+        return module.random_records(n, torch.Generator().manual_seed(0))
+
+    refuse_record_mixing(module, draw, (2, 9), per_record=True)
+    refuse_own_randomness(module, draw(9)[0])
 
 
 @pytest.mark.parametrize("factory", FACTORIES)

@@ -332,7 +332,7 @@ class Subject:
         data = self.context.data
         if variation.data is not None:
             data = variation.data(data)
-        model = FlatModel(copy.deepcopy(self.context.model.module), self.context.model.isolated)
+        model = FlatModel(copy.deepcopy(self.context.model.module))
         context = RunContext(
             data=with_train(data, ReadRecords.of(data.train)),
             model=model,

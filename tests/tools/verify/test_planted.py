@@ -338,12 +338,9 @@ def test_a_clip_norm_that_follows_what_nobody_is_asked(caught):
 
 def test_batch_norm_is_refused_and_else_found(caught_by, monkeypatch):
     overrides = (*RECORDS, "model._target_=planted.BatchNormModel")
-    with pytest.raises(ConfigError, match="buffer running changes"):
+    with pytest.raises(ConfigError, match="running follows from the records"):
         caught_by("outside", *overrides)
-    monkeypatch.setattr(
-        "fedpriv.models.checks.refuse_record_mixing", lambda module, inputs, per_record: None
-    )
-    monkeypatch.setattr("fedpriv.experiment.assemble._probe_own_model", lambda parts, context: ())
+    monkeypatch.setattr("fedpriv.experiment.assemble._probe_model", lambda parts, context: None)
     monkeypatch.setattr("fedpriv.algorithms.trainer.Trainer._refuse_changed", lambda *given: None)
     found = caught_by("outside", *overrides)
     assert about(found, "outside: ")
