@@ -11,6 +11,7 @@ client on its own data is part of its upload (:mod:`fedpriv.algorithms.uploads`)
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,7 +30,6 @@ from fedpriv.algorithms.server_steps import ServerStep
 from fedpriv.common.base_classes import fact
 from fedpriv.common.errors import ArgumentError, ReleaseError
 from fedpriv.engine.parts import layers_of
-from fedpriv.engine.saved_state import SavedState
 from fedpriv.privacy.clippers.parts import whole_norms
 from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT, OpenRound, Visible
@@ -107,8 +107,7 @@ class Trainer:
     ):
         self.context, self.computation, self.server = context, computation, server
         self._optimizer = optimizer
-        self._first_beside_weights: dict[str, Any] | None = None
-        self._state_after_round: SavedState | None = None
+        self._initial_state = copy.deepcopy(context.model.module.state_dict())
         self._observe_noise = getattr(optimizer, "observe_noise", None)
         if context.rule is not None:
             server.rule = context.rule
@@ -151,8 +150,7 @@ class Trainer:
             return self._aborted(opened, holders)
 
         # The local steps. The global weights stay as they are: ``changes`` is what would be added to them.
-        state_before = self._state_after_round or self.saved_state()
-        self._state_after_round = None
+        weights_before = model.flat.clone()
         self._optimizer.begin_round(holders)
         changes: Visible | None = None  # [h, d]
         not_finite = 0
@@ -167,7 +165,12 @@ class Trainer:
                 changes.values.add_(change.values)
             not_finite += computed.not_finite
         opened.refuse_unless_complete()
-        self._refuse_changed(state_before, t)
+        # Clients that train in place start from what others before them computed.
+        if not (torch.equal(model.flat, weights_before) and model.is_flat()):
+            raise ReleaseError(
+                f"round {t + 1}: the global weights were changed outside the server step; train on a copy of "
+                "the weights that are handed out"
+            )
 
         # The server step.
         assert changes is not None  # there is at least one local step
@@ -258,39 +261,19 @@ class Trainer:
             math.nan, math.nan, 0, True, norms, empty, empty.long(), dict(opened.facts)
         )
 
-    # ---- the model must not change outside the server step
+    def model_state(self) -> dict[str, object]:
+        """Return the state dict that ``model.pt`` holds, with the present weights of the model.
 
-    def saved_state(self) -> SavedState:
-        """Copy everything of the model that would be written to a file.
-
-        The copy has the present weights. What a model saves beside its weights (buffers, extra state) may
-        depend on private records, and no noise protects it. So in a private run the copy has it as it was
-        when the first round began; without privacy, as it is now.
+        What a module saves beside its weights (buffers, extra state) may follow from private records, and no
+        noise protects it. So in a private run it is as it was before the first round.
         """
-        state = SavedState(self.context.model, self._first_beside_weights)
-        if self.context.private:
-            self._first_beside_weights = state.beside_weights
-        return state
-
-    def hold_state(self) -> None:
-        """Remember the model as a round left it: it must be the same when the next server step begins."""
-        self._state_after_round = self.saved_state()
-
-    def refuse_changed(self, round_index: int) -> None:
-        """Check that the model is as it was at :meth:`hold_state`.
-
-        Raises:
-            ReleaseError: It is not.
-        """
-        assert self._state_after_round is not None
-        self._refuse_changed(self._state_after_round, round_index)
-
-    def _refuse_changed(self, state: SavedState, round_index: int) -> None:
-        changed = state.change(weights_alone=not self.context.private)
-        if changed is not None:
-            raise ReleaseError(
-                f"round {round_index + 1}: {changed} changed outside the server step"
-            )
+        module = self.context.model.module
+        weights = dict(module.named_parameters(remove_duplicate=False))
+        state = self._initial_state if self.context.private else module.state_dict()
+        return {
+            name: weights[name].detach().clone() if name in weights else value
+            for name, value in state.items()
+        }
 
     # ---- checkpoints
 
@@ -311,7 +294,6 @@ class Trainer:
         """Restore what :meth:`state_dict` returned."""
         saved: Mapping[str, Any] = state
         self.context.model.set(saved["weights"])
-        self._state_after_round = None
         self._optimizer.load_state_dict(saved["optimizer"])
         self.context.clipper.load_state_dict(saved["clipper"])
         self.server.load_state_dict(saved.get("server", {}))

@@ -180,8 +180,6 @@ class Loop:
                 private_test = self.settings.publish and not self.settings.publish_test_metrics
                 if not private_test and not math.isfinite(evaluation.loss):
                     stop = DIVERGED
-            # Neither a loss of the user's own nor the evaluation may have changed the weights.
-            self.trainer.refuse_changed(self.rounds_done - 1)
 
             done = Round(
                 number=self.rounds_done,
@@ -266,7 +264,6 @@ class Loop:
             self.second_draw.watch(opened)
         outcome = self.trainer.round(opened)
         context.streams.bind("weights", context.model.flat)
-        self.trainer.hold_state()
 
         # 3. Ask for the loss of the new weights, if the schedule reads one.
         signal: Visible | None = None

@@ -80,10 +80,11 @@ def _write_model(run: Run) -> None:
     written from the CPU, so that a machine without a GPU can read them.
     """
     with run.loop.evaluated_model():
-        weights = run.loop.trainer.saved_state().state_dict()
-    for name, value in weights.items():
-        weights[name] = value.cpu() if hasattr(value, "cpu") else value
-    run.folder.write_tensors(run.folder.model, weights)
+        state = run.loop.trainer.model_state()
+    on_cpu = {
+        name: value.cpu() if hasattr(value, "cpu") else value for name, value in state.items()
+    }
+    run.folder.write_tensors(run.folder.model, on_cpu)
 
 
 def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, Any]:

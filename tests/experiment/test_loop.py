@@ -11,10 +11,8 @@ import pytest
 import torch
 
 import fedpriv
-from fedpriv.algorithms.trainer import Trainer
-from fedpriv.common.errors import ReleaseError
 from fedpriv.experiment.build import build_parts
-from fedpriv.experiment.observers import Metrics, has_few_digits
+from fedpriv.experiment.observers import has_few_digits
 
 FREE = ("epsilon=null", "rounds=6")
 
@@ -296,23 +294,3 @@ def test_records_without_a_finite_gradient_are_counted_in_the_summary(tmp_path, 
     )
     assert result.summary["records_not_finite"] == 100
     assert result.stop_reason == "rounds"
-
-
-def test_a_round_copies_the_model_once(train, monkeypatch):
-    copies, copy = [], Trainer.saved_state
-    monkeypatch.setattr(Trainer, "saved_state", lambda self: copies.append(1) or copy(self))
-    train("algorithm=dp_fl", "accountant=rdp", "epsilon=null", "rounds=5")
-    assert len(copies) == 1 + 5 + 1  # before the first round, after each, and for model.pt
-
-
-def test_weights_that_move_between_two_rounds_are_refused(train, monkeypatch):
-    see = Metrics.see
-
-    def moves(self, done):
-        see(self, done)
-        if done.number == 2:
-            self._loop.context.model.flat.add_(1)
-
-    monkeypatch.setattr(Metrics, "see", moves)
-    with pytest.raises(ReleaseError, match="round 3: the global weights were changed outside"):
-        train("algorithm=dp_fl", "accountant=rdp", "epsilon=null", "rounds=5")

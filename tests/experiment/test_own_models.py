@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 MODEL = """
 import torch
@@ -103,3 +104,16 @@ def test_it_is_published_once_it_was_verified_and_the_statement_says_probed(
     file = next(tmp_path.glob("own_*.py"))
     file.write_text(file.read_text() + "\n# edited\n")
     assert run(*given, "publish=true", "runtime.run_dir=other").status == 2
+
+
+def test_a_buffer_that_stores_a_record_is_not_in_the_saved_model(run, monkeypatch, tmp_path):
+    """The probe refuses such a model; one that it does not find reveals nothing by its file."""
+    monkeypatch.setattr("fedpriv.experiment.assemble._probe_model", lambda parts, context: None)
+    assert run("CountsClasses", "algorithm=dp_fl").status == 0
+    model = torch.load(tmp_path / "run" / "model.pt", weights_only=True)
+    assert list(model) == ["seen", "linear.weight", "linear.bias"]
+    assert model["seen"].sum() == 4  # the random records that the engine is tried on
+    released = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=False)["training"][
+        "weights"
+    ]
+    assert torch.equal(model["linear.weight"].flatten(), released[: model["linear.weight"].numel()])

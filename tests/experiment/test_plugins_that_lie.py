@@ -210,6 +210,49 @@ def test_a_raw_upload_in_the_weights_is_refused(plug_in, tmp_path):
     assert nothing_was_applied(tmp_path / "run")
 
 
+def test_local_training_in_place_on_the_weights_handed_out_is_refused(plug_in, tmp_path):
+    """Each client would start from what the clients before it made of their records."""
+    said = plug_in(
+        "algorithm",
+        "Own",
+        """
+        import torch
+
+        from fedpriv.algorithms import CdpFedAvg
+        from fedpriv.algorithms.uploads import UploadBatch
+
+        class InPlace:
+            sign, replaces = -1, False
+
+            def __init__(self, context):
+                self.context = context
+
+            def of(self, round_index, clients):
+                data = self.context.data
+                records = [data.train.subset(data.clients[k]) for k in clients]
+                rows = [self.of_records(own.inputs, own.targets) for own in records]
+                return UploadBatch(torch.stack(rows), torch.zeros(len(rows)), 1)
+
+            def of_records(self, inputs, targets):
+                model = self.context.model
+                weights = model.flat
+                start = weights.clone()
+                losses = model.loss(model(inputs), targets).mean()
+                gradients = torch.autograd.grad(losses, model.parameters())
+                weights -= 0.1 * torch.cat([g.flatten() for g in gradients])
+                return weights - start
+
+        class Own(CdpFedAvg):
+            def uploads(self, context):
+                return InPlace(context)
+        """,
+        base="cdp_fedavg",
+    )
+    assert said.status == 1, said
+    assert "the global weights were changed outside the server step" in said.sentence
+    assert nothing_was_applied(tmp_path / "run")
+
+
 # ---- a sensitivity below what the values can do
 
 
