@@ -234,7 +234,7 @@ class ClientComputation(ABC):
 
     def chunk_clip(self, state: StepState) -> ChunkClip:
         """Return the clip that scales the units of a chunk."""
-        return ChunkClip(self.context.clipper, state.limits)
+        return ChunkClip(self.context.clipper, state.limits, state.local_step.round_index)
 
     def known_to_attackers(self, local_step: LocalStep) -> RoundWeights | None:
         """Return what attackers know when the cohort computes, and what they forged before.

@@ -48,8 +48,9 @@ class Clipper(Saved, ABC):
     A clipper that learns from the data asks one more query on the same sample, in :meth:`query`, and answers
     it in :meth:`statistic`. The mechanism adds the noise and the ledger charges the query jointly with the
     gradient. :meth:`observe` receives the noised answer. A clipper sees private values in ``factors`` and
-    ``statistic`` only, and may keep nothing of them; classes outside fedpriv are asked about one unit at a
-    time, and a change of their state stops the run. Everything in ``observe`` is released, so it may be kept.
+    ``statistic`` only, and may keep nothing of them; a class outside fedpriv is asked on a copy, once more
+    with one unit huge, and the run stops where another answer or its state changes. Everything in
+    ``observe`` is released, so it may be kept.
 
     A subclass must define :meth:`clip_norm`. Tensors live on the device of the run.
 

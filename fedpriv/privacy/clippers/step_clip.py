@@ -1,29 +1,31 @@
 """Clip of one step: every scaled unit is bounded, for any clipper.
 
-A clipper outside fedpriv is asked about one unit at a time. A factor that depends on other units (their
-largest norm, say) would let one unit move the sum by far more than the clip norm. So would state that the
-clipper keeps between two units. Asking about each unit alone, forwards and backwards, excludes both.
+A factor that depends on other units (their largest norm, say) would let one unit move the sum by far more
+than the clip norm, and so would state that a clipper keeps of private values. So a clipper outside fedpriv is
+asked on a copy, and once more with one unit huge: no other answer may change, nor the copy's state.
 """
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.common.attributes import attribute_digests, changed_attributes, is_own
+from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ReleaseError, show
+from fedpriv.common.exact import exact_digest
 from fedpriv.privacy.clippers.base import Clipper
 from fedpriv.privacy.clippers.parts import whole_norms
-from fedpriv.privacy.mechanisms.bounded import Bounded, added, clipped_sum
+from fedpriv.privacy.mechanisms.bounded import Bounded, clipped_sum
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Answer = TypeVar("Answer")
+_HUGE = 1e12
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,11 @@ class ChunkClip:
         limits: C of each holder [m], or of each part [m, G].
         parts: Parts of a gradient that are clipped apart; None if it is clipped as a whole.
         scaled: Whether :meth:`factors` was called.
+        round_index: t.
     """
 
-    def __init__(self, clipper: Clipper, limits: Tensor):
-        self._clipper, self.parts = clipper, clipper.parts
+    def __init__(self, clipper: Clipper, limits: Tensor, round_index: int):
+        self._clipper, self.parts, self.round_index = clipper, clipper.parts, round_index
         self.limits, self.scaled = limits, False
 
     def factors(self, norms: Tensor, owners: Tensor) -> Tensor:
@@ -85,8 +88,7 @@ class ChunkClip:
             unbounded clipper are returned as they are.
 
         Raises:
-            ReleaseError: A clipper outside fedpriv changed its state, or answered differently when asked
-                again.
+            ReleaseError: A factor of a clipper outside fedpriv depends on other units, or its state changed.
         """
         self.scaled = True
         bounds = self.limits[owners]
@@ -99,48 +101,52 @@ class ChunkClip:
         return factors.nan_to_num(nan=0.0).minimum(most).maximum(-most)
 
     def _factors(self, norms: Tensor, bounds: Tensor) -> Tensor:
-        """Ask the clipper for all units at once, or for one at a time if its class is outside fedpriv."""
-        clipper = self._clipper
-        base = getattr(clipper.factors, "__func__", None) is Clipper.factors
-        if base or not is_own(clipper):
-            return clipper.factors(norms.clone(), bounds)
+        """Ask the clipper; one outside fedpriv once more, with another unit huge."""
+        base = getattr(self._clipper.factors, "__func__", None) is Clipper.factors
+        if base or not is_own(self._clipper):
+            return self._clipper.factors(norms.clone(), bounds)
+        if not len(norms):
+            return norms.clone()
 
-        def one_at_a_time(units: range) -> list[Tensor]:
-            answers = []
-            for unit in units:
-                row = slice(unit, unit + 1)
-                answer = clipper.factors(norms[row].clone(), bounds[row].clone())
-                answers.append(norms.new_zeros(norms[row].shape) + answer)
-            return answers
+        def ask(norms: Tensor) -> Tensor:
+            given = norms.clone(), bounds.clone()
+            return norms.new_zeros(norms.shape) + self._ask_copy("factors", *given)
 
-        factors, units = norms.new_zeros(norms.shape), range(len(norms))
-        forwards = self._unmoved("factors", lambda: one_at_a_time(units))
-        # Ask backwards as well: only this reveals state outside the clipper's attributes (a global, a file).
-        backwards = self._unmoved("factors", lambda: one_at_a_time(units[::-1]))[::-1]
-        for unit, (factor, factor_again) in enumerate(zip(forwards, backwards, strict=True)):
-            if not bool(((factor == factor_again) | (factor.isnan() & factor_again.isnan())).all()):
-                raise ReleaseError(
-                    f"{type(clipper).__name__}.factors returned another factor when asked again about "
-                    "a unit: a factor must follow from the unit's norm and clip norm alone; "
-                    "nothing was released"
-                )
-            factors[unit] = factor[0]
+        changed, place = _with_one_huge(norms)
+        factors, again = ask(norms), ask(changed)
+        again[place] = factors[place]
+        if not bool((factors.nan_to_num() == again.nan_to_num()).all()):
+            raise self._refusal("factors gave a unit another factor when another unit was huge")
         return factors
 
-    def _unmoved(self, method: str, ask: Callable[[], Answer]) -> Answer:
-        """Call a method of a clipper outside fedpriv, and refuse a change of its attributes.
+    def _ask_copy(self, method: str, *given: Any) -> Any:
+        """Return the answer of a copy of the clipper, whose state and clip norm must be as they were."""
 
-        The method is given private values, of which it may keep nothing.
-        """
-        before = attribute_digests(self._clipper)
-        answer = ask()
-        if changed := changed_attributes(before, attribute_digests(self._clipper)):
-            raise ReleaseError(
-                f"{type(self._clipper).__name__}.{method} changed {', '.join(changed)}: this method is given "
-                "private values and must not store them; learn from released values, in observe; nothing was "
-                "released"
-            )
+        def state(clipper: Clipper) -> str:
+            holder = self.limits.new_zeros(1).long()
+            clip_norm = copy.deepcopy(clipper).clip_norm(self.round_index, holder)
+            return exact_digest(vars(clipper), clip_norm)
+
+        asked = copy.deepcopy(self._clipper)
+        before = state(asked)
+        answer = getattr(asked, method)(*given)
+        if state(asked) != before:
+            raise self._refusal(f"{method} changed the clipper's state, or its next clip norm")
         return answer
+
+    def _refusal(self, what: str) -> ReleaseError:
+        return ReleaseError(
+            f"{type(self._clipper).__name__}.{what}: it must follow from one unit and its clip norm, and "
+            "keep nothing; learn from released values, in observe; nothing was released"
+        )
+
+
+def _with_one_huge(norms: Tensor) -> tuple[Tensor, int]:
+    """Return norms in which the smallest unit is huge, so that any order statistic moves, and its place."""
+    place = int(whole_norms(norms).argmin())
+    changed = norms.clone()
+    changed[place] = _HUGE
+    return changed, place
 
 
 class StepClip(ChunkClip):
@@ -180,7 +186,7 @@ class StepClip(ChunkClip):
                 f"{type(clipper).__name__}.{method} must return numbers > 0, got {show(float(norms.min()))}"
             )
         # A copy, so that no clipper can change it later.
-        super().__init__(clipper, norms.to(holders.device, copy=True))
+        super().__init__(clipper, norms.to(holders.device, copy=True), round_index)
         self.norms = whole_norms(self.limits)
 
     def merge(
@@ -260,34 +266,45 @@ class StepClip(ChunkClip):
     def statistic(self, norms: Tensor, owners: Tensor) -> Bounded:
         """Return the clipper's own statistic on the units of this step.
 
-        A clipper outside fedpriv is asked about each unit alone, and its answers are added up.
-
         Args:
             norms: Norm of each unit [n], or of its parts [n, G].
             owners: Position of each unit's holder [n], in 0 … m-1.
 
         Raises:
-            ReleaseError: The statistic is no ``Bounded``; a clipper outside fedpriv changed its state, or
-                stated different sensitivities for different units.
+            ReleaseError: The statistic is no ``Bounded``; that of a clipper outside fedpriv is no sum over
+                units, its sensitivity depends on them, or its state changed.
         """
-        if not is_own(self._clipper) or not len(norms):
-            return self._answer(norms, owners)
+        own = is_own(self._clipper)
 
-        # A statistic that looks at several units could hide in one unit's answer what it saw of another.
-        rows = [slice(unit, unit + 1) for unit in range(len(norms))]
-        answers = self._unmoved(
-            "statistic", lambda: [self._answer(norms[row], owners[row]) for row in rows]
-        )
-        return added(answers)
+        def ask(norms: Tensor, owners: Tensor) -> Bounded:
+            given = norms.clone(), owners, self.limits.clone()
+            answer = self._ask_copy("statistic", *given) if own else self._clipper.statistic(*given)
+            if not isinstance(answer, Bounded):
+                raise ReleaseError(
+                    f"{type(self._clipper).__name__}.statistic must return a bounded statistic (bounded_sum, "
+                    "histogram, ... of fedpriv.privacy.mechanisms.bounded), got a "
+                    f"{type(answer).__name__}"
+                )
+            return answer
 
-    def _answer(self, norms: Tensor, owners: Tensor) -> Bounded:
-        answer = self._clipper.statistic(norms.clone(), owners, self.limits.clone())
-        if not isinstance(answer, Bounded):
-            raise ReleaseError(
-                f"{type(self._clipper).__name__}.statistic must return a bounded statistic (bounded_sum, "
-                f"histogram, ... of fedpriv.privacy.mechanisms.bounded), got a {type(answer).__name__}"
-            )
+        answer = ask(norms, owners)
+        if not own or len(norms) < 2:
+            return answer
+        changed, _ = _with_one_huge(norms)
+        lower, upper = whole_norms(norms).argsort().chunk(2)
+        for lot in (norms, changed):
+            found = answer if lot is norms else ask(changed, owners)
+            halves = [ask(lot[half], owners[half]) for half in (lower, upper)]
+            if any(_scale(part) != _scale(answer) for part in (found, *halves)):
+                raise self._refusal("statistic states different sensitivities for different units")
+            beside = (found.values - halves[0].values - halves[1].values).abs().max()
+            if bool(beside > 1e-3 * answer.sensitivity.max() / answer.divided_by):
+                raise self._refusal("statistic is no sum of what it is for each unit alone")
         return answer
+
+
+def _scale(answer: Bounded) -> tuple[object, ...]:
+    return answer.sensitivity.tolist(), answer.replaced, answer.divided_by, answer.of_reports
 
 
 def _not_the_cohort(clients: np.ndarray, cohort: np.ndarray) -> ReleaseError:

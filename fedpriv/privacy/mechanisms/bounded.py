@@ -197,33 +197,3 @@ def clipped_sum(values: Tensor, clip_norms: Tensor, divided_by: float = 1.0) -> 
         divided_by: The public denominator.
     """
     return Bounded(values, clip_norms, DOUBLED, divided_by)
-
-
-def added(answers: list[Bounded]) -> Bounded:
-    """Return the sum of one query's answers on single units.
-
-    Args:
-        answers: One answer for each unit, all of the same shape.
-
-    Raises:
-        ReleaseError: The answers state different sensitivities, which would follow from private values.
-    """
-    import torch
-
-    first, *others = answers
-    for other in others:
-        # Public values decide all of these, so they must be the same for every unit.
-        same_sensitivity = torch.equal(first.sensitivity, other.sensitivity)
-        settings = (
-            (a.replaced, a.divided_by, a.of_reports, a.values.shape) for a in (first, other)
-        )
-        if not same_sensitivity or len(set(settings)) > 1:
-            raise ReleaseError(
-                "a statistic states different sensitivities for different units: a sensitivity must follow "
-                "from public values; nothing was released"
-            )
-    total = first.values.clone()
-    for other in others:
-        total += other.values
-    scales = (first.sensitivity, first.replaced, first.divided_by)
-    return Bounded(total, *scales, first.of_reports)

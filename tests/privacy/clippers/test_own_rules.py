@@ -1,4 +1,4 @@
-"""Rules of the user's own: each unit is scaled by itself, and nothing is kept of private values."""
+"""Rules of the user's own: a function of one unit, and nothing is kept of private values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fedpriv.common.errors import ReleaseError
+from fedpriv.common.exact import exact_digest
 from fedpriv.privacy.clippers import ConstantClipper, QuantileClipper
 from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.mechanisms import GaussianQuery
@@ -26,14 +27,21 @@ class ByTheLargest(ConstantClipper):
         return (clip_norms / norms.max()).clamp_max(1.0)
 
 
-def test_a_scale_that_looks_at_other_units_sees_one_alone():
+class ByTheMedian(ConstantClipper):
+    def factors(self, norms, clip_norms):
+        return norms.median() / norms
+
+
+class ByTheSmallest(ConstantClipper):
+    def factors(self, norms, clip_norms):
+        return norms.min() * clip_norms / norms
+
+
+@pytest.mark.parametrize("made", [ByTheLargest, ByTheMedian, ByTheSmallest])
+def test_a_scale_that_looks_at_other_units_is_refused(made):
     """One more record, with a huge norm, once moved every other one's scale."""
-    others = clip(ByTheLargest(1.0)).factors(NORMS, OWNERS)
-    joined = clip(ByTheLargest(1.0)).factors(
-        torch.cat([NORMS, torch.tensor([1e6])]), OWNERS[[0] * 5]
-    )
-    assert torch.equal(joined[:4], others)
-    assert torch.equal(others, (1.0 / NORMS).clamp_max(1.0))
+    with pytest.raises(ReleaseError, match="another factor when another unit was huge"):
+        clip(made(1.0)).factors(NORMS, OWNERS)
 
 
 class RunningMaximum(ConstantClipper):
@@ -54,11 +62,25 @@ class InATensor(ConstantClipper):
         return super().factors(norms, clip_norms)
 
 
-class InAList(ConstantClipper):
-    seen: list = []  # noqa: RUF012
+class KeepsTheMedian(ConstantClipper):
+    """The likeliest mistake: the next clip norm is the median of this lot's."""
+
+    def clip_norm(self, round_index, holders):
+        return torch.full((len(holders),), float(getattr(self, "median", 1.0)))
 
     def factors(self, norms, clip_norms):
-        self.seen.append(float(norms[0]))
+        self.median = norms.median()
+        return super().factors(norms, clip_norms)
+
+
+class InAListOfTheClass(ConstantClipper):
+    seen: list = []  # noqa: RUF012
+
+    def clip_norm(self, round_index, holders):
+        return torch.full((len(holders),), max([*self.seen, 1.0]))
+
+    def factors(self, norms, clip_norms):
+        self.seen.append(float(norms.max()))
         return super().factors(norms, clip_norms)
 
 
@@ -84,18 +106,18 @@ class RaisesItsOwnNorm(ConstantClipper):
 
 
 @pytest.mark.parametrize(
-    ("made", "name"),
-    [
-        (RunningMaximum, "largest"),
-        (InATensor, "seen"),
-        (InAList, "seen"),
-        (InAnObject, "notes"),
-        (RaisesItsOwnNorm, "_norms"),
-    ],
+    "made",
+    [RunningMaximum, InATensor, KeepsTheMedian, InAListOfTheClass, InAnObject, RaisesItsOwnNorm],
 )
-def test_state_that_changes_inside_factors_is_refused(made, name):
-    with pytest.raises(ReleaseError, match=f"{made.__name__}.factors changed {name}"):
-        clip(made(1.0)).factors(NORMS, OWNERS)
+def test_state_that_changes_inside_factors_is_refused(made):
+    clipper = made(1.0)
+    one = clip(clipper)
+    before = exact_digest(vars(clipper))
+    with pytest.raises(
+        ReleaseError, match=f"{made.__name__}.factors changed the clipper's state, or its next"
+    ):
+        one.factors(NORMS, OWNERS)
+    assert exact_digest(vars(clipper)) == before
 
 
 _LARGEST = [0.0]
@@ -107,8 +129,8 @@ class InAGlobal(ConstantClipper):
         return clip_norms / _LARGEST[0]
 
 
-def test_state_outside_the_clipper_is_seen_when_a_unit_is_asked_about_again():
-    with pytest.raises(ReleaseError, match="returned another factor when asked again"):
+def test_state_outside_the_clipper_is_seen_when_another_unit_is_huge():
+    with pytest.raises(ReleaseError, match="another factor when another unit was huge"):
         clip(InAGlobal(1.0)).factors(NORMS, OWNERS)
 
 
@@ -122,8 +144,15 @@ class Centred(ConstantClipper):
         return bounded_sum(norms - norms.mean(), torch.ones_like(clip_norms), owners)
 
 
-def test_a_statistic_that_looks_at_other_units_sees_one_alone():
-    assert float(clip(Centred(1.0)).statistic(NORMS, OWNERS).values) == 0.0
+class BelowTheMean(Centred):
+    def statistic(self, norms, owners, clip_norms):
+        return bounded_sum((norms <= norms.mean()).float(), torch.ones_like(clip_norms), owners)
+
+
+@pytest.mark.parametrize("made", [Centred, BelowTheMean])
+def test_a_statistic_that_looks_at_other_units_is_refused(made):
+    with pytest.raises(ReleaseError, match="statistic is no sum of what it is for each unit"):
+        clip(made(1.0)).statistic(NORMS, OWNERS)
 
 
 class StatesTheLargest(Centred):
@@ -136,14 +165,14 @@ def test_a_sensitivity_that_follows_from_private_values_is_refused():
         clip(StatesTheLargest(1.0)).statistic(NORMS, OWNERS)
 
 
-class Remembers(Centred):
+class Remembers(QuantileClipper):
     def statistic(self, norms, owners, clip_norms):
         self.last = norms.clone()
         return super().statistic(norms, owners, clip_norms)
 
 
 def test_state_that_changes_inside_the_statistic_is_refused():
-    with pytest.raises(ReleaseError, match=r"Remembers.statistic changed last"):
+    with pytest.raises(ReleaseError, match=r"Remembers.statistic changed the clipper's state"):
         clip(Remembers(1.0)).statistic(NORMS, OWNERS)
 
 
