@@ -17,7 +17,6 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common import config as configuration
-from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.secret_streams import STREAM_VERSION, History, SecretStreams
 from fedpriv.data.names import DIRECTION, MISLABELLED

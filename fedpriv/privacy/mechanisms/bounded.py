@@ -12,8 +12,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from fedpriv.common.errors import ReleaseError
-
 if TYPE_CHECKING:
     from torch import Tensor
 
