@@ -7,7 +7,6 @@ for each job of a sweep, in this process or in a worker of a launcher.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import signal
 import sys
@@ -28,7 +27,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.config import (
+    MULTIRUN,
     conf_dir,
+    config_dir_of,
     explain,
     refuse_unknown_protocol,
     with_protocol,
@@ -36,7 +37,6 @@ from fedpriv.common.config import (
 from fedpriv.common.errors import ConfigError, FedprivError, Interrupted
 from fedpriv.common.groups import ADDED, GROUPS
 from fedpriv.common.notices import complain
-from fedpriv.common.own_targets import config_dir_of
 from fedpriv.common.words import counted
 from fedpriv.common.workers import end_earlier_workers, job_of_a_worker
 from fedpriv.experiment.consent import (
@@ -46,8 +46,8 @@ from fedpriv.experiment.consent import (
     targets,
     targets_of_yamls,
 )
-from fedpriv.experiment.mistakes import refuse_words, with_further_mistakes
 from fedpriv.experiment.requeue import leave_if_requeued
+from fedpriv.experiment.settings import read_settings
 from fedpriv.experiment.train_arguments import (
     asks_for_figure,
     flags_first,
@@ -72,7 +72,6 @@ class _State:
         process: Number of the process in which :func:`main` runs; workers of a launcher have others.
         task_started: The configuration was composed: an exception is no longer one of composing.
         figure: The sweep makes the runs of a figure.
-        whole_plan: The whole plan is shown before the run (``--plan``).
         sweep_dir: The folder of the sweep, once it has begun.
         allowed: Modules that the reader lets a resumed run name (``--allow``).
         own_targets: Key and ``_target_`` of all that the YAMLs of ``--config-dir`` name.
@@ -82,7 +81,6 @@ class _State:
     process: int | None = None
     task_started = False
     figure = False
-    whole_plan = False
     sweep_dir: Path | None = None
     allowed: ClassVar[list[str]] = []
     own_targets: ClassVar[set[tuple[str, object]]] = set()
@@ -109,9 +107,6 @@ def task(config: DictConfig) -> dict[str, Any] | None:
 
 def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
     """Run one configuration and return its summary; ``in_worker``: in a process that a launcher made."""
-    # Imported late, so that a mistake on the command line is told at once.
-    from fedpriv.experiment.run import run
-
     hydra_config = HydraConfig.get()
     sweeping = hydra_config.mode == RunMode.MULTIRUN
     folder = Path(hydra_config.runtime.output_dir) if sweeping else None
@@ -121,7 +116,7 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
         # Before the folder is made: what is refused here leaves nothing behind.
         config = with_protocol(config)
         refuse_disobeyed(hydra_config)
-        _refuse_unresolvable(config)
+        _refuse_wrong_roots(config)
         if stopped(config):
             raise Interrupted(f"not begun: {config.runtime.stop_file} is there")
         if config.resume is not None:
@@ -132,8 +127,10 @@ def _run(config: DictConfig, in_worker: bool) -> dict[str, Any] | None:
             config.runtime.run_dir = hydra_config.run.dir  # set in a YAML of the user's
         if folder is not None and config.runtime.run_dir is None and not config.dry_run:
             _set_job_folder(config, folder)
-        whole_plan = _State.whole_plan
-        result = run(config, overrides=overrides, label=label, whole_plan=whole_plan)
+        # Imported late, so that a mistake on the command line is told at once.
+        from fedpriv.experiment.run import run
+
+        result = run(config, overrides=overrides, label=label)
         # Some trials of a hyper-parameter search may diverge: their value is infinite.
         searching = hydra_config.runtime.choices.get("hydra/sweeper") == "search"
         if not (result.stop_reason == "diverged" and searching):
@@ -171,14 +168,16 @@ def _set_job_folder(config: DictConfig, folder: Path) -> None:
     config.runtime.reuse = config.get("publish") is not True
 
 
-def _refuse_unresolvable(config: DictConfig) -> None:
-    """Raise ConfigError for an interpolation of a key, or of a resolver, that does not exist."""
+def _refuse_wrong_roots(config: DictConfig) -> None:
+    """Raise ConfigError for what interpolations and root keys tell before the parts are imported."""
+    resolved = config.copy()
     try:
-        OmegaConf.resolve(config.copy())
+        OmegaConf.resolve(resolved)
     except OmegaConfBaseException as error:
         from fedpriv.experiment.instantiate import unresolvable
 
         raise unresolvable(error) from None
+    read_settings(resolved)
 
 
 def wanted_audits(config: DictConfig) -> Callable[[Path], dict[str, Any]] | None:
@@ -192,7 +191,6 @@ def wanted_audits(config: DictConfig) -> Callable[[Path], dict[str, Any]] | None
     """
     if config.get("audit") is None:
         return None
-    from fedpriv.experiment.settings import read_settings
     from fedpriv.tools.audit.request import wanted
 
     resolved = config.copy()
@@ -293,18 +291,14 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> Path | Non
     Raises:
         FedprivError: Every known failure of composing, of the run, or of jobs of a sweep.
     """
-    # 1. What was typed: --allow and --plan are fedpriv's own, and a resumed run brings its overrides with it.
-    _State.whole_plan = "--plan" in arguments
-    arguments = [argument for argument in arguments if argument != "--plan"]
+    # 1. What was typed: --allow is fedpriv's own, and a resumed run brings its overrides with it.
     _State.allowed, arguments = without_allowed(arguments)
     config_dir = config_dir_of(arguments)
     if config_dir is not None and not config_dir.is_dir():
         raise ConfigError("--config-dir", str(config_dir), "an existing folder")
     _State.own_targets = set() if config_dir is None else targets_of_yamls(config_dir)
-    given = arguments
-    refuse_words(given)
-    refuse_run_dir(given)
-    note_given_twice(given)
+    refuse_run_dir(arguments)
+    note_given_twice(arguments)
     arguments = flags_first(with_resumed_overrides(arguments))
     refuse_unknown_protocol(arguments)
     typed = arguments
@@ -335,11 +329,11 @@ def main(arguments: Sequence[str], program: str = "fedpriv train") -> Path | Non
                 GlobalHydra.instance().clear()
                 sys.argv = [program, *arguments]
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
-        raise _explained(error, arguments) from None
+        raise explain(error, arguments) from None
     except (ValueError, TypeError, AttributeError, AssertionError, OSError) as error:
         if _State.task_started:
             raise
-        raise _explained(error, arguments) from None
+        raise explain(error, arguments) from None
     except KeyboardInterrupt:
         if _State.sweep_dir is None:
             raise
@@ -385,17 +379,6 @@ def refuse_disobeyed(hydra_config: Any) -> None:
 _JOB_NAME = "fedpriv"
 
 
-def _explained(error: Exception, arguments: Sequence[str]) -> ConfigError:
-    config_error = with_further_mistakes(explain(error, arguments), arguments)
-    if (
-        resumed(arguments) is None
-        or config_dir_of(arguments)
-        or "unknown " not in str(config_error)
-    ):
-        return config_error
-    return ConfigError(f"{config_error}; a run with YAMLs of your own needs its --config-dir again")
-
-
 def _in_folder(arguments: list[str], sweep_dir: Path) -> list[str]:
     """Return the arguments of a sweep with its folder, unless the same command finds the folder by itself."""
     has_folder = any(a.startswith("hydra.sweep.dir=") for a in arguments)
@@ -417,12 +400,12 @@ def _left_to_the_jobs(error: ConfigCompositionException, arguments: list[str]) -
     """
     if _State.task_started or _State.sweep_dir is not None or _State.figure:
         raise error
-    match = re.search(r"Could not override '([^']+)'", str(error))
-    given = [a for a in arguments if match is not None and a.partition("=")[0] == match[1]]
+    unknown = getattr(error.__cause__, "full_key", None)
+    given = [a for a in arguments if a.partition("=")[0] == unknown]
     options = [a.lstrip("+").partition("=") for a in arguments]
     swept = any(key in (*GROUPS, *ADDED) and "," in value for key, _, value in options)
     searching = "hydra/sweeper=search" in arguments
-    if len(given) != 1 or not swept or searching or not {"-m", "--multirun"} & set(arguments):
+    if len(given) != 1 or not swept or searching or not MULTIRUN & set(arguments):
         raise error
     key, _, value = given[0].partition("=")
     if value.startswith("choice("):
@@ -431,7 +414,7 @@ def _left_to_the_jobs(error: ConfigCompositionException, arguments: list[str]) -
 
 
 def _raise_failures(failures: list[FedprivError]) -> None:
-    """Raise the known failure of a job, or a summary of several failures; nothing if there are none."""
+    """Raise the failure of a job, or a summary of several failures; nothing if there are none."""
     if len(failures) == 1:
         raise failures[0]
     if failures:

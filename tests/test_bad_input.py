@@ -59,9 +59,8 @@ MEANT = {
     "clip_norm=1": "unknown key clip_norm; did you mean clipper.initial_clip_norm?",
     "eps=1": "unknown key eps; did you mean epsilon?",
     "num_clients=5": "unknown key num_clients; did you mean partition.clients?",
-    "hydra.sweepdir=x": "unknown key hydra.sweepdir; did you mean hydra.sweep.dir?",
-    "model=my.Net": "unknown model option my.Net; a torch module of your own is model._target_=my.Net",
-    "model={a:1}": "model is a group: model=OPTION chooses one of cnn, ",
+    "hydra.sweepdir=x": "unknown key hydra.sweepdir",
+    "model=my.Net": "unknown model option my.Net (known: cnn, ",
     "+model=cnn": "model has an option already; write model=OPTION without +",
     "++model=cnn": "model has an option already; write model=OPTION without +",
     "protocol=nope": "unknown protocol nope (48 are known: fedpriv list protocol)",
@@ -168,14 +167,13 @@ def test_an_unknown_key_comes_with_the_nearest_name(override, near, command):
 
 def test_a_key_of_another_option_is_refused_with_those_of_this_one(command):
     sentence = refuse(command, *CONSTANT, "clipper.target_quantile=0.5")
-    assert "clipper=constant has: clip_norm" in sentence
+    assert "clipper has: clip_norm" in sentence
 
 
 @pytest.mark.parametrize("key", ["clipper.colour", "+clipper.colour"])
 def test_a_key_that_no_part_takes_is_refused_with_those_that_it_takes(key, command):
     sentence = refuse(command, *CONSTANT, f"{key}=red")
-    owner = "clipper" if key.startswith("+") else "clipper=constant"
-    assert sentence == f"unknown key clipper.colour ({owner} has: clip_norm)"
+    assert sentence == "unknown key clipper.colour (clipper has: clip_norm)"
 
 
 def test_an_added_key_comes_with_the_nearest_of_its_group(command):

@@ -95,7 +95,7 @@ SENTENCES = {
     ("train", "--rounds=5"): "fedpriv train does not know --rounds: keys are written without dashes, "
     "rounds=5; see fedpriv train --help",
     ("train", "--dry-run"): "fedpriv train does not know --dry-run: keys are written without dashes, "
-    "dry_run=true; see fedpriv train --help",
+    "dry_run=...; see fedpriv train --help",
     ("train", "--seed"): "fedpriv train does not know --seed: keys are written without dashes, seed=...; ",
     ("train", "-dataset", "mnist"): "fedpriv train does not know -dataset: keys are written without",
     ("train", "--mulitrun"): "fedpriv train does not know --mulitrun; did you mean --multirun?",
@@ -219,11 +219,10 @@ def test_the_paper_on_real_data_starts_with_its_parameters(command, mnist_folder
         f"dataset.path={mnist_folder}",
         "rounds=1",
         "runtime.plots=false",
-        "--plan",
     )
     words = " ".join(said.out.replace("│", " ").split())
     assert said.status == 0
-    assert "58000 training records over 10 clients, 5800 each" in words
+    assert "58000 training records, 5800 for each of 10 clients" in words
     assert "2000 public validation" in words
     assert "26,010 parameters" in words
     assert "noise multiplier 6 in the first round" in words

@@ -73,12 +73,10 @@ def test_any_line_ends_in_an_answer_or_in_a_sentence(batch, command, quick):
         assert "Traceback" not in said.err, ascii(arguments)
         if said.status:
             assert said.status == 2, ascii(arguments)
-            first, *others = said.err.splitlines()
-            # One sentence, one for each run that cannot be audited, or a list of mistakes.
-            beginning = "  " if first == f"fedpriv: {len(others)} mistakes:" else "fedpriv: "
-            assert first.startswith("fedpriv: "), ascii(arguments)
-            assert all(other.startswith(beginning) for other in others), ascii(arguments)
-            assert all(len(sentence) < 1000 for sentence in (first, *others)), ascii(arguments)
+            # One sentence, or one for each run that cannot be audited.
+            for sentence in said.err.splitlines():
+                assert sentence.startswith("fedpriv: "), ascii(arguments)
+                assert len(sentence) < 1000, ascii(arguments)
 
 
 @pytest.mark.parametrize("batch", range(2))

@@ -102,12 +102,8 @@ def check(command, arguments: list[str]) -> None:
     assert outcome.status in (0, 1, 2), arguments
     assert "Traceback" not in outcome.err, arguments
     if outcome.status:
-        first, *mistakes = outcome.err.strip().splitlines()
-        assert not mistakes or first == f"fedpriv: {len(mistakes)} mistakes:", (
-            arguments,
-            outcome.err,
-        )
-        assert outcome.err.startswith("fedpriv: "), (arguments, outcome.err)
+        (sentence,) = outcome.err.strip().splitlines()
+        assert sentence.startswith("fedpriv: "), (arguments, outcome.err)
 
 
 def plan_a_batch(command, name: str) -> None:

@@ -29,8 +29,6 @@ from fedpriv.common.errors import (
     show,
 )
 from fedpriv.common.flags import (
-    HINTS,
-    MEANT_FLAGS,
     CommandGroup,
     Names,
     NewFile,
@@ -154,12 +152,9 @@ def _say(text: str) -> None:
 def _in_a_sentence(error: click.UsageError) -> ConfigError:
     if isinstance(error, click.NoSuchOption) and error.ctx:
         path, name = error.ctx.command_path, error.option_name
-        near = MEANT_FLAGS.get(name)
-        if near not in _flags(error.ctx.command):
-            near = nearest(name, _flags(error.ctx.command))
+        near = nearest(name, _flags(error.ctx.command))
         hint = f"did you mean {near}?" if near else f"see {path} --help"
-        hint = HINTS.get((path, name), hint)
-        return ConfigError(f"{path} does not know {show(error.option_name)}; {hint}")
+        return ConfigError(f"{path} does not know {show(name)}; {hint}")
     # click quotes what was typed, which may be pages long.
     message = textwrap.shorten(error.format_message(), 200, placeholder=" ...").rstrip(".")
     prefix, command = "", None
@@ -168,8 +163,7 @@ def _in_a_sentence(error: click.UsageError) -> ConfigError:
     # click names no command, and the user needs one.
     if message == "Missing command" and isinstance(command, CommandGroup):
         message += f": {', '.join(command.commands)}"
-    hint = HINTS.get((prefix.rstrip(": "), message.partition(" (")[0]), "")
-    return ConfigError(f"{prefix}{message[:1].lower()}{message[1:]}", hint=hint)
+    return ConfigError(f"{prefix}{message[:1].lower()}{message[1:]}")
 
 
 def _flags(command: click.Command) -> list[str]:
@@ -231,7 +225,6 @@ def _dashed(flag: str, given: list[str]) -> ConfigError:
     key, _, value = "".join(given[index : index + 1] or [flag]).partition("=")
     written, key = key, key.replace("-", "_").lstrip("_")
     value = value or "".join(given[index + 1 : index + 2]) or "..."
-    value = "true" if key in ("dry_run", "publish") and value == "..." else value
     return ConfigError(
         f"fedpriv train does not know {show(written)}: keys are written without dashes, "
         f"{show(key + '=' + value)}; see fedpriv train --help"
@@ -241,7 +234,7 @@ def _dashed(flag: str, given: list[str]) -> ConfigError:
 _HYDRA_FLAGS = together(
     *(click.option(*names.split(), is_flag=True) for names in (
         "--help -h", "--hydra-help", "--version", "--resolve", "--run -r", "--multirun -m",
-        "--shell-completion -sc", "--plan",
+        "--shell-completion -sc",
     )),
     *(click.option(*names.split()) for names in (
         "--config-dir -cd", "--config-path -cp", "--config-name -cn", "--package -p",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -15,33 +16,21 @@ import yaml
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException, OverrideParseException
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from fedpriv.common.errors import (
-    ConfigError,
-    did_you_mean,
-    nearest,
-    nearest_key,
-    show,
-    unreadable_override,
-)
+from fedpriv.common.errors import ConfigError, did_you_mean, nearest, show
 from fedpriv.common.groups import (
     ADDED,
     GROUPS,
     LISTED,
-    OF_NOTHING,
     conf_dir,
     options,
     table_options,
     table_rows,
-)
-from fedpriv.common.own_targets import (
-    config_dir_of,
-    key_of_own_target,
-    own_yaml_hint,
-    unknown_entry,
 )
 
 
@@ -156,103 +145,91 @@ def explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
     """Return a failure of Hydra or OmegaConf to compose as one sentence, with the nearest known name.
 
     Args:
-        error: The exception. Its text alone says what is wrong, so the text is matched.
+        error: The exception.
         overrides: The arguments that could not be composed.
     """
-    text = str(error)
-    if "hydra/sweeper@" in text:
-        return ConfigError("a figure's YAML begins with the line  # @package _global_")
-    if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", text):
-        return _unknown_option(match[1], match[2], overrides)
-    if match := re.search(r"Could not (?:override|append to config.+key) '([^']+)'", text):
-        unknown = key_of_own_target(match[1], overrides) or _unknown_key(match[1], overrides)
-        return _blaming(unknown, match[1], overrides)
-    if match := re.search(
-        r"Multiple values for (\w+)|config groups is not supported: '\+\+(\w+)=", text
-    ):
-        group = match[1] or match[2]
-        several = ConfigError(f"{group} has an option already; write {group}=OPTION without +")
-        return _blaming(several, group, overrides)
-    if match := re.search(r"Ambiguous value for argument '(.+)'", text):
-        several = ConfigError(
-            f"{match.group(1)} gives several values; add -m to sweep over them, or write a list as "
-            "key=[a,b]"
-        )
-        return _blaming(several, match.group(1).partition("=")[0], overrides)
     if isinstance(error, OverrideParseException):
-        return unreadable_override(error.override)
-    if deleted := _wrongly_deleted(text, overrides):
-        return deleted
-    # Hydra does not say which group got a number or a list.
-    if "Config group override must be" in text:
-        chosen = [override.lstrip("+").partition("=") for override in overrides]
-        for group, _, value in (choice for choice in chosen if choice[0] in GROUPS):
-            known = [name for name, _ in options(group)]
-            if value not in known and not config_dir_of(overrides):
-                return _blaming(_unknown(f"{group} option", value, known), group, overrides)
-    if nameless := [override for override in overrides if override.lstrip("+~").startswith("=")]:
-        return unreadable_override(nameless[0])
+        return _unreadable(error.override)
+    if isinstance(error, MissingConfigException):
+        return _unknown_option(error.missing_cfg_file or "", overrides)
+    for override in filter(None, map(_parsed, overrides)):
+        if (wrong := _wrong(override, overrides)) is not None:
+            return wrong
+    if isinstance(error.__cause__, ConfigAttributeError | ConfigKeyError):
+        return _unknown_key(str(error.__cause__.full_key), overrides)
+    text = str(error) or str(error.__cause__)
     return ConfigError(" ".join(text.split("\n\n")[0].split()) or type(error).__name__)
 
 
-def _blaming(
-    error: ConfigError, key: str, overrides: Sequence[str], meant: str | None = None
-) -> ConfigError:
-    """Return the error, which blames the overrides of a key.
-
-    Args:
-        error: The error.
-        key: The key or group.
-        overrides: The arguments.
-        meant: The override that was probably meant.
-    """
-    wrong = [o for o in overrides if re.split("[=@]", o.lstrip("+~"), maxsplit=1)[0] == key]
-    error.blamed = dict.fromkeys(wrong, meant)
-    return error
-
-
-def _wrongly_deleted(text: str, overrides: Sequence[str]) -> ConfigError | None:
-    """Return the error for a deletion (``~key``) of what does not exist or must not be deleted."""
-    match = re.search(r"Could not delete from config\. '([^']+)' does not exist", text)
-    if match:
-        key = match[1]
-        near = did_you_mean(key, [k for k in _known_keys(overrides) if k != key], "; ")
-        return _blaming(
-            ConfigError(f"~{key} deletes a key that does not exist{near}"), key, overrides
-        )
-    gone = [o[1:] for o in overrides if o.startswith("~") and o[1:].partition("=")[0] in GROUPS]
-    if not gone:
+def _parsed(word: str) -> Override | None:
+    """Return an override as Hydra parses it; None for a flag and for other words of a command line."""
+    try:
+        return OverridesParser.create().parse_override(word)
+    except HydraException:
         return None
-    group = gone[0].partition("=")[0]
-    return _blaming(needed_group(group), group, overrides)
+
+
+def _wrong(override: Override, overrides: Sequence[str]) -> ConfigError | None:
+    """Return what is wrong with one override by itself; None if nothing is."""
+    key, value, text = override.key_or_group, override.value(), show(override.input_line)
+    if not key:
+        return _unreadable(text)
+    if override.is_sweep_override():
+        several = (
+            f"{text} gives several values; add -m to sweep over them, or write a list as key=[a,b]"
+        )
+        return None if MULTIRUN & set(overrides) else ConfigError(several)
+    if key in GROUPS and (override.is_delete() or value is None):
+        return needed_group(key)
+    if key in GROUPS and not isinstance(value, str | list):
+        return _unknown(f"{key} option", text.partition("=")[2], list(dict(options(key))))
+    if key in GROUPS and (override.is_add() or override.is_force_add()):
+        return ConfigError(f"{key} has an option already; write {key}=OPTION without +")
+    if key in ADDED and not override.is_add():
+        return ConfigError(f"{key} is added with a plus: +{key}=OPTION")
+    if override.is_delete() and key not in _known_keys(overrides):
+        return ConfigError(f"{text} deletes a key that does not exist")
+    if override.is_add() and key in _known_keys(overrides):
+        return ConfigError(f"{key} has a value already; write {key}=VALUE without +")
+    return None
+
+
+MULTIRUN = {"-m", "--multirun", "hydra.mode=MULTIRUN"}
+"""Words that make a command a sweep."""
+
+
+def _unreadable(override: str) -> ConfigError:
+    return ConfigError(
+        f"cannot read the override {show(override)}; write key=value, and quote values with special "
+        "characters: 'key=\"a, b\"'"
+    )
 
 
 def needed_group(group: str) -> ConfigError:
     """Return the error for a group that was deleted or set to null."""
-    names = list(dict(options(group)))
-    remedy = f"; {group}=none switches it off" if "none" in names else ""
+    names = ", ".join(dict(options(group)))
     return ConfigError(
-        f"{group} was deleted (~) or set to null, and every run needs one of {', '.join(names)}: "
-        f"{group}=OPTION{remedy}"
+        f"{group} was deleted (~) or set to null, and every run needs one of {names}"
     )
 
 
-def _unknown_option(group: str, option: str, overrides: Sequence[str]) -> ConfigError:
-    """Return the error for an unknown option of a group."""
-    base_group = group.partition("/")[0]
-    name = f"{group}/{option}".removeprefix(base_group + "/")
+def _unknown_option(path: str, overrides: Sequence[str]) -> ConfigError:
+    """Return the error for an unknown option; ``path``: of the file that Hydra did not find."""
+    group, _, name = path.partition("/")
     if name in _LAUNCHERS:
         return ConfigError(
-            f"{group}={option} is not installed: pip install 'fedpriv[{_LAUNCHERS[name]}]'"
+            f"{group}={name} is not installed: pip install 'fedpriv[{_LAUNCHERS[name]}]'"
         )
-    known = list(dict([*options(base_group), *options(base_group, config_dir_of(overrides))]))
+    folder = config_dir_of(overrides)
+    known = list(dict([*options(group), *options(group, folder)]))
     if not known:
-        return _blaming(_unknown("group", base_group, GROUPS), base_group, overrides)
-    near = nearest(name, known)
-    meant = f"{'+' * (base_group in ADDED)}{base_group}={near}" if near else None
-    hint = "" if config_dir_of(overrides) else own_yaml_hint(base_group, name, near)
-    error = _unknown(f"{base_group} option", name, known, hint)
-    return _blaming(error, base_group, overrides, meant)
+        return _unknown("group", group, GROUPS)
+    hint = (
+        ""
+        if folder or nearest(name, known, cutoff=0.8)
+        else "; YAMLs of your own need --config-dir FOLDER"
+    )
+    return _unknown(f"{group} option", name, known, hint)
 
 
 _MOST_NAMES = 20  # of known names in a message
@@ -260,53 +237,33 @@ _MOST_NAMES = 20  # of known names in a message
 
 def _unknown(kind: str, name: str, known: Sequence[str], hint: str = "") -> ConfigError:
     meant, group = did_you_mean(name, known, "; "), kind.removesuffix(" option")
-    if group == "model" and "." in name:
-        meant = f"; a torch module of your own is model._target_={name}"
     listed = f"known: {', '.join(known)}"
     if len(known) > _MOST_NAMES and group in LISTED:
         listed = f"{len(known)} are known: fedpriv list {group}"
-    return ConfigError(f"unknown {kind} {show(name)}{meant} ({listed}){hint}")
+    return ConfigError(f"unknown {kind} {show(name) or 'nothing'}{meant} ({listed}){hint}")
 
 
 def _unknown_key(name: str, overrides: Sequence[str]) -> ConfigError:
-    """Return the error for an unknown key, with a hint.
-
-    The hint is the nearest key of the same group if the group is known, else the nearest of all keys.
-    """
-    if name in GROUPS:
-        return ConfigError(
-            f"{name} is a group: {name}=OPTION chooses one of {', '.join(dict(options(name)))}"
-        )
-    if name in ADDED:
-        return ConfigError(f"{name} is added with a plus: +{name}=…")
+    """Return the error for an unknown key, with the nearest key of its group, else the nearest of all."""
     group, _, leaf = name.rpartition(".")
-    if leaf in _UNIT_NAMES and group in ("", "algorithm"):
-        return ConfigError(f"unknown key {show(name)}: {WHO_PROTECTS}")
-    if name.startswith("hydra."):
-        return ConfigError(f"unknown key {show(name)}{did_you_mean(name, _HYDRA_KEYS, '; ')}")
+    if any(o.startswith(f"{group}._target_=") for o in overrides):
+        return ConfigError(
+            f"unknown key {show(name)}: a key that the YAML does not have is added with a plus: "
+            f"+{show(name)}=VALUE"
+        )
     keys = _known_keys(overrides)
     # Whoever types learning_rate means that of the algorithm, not that of the warm start.
     if not name.startswith("warm_start"):
         keys = [key for key in keys if not key.startswith("warm_start.")]
-    if entries := [k.removeprefix(f"{name}.") for k in keys if k.startswith(f"{name}.")]:
-        return unknown_entry(name, entries, overrides)
-    inside = [k.removeprefix(f"{group}.") for k in keys if group and k.startswith(f"{group}.")]
-    if inside:
-        owner = [group, *(o for o in overrides if o.startswith(f"{group}="))][-1]
-        return unknown_key(group, leaf, inside, [k for k in keys if k.endswith(f".{leaf}")], owner)
-    top, _, subkey = name.partition(".")
-    if subkey and top in _MAY_BE_NONE:
+    if inside := [k.removeprefix(f"{group}.") for k in keys if group and k.startswith(f"{group}.")]:
+        return unknown_key(group, leaf, inside, keys)
+    if group.partition(".")[0] in GROUPS:
+        top = group.partition(".")[0]
         return ConfigError(
-            f"{top}={OF_NOTHING[top]} has no key {subkey}; choose {_MAY_BE_NONE[top]} as well: {top}=…"
+            f"unknown key {name}: this {top} has no keys; {top}=OPTION takes another"
         )
-    if subkey and top in _ONLY_PRIVATE:
-        return ConfigError(
-            f"unknown key {show(name)}: the {top} of this configuration has no keys; leave it out, or choose "
-            f"one that has it: {top}=…"
-        )
-    if near := _by_synonym(leaf, keys) or nearest_key(name, keys):
-        return ConfigError(f"unknown key {show(name)}; did you mean {near}?")
-    return ConfigError(f"unknown key {show(name)}")
+    near = _by_synonym(leaf, keys) or nearest(name, keys)
+    return ConfigError(f"unknown key {show(name)}" + (f"; did you mean {near}?" if near else ""))
 
 
 _LAUNCHERS = {
@@ -314,50 +271,13 @@ _LAUNCHERS = {
     "launcher/ray_aws": "ray",
 }  # fmt: skip
 """Options of Hydra's plug-ins → the extra of fedpriv that installs the plug-in."""
-
-_ONLY_PRIVATE = ("noise_schedule", "clipper")
-"""Groups that algorithms without privacy set to ``none``."""
-_MAY_BE_NONE = {
-    "attack": "an attack", "features": "some", "tracker": "a tracker", "aggregation": "a rule",
-}  # fmt: skip
-"""Groups that may be ``none`` and then have no keys → the words for another choice."""
-_HYDRA_KEYS = (
-    "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.mode", "hydra.verbose",
-    "hydra.launcher.n_jobs", "hydra.sweeper.max_batch_size", "hydra.sweeper.params", "hydra.job.name",
-    "hydra.sweeper.trials", "hydra.sweeper.stopping", "hydra.sweeper.sampler",
-)  # fmt: skip
-"""Keys of Hydra that a user of fedpriv may set, for suggestions."""
 _SYNONYMS = {
-    "lr": "learning_rate", "eta": "learning_rate", "sigma": "noise_multiplier", "z": "noise_multiplier",
-    "C": "clip_norm", "S": "clip_norm", "clip": "clip_norm", "clip_norm": "initial_clip_norm",
-    "max_grad_norm": "clip_norm", "q": "sample_rate", "eps": "epsilon", "T": "rounds", "steps": "rounds",
-    "epochs": "local_epochs", "K": "clients", "m": "clients_per_round", "num_clients": "clients",
-    "n_clients": "clients", "batch_size": "sample_rate", "clipnorm": "clip_norm", "local_epochs": "rounds",
-    "num_epochs": "epochs", "num_rounds": "rounds", "gpu": "device", "cuda": "device", "budget": "epsilon",
-    "data_dir": "path", "output": "output_dir", "out": "output_dir", "noise": "noise_multiplier",
-    "noise_scale": "noise_multiplier", "l2_norm_clip": "clip_norm", "workers": "threads",
-    "batch": "sample_rate",
+    "lr": "learning_rate", "sigma": "noise_multiplier", "z": "noise_multiplier", "c": "clip_norm",
+    "clip": "clip_norm", "maxgradnorm": "clip_norm", "clipnorm": "initial_clip_norm", "q": "sample_rate",
+    "batchsize": "sample_rate", "eps": "epsilon", "t": "rounds", "steps": "rounds", "epochs": "rounds",
+    "numclients": "clients", "gpu": "device",
 }  # fmt: skip
-"""Symbols of papers and names of other libraries → the key of fedpriv."""
-
-
-_UNIT_NAMES = ("unit", "level", "privacy_unit", "privacy_level", "granularity")
-CLIENT_LEVEL = ("ldp_fedsgd", "cdp_fedavg", "ddp_fedavg", "dp_ftrl", "naseri_cdp")
-EITHER_LEVEL = ("wei_cdp", "wei_crd")
-"""Client level with ``algorithm.sensitivity=weights`` or ``update``, else record level."""
-RECORD_LEVEL = (
-    "adap_dpfl",
-    "dp_fl",
-    "dp_fl_server",
-    "dp_scaffold",
-    "naseri_ldp",
-    "wei_cdp_optimal",
-)
-WHO_PROTECTS = (
-    f"the algorithm sets it; client level: algorithm={', '.join(CLIENT_LEVEL)}, or "
-    f"{', '.join(EITHER_LEVEL)} with algorithm.sensitivity=update or weights; record level: "
-    f"{', '.join((*RECORD_LEVEL, *EITHER_LEVEL))}"
-)
+"""Symbols of papers and names of other libraries, without underscores → the key of fedpriv."""
 
 
 def _by_synonym(name: str, known: Sequence[str]) -> str | None:
@@ -366,12 +286,12 @@ def _by_synonym(name: str, known: Sequence[str]) -> str | None:
     while candidate is not None:
         if matches := [key for key in known if key.rpartition(".")[2] == candidate]:
             return matches[0]
-        candidate = _SYNONYMS.get(candidate)
+        candidate = _SYNONYMS.get(candidate.lower().replace("_", ""))
     return None
 
 
 def unknown_key(
-    group: str, name: str, inside: Sequence[str], elsewhere: Sequence[str] = (), owner: str = ""
+    group: str, name: str, inside: Sequence[str], keys: Sequence[str] = ()
 ) -> ConfigError:
     """Return the error for a key ``group.name`` that does not exist, with the nearest key.
 
@@ -379,18 +299,12 @@ def unknown_key(
         group: The group.
         name: The unknown name.
         inside: Names of the keys of the group.
-        elsewhere: Keys of other groups with the name.
-        owner: What has the keys, such as ``attack=alie``; by default the group.
+        keys: Keys of all groups, one of which may have the name.
     """
-    if group == "algorithm" and name in _UNIT_NAMES:
-        return ConfigError(f"unknown key {group}.{name}: {WHO_PROTECTS}")
-    ends = {key.rpartition(".")[2]: key for key in reversed(inside)}
-    # The message lists all keys of the group anyway, so only a very similar name is suggested.
-    near = _by_synonym(name, list(ends)) or nearest(name, ends, cutoff=0.6)
-    suggestions = [f"{group}.{ends[near]}"] if near else elsewhere[:1]
-    hint = f"; did you mean {suggestions[0]}?" if suggestions else ""
-    known = f"{owner or group} has: {', '.join(inside)}"
-    return ConfigError(f"unknown key {group}.{name}{hint} ({known})")
+    near = _by_synonym(name, inside) or nearest(name, inside)
+    meant = [f"{group}.{near}"] if near else [key for key in keys if key.endswith(f".{name}")]
+    hint = f"; did you mean {meant[0]}?" if meant else ""
+    return ConfigError(f"unknown key {group}.{name}{hint} ({group} has: {', '.join(inside)})")
 
 
 def _known_keys(overrides: Sequence[str]) -> list[str]:
@@ -398,17 +312,25 @@ def _known_keys(overrides: Sequence[str]) -> list[str]:
     choices = [
         override
         for override in overrides
-        if override.partition("=")[0].lstrip("+") in (*GROUPS, *ADDED)
+        if override.partition("=")[0].lstrip("+") in (*GROUPS, *ADDED) and "," not in override
     ]
     try:
-        config = compose(
-            [choice for choice in choices if "," not in choice], config_dir_of(overrides)
-        )
-    except Exception:
+        config = compose(choices, config_dir_of(overrides))
+    except ConfigError:
         config = compose()
     flat = flatten(as_tree(config, resolve=False))
     keys = (key for key in flat if not key.endswith("_target_") and not key.startswith("protocol."))
     return [*GROUPS, *keys]
+
+
+def config_dir_of(arguments: Sequence[str]) -> Path | None:
+    """Return the folder given with Hydra's ``--config-dir`` (``-cd``), or to :func:`compose`; else None."""
+    for flag, value in itertools.pairwise([*arguments, ""]):
+        if flag in ("--config-dir", "-cd"):
+            return Path(value)
+        if match := re.fullmatch(r"--config-dir=(.*)|hydra\.searchpath=\['file://(.*)'\]", flag):
+            return Path(match[1] if match[2] is None else match[2].replace("\\'", "'"))
+    return None
 
 
 NOT_IDENTITY = (

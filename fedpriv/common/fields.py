@@ -105,16 +105,8 @@ def whole(*, at_least: int = 0, at_most: int | str | Callable[[Any], int] | None
         if isinstance(at_most, str) and most is not None:
             result = checks.whole(name, value, at_least=at_least)
             if result > most:
-                is_default = any(
-                    f.alias == name and f.default == value for f in attrs.fields(type(part))
-                )
-                hint = f"{value} is its default: give a smaller value or raise {at_most}"
-                raise ArgumentError(
-                    name,
-                    value,
-                    f"a whole number >= {at_least} and <= {most}, which is {at_most}",
-                    hint if is_default else "",
-                )
+                allowed = f"a whole number >= {at_least} and <= {most}, which is {at_most}"
+                raise ArgumentError(name, value, allowed)
             return result
         return checks.whole(name, value, at_least=at_least, at_most=most)
 

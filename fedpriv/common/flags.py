@@ -11,7 +11,7 @@ import click
 from click import Context, Parameter
 from click.shell_completion import CompletionItem
 
-from fedpriv.common.errors import ConfigError, did_you_mean, show
+from fedpriv.common.errors import ConfigError, did_you_mean
 from fedpriv.common.files import refuse_foreign
 from fedpriv.common.words import TABLE_FORMAT
 
@@ -74,45 +74,6 @@ class Command(click.Command):
         return super().shell_complete(ctx, incomplete or "--")
 
 
-MEANT_COMMANDS = {
-    "sweep": "a sweep is fedpriv train -m seed=0,1,2",
-    "multirun": "a sweep is fedpriv train -m seed=0,1,2",
-    "search": "a search is fedpriv train -m hydra/sweeper=search algorithm.learning_rate=0.1,1",
-    "tune": "a search is fedpriv train -m hydra/sweeper=search algorithm.learning_rate=0.1,1",
-    "run": "fedpriv train runs an experiment, fedpriv runs lists those that were made",
-    "plan": "the plan is fedpriv train dry_run=true",
-    "dry_run": "the plan is fedpriv train dry_run=true",
-    "resume": "an interrupted run goes on with fedpriv train resume=FOLDER",
-    "download": "data sets are fetched by fedpriv data download NAME",
-    "help": "help is fedpriv --help, or fedpriv COMMAND --help",
-    "version": "the version is fedpriv --version",
-    "epsilon": "fedpriv account computes epsilon, fedpriv calibrate the noise for an epsilon",
-    "noise": "fedpriv calibrate finds the noise for an epsilon",
-    "attack": "attacks on a finished run are fedpriv audit membership RUN",
-}
-"""Words that are no command → the command that a newcomer means."""
-MEANT_FLAGS = {
-    "--sigma": "--noise-multiplier", "--noise": "--noise-multiplier", "-z": "--noise-multiplier",
-    "--rounds": "--steps", "--epochs": "--steps", "-q": "--sample-rate", "--eps": "--epsilon",
-    "--output": "--out", "-o": "--out",
-}  # fmt: skip
-"""Flags of other tools → the flag of fedpriv."""
-_CALIBRATE = (
-    "the noise for an epsilon is found by fedpriv calibrate --epsilon 2 --sample-rate 0.013 --steps 7921 "
-    "--delta 1e-5"
-)
-_PRICED = "a run is priced by fedpriv account --run FOLDER"
-HINTS = {
-    ("fedpriv account", "--epsilon"): _CALIBRATE,
-    ("fedpriv account", "--target-epsilon"): _CALIBRATE,
-    ("fedpriv plot", "Missing argument 'FOLDER...'"): (
-        "name the folder of a run or of a sweep, or several: fedpriv plot outputs --y test_accuracy"
-    ),
-    ("fedpriv account", "Got unexpected extra argument"): _PRICED,
-}
-"""Command and flag that it lacks, or message of click → the remedy."""
-
-
 class CommandGroup(click.Group):
     """Commands in the order in which they were added. An unknown command is refused with the nearest name."""
 
@@ -126,20 +87,8 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return what click asks for. Raises ConfigError for an unknown command, with the nearest one."""
         known = [name for name, command in self.commands.items() if not command.hidden]
-        word = args[0]
-        if word not in self.commands:
-            error = unknown("the command", word, known)
-            if ctx.parent is None and word.replace("-", "_") in MEANT_COMMANDS:
-                hint = MEANT_COMMANDS[word.replace("-", "_")]
-                error = ConfigError(error.key, word, error.allowed, hint)
-            elif (
-                ctx.parent is not None
-                and not error.hint
-                and (os.path.exists(word) or len(known) == 1)
-            ):
-                hint = f"it stands before its argument: {ctx.command_path} {known[0]} {show(word)}"
-                error = ConfigError(error.key, word, error.allowed, hint)
-            raise error
+        if args[0] not in self.commands:
+            raise unknown("the command", args[0], known)
         return super().resolve_command(ctx, args)
 
 

@@ -98,16 +98,6 @@ def keys_of_option(group: str, option: str, folder: Path | None = None) -> list[
     return [key for key in keys.values() if key.path not in (*above, (group,))]
 
 
-def defaults_of_root() -> dict[str, object]:
-    """Return the defaults of the keys that belong to no group, as ``conf/config.yaml`` has them."""
-    keys = keys_of_text(_text(conf_dir() / "config.yaml"))
-    return {
-        key.name: yaml.safe_load(key.value)
-        for key in keys
-        if key.path[0] not in ("defaults", "hydra") and key.value
-    }
-
-
 def extended_by(path: Path) -> list[Path]:
     """Return the YAML files of the options that an option extends, all in its own group."""
     candidates = (path.parent / f"{default}.yaml" for default in _defaults(path))

@@ -8,15 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from fedpriv.common.config import as_tree, flatten
-from fedpriv.common.errors import ConfigError, FedprivError, all_of
-from fedpriv.common.groups import GROUPS, option_of, options_of_target
-from fedpriv.common.option_keys import defaults_of_root, keys_of_option
-from fedpriv.data.base import Dataset
+from fedpriv.common.errors import ConfigError
+from fedpriv.common.groups import option_of
 from fedpriv.experiment.contracts import all_conflicts
 from fedpriv.experiment.instantiate import instantiate, unresolvable, within_group
 from fedpriv.experiment.parts import Parts
@@ -40,78 +36,23 @@ def build_parts(config: DictConfig) -> Parts:
 
     Raises:
         ConfigError: Keys are wrong, a class lacks what its group needs, parts do not go together, or no noise
-            is enough for the ε that a schedule is given. All mistakes are told at once.
+            is enough for the ε that a schedule is given.
     """
-    # 1. A wrong value is put back to its default, so that the mistakes after it are found as well.
-    mistakes: list[ConfigError] = []
-    usable = config
-    while True:
-        try:
-            parts = _make_parts(usable)
-            break
-        except FedprivError as error:
-            again = {mistake.key for mistake in mistakes}
-            if not isinstance(error, ConfigError) or error.key in again:  # a default is no mistake
-                raise (all_of(mistakes) if mistakes else error) from None
-            mistakes.append(error)
-            default = _with_default(usable, error.key)
-            if default is None:
-                raise all_of(mistakes) from None
-            usable = default
-
-    # 2. What a wrong value leads to is no mistake of its own.
-    wrong = [mistake.key for mistake in mistakes]
-    mistakes += [e for e in all_conflicts(parts) if not any(key in str(e) for key in wrong)]
-    if mistakes:
-        raise all_of(mistakes)
-
+    parts = _make_parts(config)
+    _refuse_conflicts(parts)
     if isinstance(parts.accountant, PublishedAccountant):
         # accountant=published stands for the accountant of the algorithm's theorem, which has conflicts too.
         assert parts.algorithm.claim is not None  # else its conflicts refuse it
         parts = replace(parts, accountant=parts.algorithm.claim.accountant())
-        if mistakes := all_conflicts(parts):
-            raise all_of(mistakes)
+        _refuse_conflicts(parts)
     if parts.private and not parts.noise_schedule.known:
         _calibrate_noise(parts)
     return parts
 
 
-def _with_default(config: DictConfig, key: str) -> DictConfig | None:
-    """Return a configuration with one key put back to its default; None if that is not possible.
-
-    Parts of the user's own have no default that is known here.
-    """
-    group = key.partition(".")[0]
-    defaults = defaults_of_root()
-    if group in GROUPS:
-        target = OmegaConf.select(config, f"{group}._target_", throw_on_resolution_failure=False)
-        # Several options may have one class: the defaults are those of the option that was probably chosen.
-        options = [
-            {
-                key.name: yaml.safe_load(key.value)
-                for key in keys_of_option(group, name)
-                if key.value
-            }
-            for name in options_of_target(group, target)
-        ]
-        given = flatten(as_tree(config, resolve=False))
-        defaults = max(
-            options, key=lambda o: sum(given.get(k) == v for k, v in o.items()), default={}
-        )
-    if key not in defaults:
-        return None
-    with_value = config.copy()
-    OmegaConf.update(with_value, key, defaults[key], force_add=True)
-    return with_value
-
-
-def _without_advice_on_shards(error: ConfigError, dataset: Dataset) -> ConfigError:
-    """Return the error of a partition; for more clients than records, an error that blames no shards."""
-    records, clients = dataset.train_records, error.value
-    if error.key != "partition.clients" or not isinstance(clients, int) or clients <= records:
-        return error
-    allowed = f"<= {records}, the training records of dataset={dataset.name}"
-    return ConfigError(error.key, clients, allowed, "partition=iid takes any number up to that")
+def _refuse_conflicts(parts: Parts) -> None:
+    if refused := all_conflicts(parts):
+        raise refused[0]
 
 
 def _make_parts(config: DictConfig) -> Parts:
@@ -127,10 +68,7 @@ def _make_parts(config: DictConfig) -> Parts:
     dataset = instantiate(config, "dataset")
     if config.get("features") is not None:
         dataset = Featured(dataset, instantiate(config, "features"))
-    try:
-        partition = instantiate(config, "partition")
-    except ConfigError as error:
-        raise _without_advice_on_shards(error, dataset) from None
+    partition = instantiate(config, "partition")
     # A model of the user's own may draw initial weights in its constructor.
     with seeded_for(str(OmegaConf.select(config, "model._target_")), settings.seed):
         model = instantiate(config, "model")

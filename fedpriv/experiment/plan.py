@@ -16,15 +16,16 @@ from fedpriv.attacks.names import SAMPLED
 from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted, digits_up, round_up
-from fedpriv.data.names import MISLABELLED
 from fedpriv.experiment.costs import Costs, Forecast
 from fedpriv.experiment.parts import Parts
-from fedpriv.experiment.unspent import planned_words, uncalibrated_words
+from fedpriv.models.base import model_name
 from fedpriv.privacy.core.names import RELATION_WORDS, SOUND
 from fedpriv.privacy.core.sampling import FixedSizeSampling
 from fedpriv.privacy.larger_cohort import LargerCohort
 from fedpriv.privacy.mechanisms import GaussianQuery, Group, JointQuery, Query, RandomizedBit
 from fedpriv.privacy.noise_schedules import CalibratedNoise
+from fedpriv.store.caveats import CAVEATS
+from fedpriv.store.statement import first_clause
 
 Row = tuple[str, str]
 """Name and text of one row of the table on the screen."""
@@ -47,7 +48,8 @@ class Plan:
         epsilon: ε that the ledger will state at the end, or an upper bound if ``bound``; None without
             privacy.
         needed_epsilon: Smallest budget that pays for one ``unit``; None without privacy.
-        lines: Rows of the table on the screen.
+        lines: Rows of the table on the screen, without that of the caveats.
+        caveats: What a reader of the plan must know, a sentence each.
         unit: Words for what is charged at once: a round, or the whole run.
         bound: The ledger may state less than ``epsilon``.
         remedy: Words on how a budget pays for more, for a refusal.
@@ -59,9 +61,20 @@ class Plan:
     epsilon: float | None
     needed_epsilon: float | None
     lines: tuple[Row, ...]
+    caveats: tuple[str, ...] = ()
     unit: str = "a single round"
     bound: bool = False
     remedy: str = ""
+
+    def rows(self, more: Iterable[Row] = (), caveats: Iterable[str] = ()) -> list[Row]:
+        """Return the rows of the table on the screen, at most 14 of them.
+
+        Args:
+            more: Rows that only a run has, on its data and its folder.
+            caveats: Caveats that only a run has. The table has the first clause of each.
+        """
+        words = "\n".join(dict.fromkeys(map(first_clause, (*self.caveats, *caveats))))
+        return [*self.lines, *([("caveats", words)] if words else []), *more]
 
     def refuse_if_impossible(self, epsilon: float | None) -> None:
         """Raise ConfigError when not even one round fits the budget ``epsilon``."""
@@ -93,10 +106,13 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
     settings, algorithm = parts.settings, parts.algorithm
     if not algorithm.private:
         rows = (
-            *_setup_rows(parts, settings.rounds),
+            *_setup_rows(parts),
             ("privacy", "none: no clipping, no noise, no epsilon"),
+            ("rounds", str(settings.rounds)),
+            *_adversary_rows(parts, settings.rounds),
         )
-        return Plan(None, None, settings.rounds, None, None, rows)
+        caveats = tuple(_caveats(parts, 0.0, settings.rounds, records_per_client))
+        return Plan(None, None, settings.rounds, None, None, rows, caveats)
 
     sigma, costs = parts.noise_schedule.noise_multiplier(0), parts.costs(records_per_client)
     first = parts.mechanism.group(costs.sampling, sigma, 0)
@@ -120,26 +136,21 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
 
     cost_known = parts.shares_known or records_per_client is not None
     cost_rows: Iterable[Row] = (
-        (
-            "privacy cost",
-            "depends on how many records a client has; known when the data has been read",
-        ),
+        ("rounds", str(settings.rounds or "until the budget is spent")),
+        ("epsilon", "depends on how many records a client has; known when the data has been read"),
     )
     if cost_known:
         cost_rows = _cost_rows(
             parts, costs, allowed, forecast, f"epsilon {digits_up(needed)} is the cost of {unit}"
         )
-    unspent = planned_words(parts, rounds, allowed) if cost_known else None
-    short = uncalibrated_words(parts, allowed) if cost_known else None
     rows = (
-        *_setup_rows(parts, rounds),
+        *_setup_rows(parts),
         *_privacy_rows(parts, first.upload.joint),
         *cost_rows,
-        *([("unspent", unspent)] if unspent is not None else []),
-        *([("too few rounds", short)] if short is not None else []),
-        *_caveat_rows(parts, forecast.epsilon if cost_known else 0.0, rounds),
-        *_delta_rows(parts, records_per_client),
+        *_adversary_rows(parts, rounds),
     )
+    told = forecast.epsilon if cost_known else 0.0
+    caveats = tuple(_caveats(parts, told, rounds, records_per_client))
     remedy = ""
     if isinstance(parts.noise_schedule, LargerCohort):
         remedy = (
@@ -154,7 +165,16 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
             "the one that fits"
         )
     return Plan(
-        first, allowed, rounds, forecast.epsilon, needed, rows, unit, forecast.bound, remedy
+        first,
+        allowed,
+        rounds,
+        forecast.epsilon,
+        needed,
+        rows,
+        caveats,
+        unit,
+        forecast.bound,
+        remedy,
     )
 
 
@@ -191,68 +211,57 @@ def _of_the_worst_client(parts: Parts, forecast: Forecast, allowed: int | None) 
 # ---- rows on the data, the clients and the training
 
 
-def _setup_rows(parts: Parts, rounds: int | None) -> Iterator[Row]:
+def _setup_rows(parts: Parts) -> Iterator[Row]:
     settings, algorithm, clients = parts.settings, parts.algorithm, parts.partition.clients
-    yield "algorithm", f"{algorithm.name} on {parts.dataset.name}, seed {settings.seed}"
+    model = f"{algorithm.name} with {model_name(parts.model)} on {parts.dataset.name}"
+    seed = f"seed {settings.seed}"
     if settings.publish:
-        secrets = "lots, cohorts and noise from the operating system"
-        yield "publish", f"{secrets} (seed: partition and initial weights only)"
-    if settings.paired is not None:
-        shared = (
-            f"lots, cohorts and noise of every run with paired={settings.paired} and these seeds"
+        seed += (
+            " of partition and initial weights; lots, cohorts and noise from the operating system"
         )
-        if algorithm.private:
-            shared += "; their ε do not add up: together it is infinite"
-        yield "paired", shared
+    if settings.paired is not None:
+        seed += f"; lots, cohorts and noise of every run with paired={settings.paired}"
+    yield "training", "; ".join((f"{model}, {seed}", *parts.dataset.notes))
     yield "clients", f"{clients or 'one per user'} (partition: {parts.partition.describe()})"
-    for note in parts.dataset.notes:
-        yield "data", note
-    yield from algorithm.describe(clients, parts.even_share if clients else None)
+    details = [*algorithm.describe(clients, parts.even_share if clients else None)]
     if algorithm.augmentation is not None:
-        yield "augmentation", algorithm.augmentation.describe()
+        details.append(("augmentation", algorithm.augmentation.describe()))
     if settings.averaging is not None:
-        yield "evaluated", settings.averaging.describe()
+        details.append(("evaluated", settings.averaging.describe()))
     if settings.warm_start is not None:
-        yield "warm start", settings.warm_start.describe()
-    if parts.aggregation is not None:
-        rule = parts.aggregation
+        details.append(("warm start", settings.warm_start.describe()))
+    if algorithm.search is not None:
+        details.append(("search", algorithm.search.describe()))
+    words = (text if name == "each round" else f"{name}: {text}" for name, text in details)
+    yield "each round", "; ".join(words)
+
+
+def _adversary_rows(parts: Parts, rounds: int | None) -> Iterator[Row]:
+    """Yield the rows on the rule of the server and on attackers; ``rounds``: those that are planned."""
+    attack, rule, clients = parts.attack, parts.aggregation, parts.partition.clients
+    cohort = parts.algorithm.expected_cohort(clients)
+    if rule is not None:
         of = "of each client's upload" if rule.buckets is None else "of the noised means of buckets"
-        cohort = algorithm.expected_cohort(clients)
         f = ""
         if isinstance(rule, RobustAggregation) and 0 < rule.tolerated < 1 and cohort is not None:
             uploads = max(1, round(cohort))
             f = f" ({rule.tolerated_of(uploads)} of {uploads})"
         yield "aggregation", f"{rule.describe()}{f}, {of}"
-    yield from _adversary_rows(parts, rounds)
-    if algorithm.search is not None:
-        yield "search", algorithm.search.describe()
-    yield "rounds asked for", str(settings.rounds or "until the budget is spent")
-
-
-def _adversary_rows(parts: Parts, rounds: int | None) -> Iterator[Row]:
-    """Yield the rows on simulated attackers and planted canaries; ``rounds``: those that are planned."""
-    settings, attack = parts.settings, parts.attack
-    if attack is not None:
-        text = attack.describe()
-        clients, algorithm = parts.partition.clients, parts.algorithm
-        cohort = algorithm.expected_cohort(clients)
-        attacked = None
-        if rounds is not None and not is_own(attack):  # code of the user's own may count its calls
-            attacked = float(sum(map(attack.attacks_in, range(rounds))))
-        if clients and cohort is not None and cohort < clients and attack.participation == SAMPLED:
-            taking_part = len(attack.attackers_among(clients)) * cohort / clients
-            text += f"; about {taking_part:.2g} of them in a round" if taking_part else ""
-            if attacked and taking_part and rounds is not None:
-                attacked *= 1.0 - (1.0 - cohort / clients) ** len(attack.attackers_among(clients))
-                text += f", so that about {attacked:.2g} of {counted(rounds, 'round')} are attacked"
-        if attacked == 0.0 and rounds is not None:
-            text += f"; no attack in {counted(rounds, 'round')}"
-        yield "attack", text
-        yield "attackers know", attack.describe_knowledge(parts.algorithm)
-    if settings.canaries:
-        kind = "mislabelled " if settings.canary == MISLABELLED else ""
-        canaries = counted(settings.canaries, kind + parts.algorithm.unit)
-        yield "canaries", f"{canaries} planted for audit=epsilon; they cost accuracy"
+    if attack is None:
+        return
+    text = attack.describe()
+    attacked = None
+    if rounds is not None and not is_own(attack):  # code of the user's own may count its calls
+        attacked = float(sum(map(attack.attacks_in, range(rounds))))
+    if clients and cohort is not None and cohort < clients and attack.participation == SAMPLED:
+        taking_part = len(attack.attackers_among(clients)) * cohort / clients
+        text += f"; about {taking_part:.2g} of them in a round" if taking_part else ""
+        if attacked and taking_part and rounds is not None:
+            attacked *= 1.0 - (1.0 - cohort / clients) ** len(attack.attackers_among(clients))
+            text += f", so that about {attacked:.2g} of {counted(rounds, 'round')} are attacked"
+    if attacked == 0.0 and rounds is not None:
+        text += f"; no attack in {counted(rounds, 'round')}"
+    yield "attack", f"{text}; attackers know {attack.describe_knowledge(parts.algorithm)}"
 
 
 # ---- rows on privacy: who is protected, what is released, what it costs
@@ -273,54 +282,29 @@ def _privacy_rows(parts: Parts, joint: JointQuery) -> Iterator[Row]:
     yield "protects", protected
     yield "clipping", parts.clipper.describe()
 
-    later = " in the first round; the noise schedule sets the later ones" if changes else ""
-    yield "noise", f"noise multiplier {sigma:g}{later}{_calibration_words(parts)}"
-    if schedule.caveat is not None:
-        yield "caveat", schedule.caveat.rstrip(".")
+    noise = f"noise multiplier {sigma:g}"
+    if changes:
+        noise += " in the first round; the noise schedule sets the later ones"
     if isinstance(schedule, LargerCohort) and (rounds := parts.settings.rounds) is not None:
         imagined = digits_up(schedule.imagined_epsilon(rounds), 3)
-        more = f", more than its {schedule.epsilon:g}" if rounds > schedule.rounds else ""
-        yield (
-            "imagined",
-            f"epsilon {imagined} of a client of that population after {counted(rounds, 'round')}{more}",
+        noise += (
+            f"; epsilon {imagined} of a client of the imagined population after {rounds} rounds"
         )
+    yield "noise", noise
 
     occasion = "lot" if unit == "record" else "report" if trust.sees_each_upload else "round"
     query_words = _query_words if parts.shares_known else attrgetter("name")
-    yield f"released per {occasion}", ", ".join(map(query_words, joint.queries))
-
+    released = ", ".join(map(query_words, joint.queries))
     if parts.unprotected:
-        names = ", ".join(f"{name} (no noise)" for name in parts.unprotected)
-        yield "already released", f"{names}, of every client: the sound epsilon is infinite"
+        names = ", ".join(parts.unprotected)
+        released += f"; without noise, of every client: {names}, so the sound epsilon is infinite"
     statistics, query = parts.released_statistics, parts.mechanism.before
     if statistics is not None and query is not None:
-        yield (
-            "released before",
-            f"{_query_words(query)}, once, of every client: means and mean squares of the "
-            f"{statistics.channels} channels of each record, L2 norm {statistics.clip_norm:g} at most",
+        released += (
+            f"; before the first round {_query_words(query)}: means and mean squares of the "
+            f"{statistics.channels} channels of each record, L2 norm {statistics.clip_norm:g} at most"
         )
-    yield "accountant", parts.accountant.describe()
-
-
-def _calibration_words(parts: Parts) -> str:
-    """Say for how many draws σ was solved, where some clients may make more draws than that."""
-    schedule, cohort = parts.noise_schedule, parts.algorithm.clients_per_round
-    if schedule.spreads_budget:
-        clients = parts.partition.clients or math.inf
-        if cohort is None or cohort >= clients or parts.settings.budget_view != SOUND:
-            return ""
-        return (
-            ", for the average number of rounds of a client: one whose budget is spent takes no further "
-            "part, so the last cohorts are smaller"
-        )
-    if not isinstance(schedule, CalibratedNoise) or schedule.epsilon_per_draw is not None:
-        return ""
-    if schedule.draws is None and cohort is None:
-        return ""
-    return (
-        f", for {schedule.draws or 'the average number of'} draws of a client "
-        "(noise_schedule.draws): one whose budget is spent takes no further part"
-    )
+    yield f"released per {occasion}", released
 
 
 def _query_words(query: Query | RandomizedBit) -> str:
@@ -335,49 +319,46 @@ def _query_words(query: Query | RandomizedBit) -> str:
 def _cost_rows(
     parts: Parts, costs: Costs, allowed: int | None, forecast: Forecast, too_much: str
 ) -> Iterator[Row]:
-    """Yield the rows on the budget and on ε; ``too_much``: why the budget allows no round."""
+    """Yield the rows on the rounds and on ε; ``too_much``: why the budget allows no round."""
     settings, sigma, epsilon = (
         parts.settings,
         parts.noise_schedule.noise_multiplier(0),
         forecast.epsilon,
     )
+    asked = str(settings.rounds or "until the budget is spent")
     rounds, at_most = counted(forecast.rounds, "round"), "at most " if forecast.bound else ""
     for_whom = _if_sampled(parts) + _if_unequal(parts, costs)
+    by = f"at delta {settings.delta:g}, by accountant {parts.accountant.name}"
     if settings.epsilon is None:
-        cost = f"have no finite epsilon{for_whom}"
+        cost = f"no finite epsilon{for_whom}"
         if math.isfinite(epsilon):
-            cost = f"would cost {at_most}epsilon {digits_up(epsilon)}{for_whom}"
+            cost = f"{at_most}{digits_up(epsilon)} after {rounds}{for_whom}"
         elif parts.adaptive and math.isfinite(at_first := costs.epsilon(sigma, forecast.rounds)):
-            cost = f"would cost epsilon {digits_up(at_first)} at the first noise multiplier{for_whom}, "
-            cost += "and more as it falls"
+            cost = f"{digits_up(at_first)} after {rounds} at the first noise multiplier{for_whom}, and more "
+            cost += "as it falls"
         if forecast.by_rdp:
             cost += f" (by RDP: {parts.accountant.name} takes long where the noise moves)"
-        yield "budget", f"none; {rounds} {cost}"
+        yield "rounds", f"{asked}, no budget"
+        yield "epsilon", f"{cost}, {by}"
         return
 
-    analysis = "sound analysis" if settings.sound else "analysis of the paper"
-    yield (
-        "budget",
-        f"epsilon {settings.epsilon:g} at delta {settings.delta:g}, by the {analysis} "
-        f"(budget_view={settings.budget_view})",
-    )
+    allows = f"the budget allows {allowed} at noise multiplier {sigma:g}"
     if allowed == 0:
-        yield "rounds allowed", f"0: {too_much}; a run would be refused"
-    else:
-        yield (
-            "rounds allowed",
-            f"{allowed} at noise multiplier {sigma:g}{for_whom.partition(';')[0]}",
-        )
-        final = f"{at_most}{round_up(epsilon, 6)} after {rounds}{for_whom}"
-        if epsilon == settings.epsilon and forecast.bound:  # after however many rounds there are
-            final = f"at most {epsilon:g}, the budget{for_whom}"
-        yield "epsilon at the end", final
+        allows = f"the budget allows 0: {too_much}; a run would be refused"
+    yield "rounds", f"{asked} ({allows}{for_whom.partition(';')[0]})"
+    final = f"{at_most}{round_up(epsilon, 6)} after {rounds}{for_whom}"
+    if epsilon == settings.epsilon and forecast.bound:  # after however many rounds there are
+        final = f"at most {epsilon:g}, the budget{for_whom}"
     if parts.adaptive and settings.sound:
-        yield (
-            "guarantee",
-            f"epsilon {settings.epsilon:g}, the whole budget, however early the run ends: the noise "
-            "multiplier follows released values, so a privacy filter guards the budget",
+        final += (
+            ", all of which counts however early the run ends, as the noise follows released values"
         )
+    if allowed == 0:
+        final = f"more than {settings.epsilon:g}"
+    yield (
+        "epsilon",
+        f"enforced: {final}; budget {settings.epsilon:g} {by} (budget_view={settings.budget_view})",
+    )
 
 
 def _if_sampled(parts: Parts) -> str:
@@ -403,40 +384,34 @@ def _if_unequal(parts: Parts, costs: Costs) -> str:
     return f" for a client of {counted(records, 'record')}; one of another size may spend another epsilon"
 
 
-def _delta_rows(parts: Parts, records_per_client: int | None) -> Iterator[Row]:
-    """Yield a warning of a δ that is not below 1/n, or 1/K at client level."""
-    units, name = parts.partition.clients, "K clients"
-    if parts.algorithm.unit == "record":
-        share = parts.even_share if parts.partition.clients or parts.partition.records else None
-        units, name = records_per_client or share, "n records of a client"
-    if units is not None and parts.settings.delta * units >= 1:
-        yield (
-            "caveat",
-            f"delta is not below 1/{name[0]}: delta {parts.settings.delta:g} for {units} {name[2:]} would "
-            "allow a mechanism that publishes one of them outright; choose a smaller delta",
-        )
-
-
-def _caveat_rows(parts: Parts, epsilon: float, rounds: int | None) -> Iterator[Row]:
-    """Yield notes on what is not as in the paper, and on numbers that protect next to nothing."""
-    for sentence in parts.replaced:
-        yield "caveat", sentence.rstrip(".")
-    averaging = parts.settings.averaging
+def _caveats(
+    parts: Parts, epsilon: float, rounds: int | None, records_per_client: int | None
+) -> Iterator[str]:
+    """Yield what is not as in the paper, and what is told of numbers that protect next to nothing."""
+    settings, clients = parts.settings, parts.partition.clients
+    yield from parts.replaced
+    if settings.canaries:
+        yield CAVEATS["canaries"]
+    averaging = settings.averaging
     if averaging is not None and rounds is not None and averaging.start >= rounds:
-        yield (
-            "caveat",
-            f"averaging_start is {averaging.start}, and the budget allows {counted(rounds, 'round')}: with "
-            "no more of them the last model is evaluated",
-        )
-    cohort = parts.algorithm.expected_cohort(parts.partition.clients)
+        yield f"averaging_start={averaging.start} is never reached, so the last model is evaluated"
+    if not parts.algorithm.private:
+        return
+    if parts.noise_schedule.caveat is not None:
+        yield parts.noise_schedule.caveat
+    if settings.paired is not None:
+        yield CAVEATS["paired"]
+    cohort = parts.algorithm.expected_cohort(clients)
     if cohort is not None and cohort <= 1:
+        yield f"an expected cohort of {cohort:.2g} client averages no noise over clients"
+    if settings.sound and VACUOUS_EPSILON < epsilon < math.inf:
         yield (
-            "caveat",
-            f"expected cohort of {cohort:.2g} client: a round averages no noise over clients",
+            f"sound epsilon {digits_up(epsilon)} is above {VACUOUS_EPSILON:g}, a vacuous bound on membership "
+            "inference"
         )
-    if parts.settings.sound and VACUOUS_EPSILON < epsilon < math.inf:
-        yield (
-            "caveat",
-            f"sound epsilon {digits_up(epsilon)} is above {VACUOUS_EPSILON:g}: a vacuous bound on membership "
-            "inference",
-        )
+    units, name = clients, "delta_of_clients"
+    if parts.algorithm.unit == "record":
+        share = parts.even_share if clients or parts.partition.records else None
+        units, name = records_per_client or share, "delta"
+    if units is not None and settings.delta * units >= 1:
+        yield CAVEATS[name]

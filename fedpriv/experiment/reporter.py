@@ -19,11 +19,8 @@ from rich.text import Text
 from fedpriv.common.files import saying_where
 from fedpriv.common.notices import complain
 from fedpriv.common.words import counted, round_up, span
-from fedpriv.experiment.brief_plan import brief_plan, show_brief
 from fedpriv.experiment.plan import Plan
 from fedpriv.experiment.running import Run
-from fedpriv.experiment.unspent import final_words
-from fedpriv.models.base import model_name
 from fedpriv.store.display import console, duration, statement_lines, summary_lines
 from fedpriv.store.statement import headline, publishable
 from fedpriv.store.table import pairs
@@ -85,10 +82,9 @@ class Reporter:
         run: The run that is shown.
         plan: Its plan, which is shown first.
         label: Words that set one job of a sweep apart. Such a job gets a line at its end instead of tables.
-        whole_plan: Show the whole plan; else at most ten lines of it.
     """
 
-    def __init__(self, run: Run, plan: Plan, label: str | None = None, whole_plan: bool = False):
+    def __init__(self, run: Run, plan: Plan, label: str | None = None):
         self.label, brief = label, label is not None
         self.folder, self.loop, self.plan, self.out = run.folder, run.loop, plan, console()
         loop = run.loop
@@ -104,15 +100,7 @@ class Reporter:
         self._live: Live | None = None
         self._log = open(self.folder.log, "a", encoding="utf-8")  # noqa: SIM115 - see close
         if self.mode != "none" and not brief:
-            caveats, context = run.caveats(), loop.context
-            if whole_plan:
-                self.out.print(pairs("Plan", (*plan.lines, *self._data_lines())))
-                for caveat in caveats:
-                    self.out.print(Text(f"note: {caveat}", style="yellow"))
-            else:
-                folder, size = str(self.folder.path), context.model.size
-                rows = brief_plan(loop.parts, plan, context.data, size, caveats, folder)
-                show_brief(self.out, rows)
+            self.out.print(pairs("Plan", plan.rows(self._data_rows(), run.caveats())))
         forgotten = run.forgotten and (
             f"warning: {run.forgotten}; rounds from here on may differ from an unbroken run's"
         )
@@ -123,32 +111,22 @@ class Reporter:
         if run.resumed:
             self.line(f"resumed after round {loop.rounds_done} of {self.folder.path}")
 
-    def _data_lines(self) -> Iterator[tuple[str, str]]:
-        data = self.loop.context.data
-        sizes = data.records_per_client
-        yield (
-            "records",
-            (
-                f"{sizes.sum()} training records over {counted(data.client_count, 'client')}, "
-                f"{span(sizes.min(), sizes.max())} each; {len(data.test)} test"
-                + (f", {len(data.validation)} public validation" if data.validation else "")
-            ),
-        )
-        if data.labels_per_client is not None and self.loop.settings.runtime.diagnostics:
-            labels = (data.labels_per_client > 0).sum(axis=1)
-            yield "labels", f"{span(labels.min(), labels.max())} of {data.classes} at each client"
-        yield (
-            "model",
-            (
-                f"{model_name(self.loop.parts.model)}, "
-                f"{self.loop.context.model.size:,} parameters, engine {self.loop.context.engine.name}, "
-                f"device {self.loop.context.model.device}"
-            ),
+    def _data_rows(self) -> Iterator[tuple[str, str]]:
+        context = self.loop.context
+        data, sizes = context.data, context.data.records_per_client
+        public = f", {len(data.validation)} public validation" if data.validation else ""
+        words = (
+            f"{sizes.sum()} training records, {span(sizes.min(), sizes.max())} for each of "
+            f"{counted(data.client_count, 'client')}; {len(data.test)} test{public}; "
+            f"{context.model.size:,} parameters, engine {context.engine.name}, device {context.model.device}"
         )
         # After a resume, clients may be left out because they have spent their budget.
         left_out = data.client_count - int(self.loop.eligible().sum())
         if left_out and not self.loop.rounds_done:
-            yield "excluded", f"{counted(left_out, 'client')}: one round would exceed the budget"
+            words += (
+                f"; excluded: {counted(left_out, 'client')}, as one round would exceed the budget"
+            )
+        yield "data", words
         yield "run folder", str(self.folder.path)
 
     def line(self, text: str) -> None:
@@ -332,9 +310,6 @@ class Reporter:
         rows = self._summary_lines(summary)
         if self._runaway:
             rows.append(("diverging", f"{self._runaway}; {self._remedy}"))
-        unspent = final_words(self.loop.parts, summary, self.plan.rounds_allowed)
-        if unspent is not None:
-            rows.append(("unspent", unspent))
         self.out.print(pairs("Result", rows))
         style = "red" if math.isinf(privacy.get("epsilon_sound", 0.0)) else "green"
         if not privacy["private"]:

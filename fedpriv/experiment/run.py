@@ -125,7 +125,6 @@ def run(
     overrides: Sequence[str] | None = None,
     label: str | None = None,
     on_round: Callable[[dict[str, object]], object] | None = None,
-    whole_plan: bool = False,
 ) -> RunResult:
     """Run an experiment to its end and write its folder.
 
@@ -138,7 +137,6 @@ def run(
             needs nothing else.
         label: Words that set one job of a sweep apart. Such a job gets a line at its end instead of tables.
         on_round: Called after every round with a copy of the round's row of ``metrics.csv``.
-        whole_plan: Show the whole plan before the run; else at most ten lines of it.
 
     Returns:
         The plan, the folder, the summary and the privacy facts.
@@ -191,7 +189,7 @@ def run(
             hold(held, running.folder)
         if parts.algorithm.cost_depends_on_records:  # now the sizes of the clients are known
             plan = plan_of_smallest(parts, running.loop.context.data.records_per_client)
-        reporter = Reporter(running, plan, label, whole_plan)
+        reporter = Reporter(running, plan, label)
         summary, privacy = _to_the_end(running, reporter, config, on_round)
     return RunResult(plan, running.folder.path, summary, privacy)
 

@@ -92,7 +92,7 @@ def with_sound_epsilon(parts: Parts, plan: Plan) -> list[tuple[str, str]]:
         parts: The parts of the run.
         plan: The plan of these parts.
     """
-    rows, planned = [*plan.lines], plan.epsilon
+    rows, planned = plan.rows(), plan.epsilon
     if planned is None or plan.rounds == 0:
         return rows
     if parts.settings.sound and (plan.bound or planned > _HOPELESS):
@@ -105,12 +105,14 @@ def with_sound_epsilon(parts: Parts, plan: Plan) -> list[tuple[str, str]]:
     shown = "infinite"
     if math.isfinite(forecast.epsilon):
         shown = f"{'at most ' if forecast.bound else ''}{digits_up(forecast.epsilon, 6)}"
-    names = [name for name, _ in rows]
-    below = 1 + max(names.index(name) for name in ("budget", "epsilon at the end") if name in names)
     return [
-        *rows[:below],
-        ("sound epsilon", f"{shown}, which a finished run reports"),
-        *rows[below:],
+        (
+            name,
+            f"{words}; sound: {shown}, which a finished run reports"
+            if name == "epsilon"
+            else words,
+        )
+        for name, words in rows
     ]
 
 

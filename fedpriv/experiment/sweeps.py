@@ -20,7 +20,6 @@ from fedpriv.common.notices import complain
 from fedpriv.common.words import counted, in_short
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.instantiate import instantiate
-from fedpriv.experiment.mistakes import with_further_mistakes
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.settings import read_settings
@@ -93,7 +92,7 @@ class JobComposer:
         except FedprivError as error:
             job.error = error
         except (HydraException, OmegaConfBaseException) as error:
-            job.error = with_further_mistakes(explain(error, overrides), overrides)
+            job.error = explain(error, overrides)
         return job
 
     def _configured(self, overrides: tuple[str, ...]) -> DictConfig:
@@ -104,7 +103,7 @@ class JobComposer:
             try:
                 self._bases[keys] = self._compose(overrides)
             except (HydraException, OmegaConfBaseException) as error:
-                self._bases[keys] = with_further_mistakes(explain(error, overrides), overrides)
+                self._bases[keys] = explain(error, overrides)
         base = self._bases[keys]
         if isinstance(base, ConfigError):
             raise base
@@ -266,7 +265,7 @@ def check_jobs(jobs: Sequence[SweepJob], check: Callable[[DictConfig], object]) 
         try:
             read_settings(OmegaConf.create(configuration.as_tree(job.composed)))
         except FedprivError as error:
-            job.error = _with_others(error, job.composed)
+            job.error = error
             continue
         key = configuration.fingerprint({k: v for k, v in job.values.items() if not _is_seed(k, v)})
         if key not in checked:
@@ -307,15 +306,6 @@ def refuse_crowd(jobs: Sequence[SweepJob], at_once: int, cores: int) -> None:
                 f"{together * workers * threads}, and there are {counted(cores, 'core')} "
                 "(runtime.threads, hydra.launcher.n_jobs)",
             )
-
-
-def _with_others(error: FedprivError, config: DictConfig) -> FedprivError:
-    """Return the error of a wrong root key, with all other mistakes of the job."""
-    try:
-        build_parts(config)
-    except FedprivError as all_mistakes:
-        return all_mistakes
-    return error
 
 
 _REFUSED = "{} of the sweep cannot run, see above; none was started"
@@ -363,9 +353,7 @@ def raise_failures(
         raise failures[0][1]
     reasons: dict[str, list[str]] = {}
     for job, error in failures:
-        mistakes = error.mistakes if isinstance(error, ConfigError) else ()
-        for mistake in mistakes or [error]:
-            reasons.setdefault(str(mistake), []).append(label(job, jobs))
+        reasons.setdefault(str(error), []).append(label(job, jobs))
     for reason, labels in reasons.items():
         complain(f"{in_short(labels)}: {reason}")
     error = FedprivError(words.format(f"{len(failures)} of {counted(len(jobs), 'job')}"))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from fedpriv.common.config import MULTIRUN
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.groups import ADDED, LISTED, conf_dir
 from fedpriv.common.notices import complain
@@ -74,8 +75,7 @@ def flags_first(arguments: list[str]) -> list[str]:
     overrides: list[str] = []
     for argument in arguments:
         is_value = bool(flags) and flags[-1] in FLAGS_WITH_VALUE
-        is_override = not argument.startswith("-") and ("=" in argument or argument[:1] == "~")
-        (overrides if is_override and not is_value else flags).append(argument)
+        (flags if argument.startswith("-") or is_value else overrides).append(argument)
     return [*flags, *overrides]
 
 
@@ -92,7 +92,7 @@ def asks_for_figure(arguments: Sequence[str]) -> bool:
     """Return whether the arguments ask for a figure. Raise ConfigError if they do so without a sweep."""
     if not any(a.startswith(("+figure=", "figure=", "+figure.file=")) for a in arguments):
         return False
-    if not {"-m", "--multirun"} & set(arguments):
+    if not MULTIRUN & set(arguments):
         raise ConfigError("a figure is a sweep: add -m, or use fedpriv figure <name>")
     return True
 

@@ -56,7 +56,6 @@ def test_the_names_of_all_options_fit_on_a_screen(command):
 def test_the_help_of_train_hides_groups_that_nobody_chooses(command):
     said = command("train", "--help").out
     assert not re.search(r"^(keys|work|protocol|figure|hydra)\b", said, re.MULTILINE)
-    assert "--plan" in said
 
 
 def test_one_group_can_be_listed_alone(command):

@@ -243,7 +243,7 @@ def test_it_is_listed_and_a_key_of_the_mean_is_named(command, plugins):
     assert "my_median" in listed
     said = command("train", "aggregation.trim=1")
     assert said.status == 2
-    assert "aggregation=mean has no key trim; choose a rule as well" in said.sentence
+    assert "unknown key aggregation.trim: this aggregation has no keys" in said.sentence
     said = command("train", "aggregation=my_medain", "--config-dir", "yamls")
     assert said.status == 2
     assert "did you mean my_median?" in said.sentence

@@ -43,7 +43,7 @@ def test_copies_cost_nothing_and_the_statement_says_what_is_clipped(ran, algorit
 
 def test_the_plan_says_that_the_mean_is_clipped():
     parts = build_parts(fedpriv.compose(["algorithm=dp_fl", *COPIES]))
-    assert "the mean of their gradients is clipped" in dict(make_plan(parts).lines)["augmentation"]
+    assert "the mean of their gradients is clipped" in dict(make_plan(parts).lines)["each round"]
 
 
 @pytest.mark.thorough

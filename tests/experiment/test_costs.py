@@ -122,4 +122,4 @@ def test_what_takes_long_of_noise_that_falls_far_is_a_bound_and_says_so():
     assert bounded
     assert by_rdp == pytest.approx(epsilon, rel=0.02)
     plan = make_plan(build_parts(fedpriv.compose([*FALLING, "accountant=pld"])))
-    assert f"would cost at most epsilon {digits_up(epsilon)}" in dict(plan.lines)["budget"]
+    assert dict(plan.lines)["epsilon"].startswith(f"at most {digits_up(epsilon)} after")

@@ -49,16 +49,13 @@ def test_the_plan_says_whose_epsilon_it_is(command):
     said = command("train", *RUN, "dry_run=true").out
     said = " ".join(said.replace("│", " ").split())
     assert "Noise of an imagined population" in said
-    assert "of a client of that population after 3 rounds" in said
-    assert "more than its" not in said
-    longer = command("train", *RUN, "rounds=30", "dry_run=true").out
-    assert "after 30 rounds, more than its 2" in " ".join(longer.replace("│", " ").split())
+    assert "of a client of the imagined population after 3 rounds" in said
 
 
 @pytest.mark.parametrize("rounds", [3, 7])
 def test_the_plan_rounds_the_epsilon_of_the_imagined_population_up(rounds):
     parts = build_parts(fedpriv.compose([*RUN, f"rounds={rounds}"]))
-    shown = dict(make_plan(parts).lines)["imagined"].split()[1]
+    shown = dict(make_plan(parts).lines)["noise"].partition("; epsilon ")[2].split()[0]
     assert float(shown) >= parts.noise_schedule.imagined_epsilon(rounds)
 
 

@@ -48,10 +48,10 @@ def test_lots_of_a_fixed_size_are_priced_for_the_records_that_the_partition_fixe
 
 
 def test_a_run_uses_the_fixed_number_of_records(command):
-    said = command("train", "--plan", "algorithm=dp_fl", *FIXED, "rounds=1", "runtime.plots=false")
+    said = command("train", "algorithm=dp_fl", *FIXED, "rounds=1", "runtime.plots=false")
     words = " ".join(said.out.replace("│", " ").split())
     assert said.status == 0
-    assert "100 training records over 5 clients, 20 each; 360 test" in words
+    assert "100 training records, 20 for each of 5 clients; 360 test" in words
 
 
 def test_more_records_than_there_are_end_before_the_first_round(train):

@@ -92,7 +92,7 @@ def hold_against_a_run(overrides: list[str], plan: Plan, folder: Path) -> bool:
     assert stated <= plan.epsilon * (1.0 + 1e-9), message
     if not plan.bound:
         assert stated == pytest.approx(plan.epsilon, rel=1e-9), message
-    cost = words.get("epsilon at the end", words["budget"])
+    cost = words["epsilon"]
     if math.isinf(plan.epsilon):  # nothing is above it: no bound to tell
         assert "no finite epsilon" in cost, message
     else:
@@ -122,18 +122,18 @@ def test_the_plan_of_an_adaptive_run_is_the_value_of_its_filter(tmp_path):
     plan = make_plan(build_parts(config))
     assert not plan.bound
     assert fedpriv.run(config).summary["epsilon"] == pytest.approx(plan.epsilon, rel=1e-12)
-    assert dict(plan.lines)["epsilon at the end"].startswith("0.926237 after 2 rounds")
+    assert dict(plan.lines)["epsilon"].startswith("enforced: 0.926237 after 2 rounds")
 
 
 def test_an_adaptive_run_that_may_lower_its_noise_is_told_the_budget_as_a_bound():
     words = dict(make_plan(build_parts(fedpriv.compose([*QUIET, "rounds=60"]))).lines)
-    assert words["epsilon at the end"] == "at most 2, the budget"
+    assert words["epsilon"].startswith("enforced: at most 2, the budget")
 
 
 @pytest.mark.parametrize(
     ("budget", "words"),
     [
-        ("epsilon=null", "would cost epsilon"),
+        ("epsilon=null", "no budget"),
         ("epsilon=9", "after 6 rounds"),
         ("epsilon=3", "at most 3"),
     ],

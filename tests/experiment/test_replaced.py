@@ -11,7 +11,7 @@ from fedpriv.experiment.plan import make_plan
 
 def said(*overrides: str) -> list[str]:
     plan = make_plan(build_parts(fedpriv.compose([*overrides, "dataset=digits"])))
-    return [words for name, words in plan.lines if name == "caveat" and " its own " in words]
+    return [words for words in plan.caveats if " its own " in words]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
@@ -78,9 +79,11 @@ RARE = ("algorithm=cdp_fedavg", "algorithm.client_rate=0.02", "partition.clients
 
 def sound_in_the_plan(command, *overrides: str) -> str | None:
     said = command("train", *overrides, "dry_run=true")
-    rows = [line.split("│")[1:3] for line in said.out.splitlines() if line.startswith("│")]
-    assert rows, said.err
-    return {name.strip(): words.strip() for name, words in rows}.get("sound epsilon")
+    assert "Plan" in said.out, said.err
+    found = re.search(
+        r"; sound: (.* finished run reports)", " ".join(said.out.replace("│", " ").split())
+    )
+    return None if found is None else found[1]
 
 
 @pytest.mark.parametrize("budget", ["epsilon=8", "epsilon=null"])

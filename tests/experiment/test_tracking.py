@@ -258,7 +258,7 @@ def test_a_plan_without_the_package_of_a_tracker_ends_as_the_run_would(command, 
     [
         ("tracker=wandbs", "did you mean wandb?"),
         ("tracker=[wandb,mlfow]", "did you mean mlflow?"),
-        ("tracker.wandb.group=x", "tracker=none has no key wandb.group"),
+        ("tracker.wandb.group=x", "unknown key tracker.wandb: this tracker has no keys"),
         ("tracker=wandb tracker.wandb.grup=x", "did you mean tracker.wandb.group?"),
         ("tracker=wandb tracker.wandb.group=3", "tracker.wandb.group must be a text, got 3"),
         ("+tracker.mine=3", "tracker.mine must be a group option"),

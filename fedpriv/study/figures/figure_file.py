@@ -17,7 +17,7 @@ is run and drawn like the figures of published works.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ import attrs
 import yaml
 
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, ConfigError, all_of, did_you_mean
+from fedpriv.common.errors import ArgumentError, ConfigError, did_you_mean
 from fedpriv.common.fields import declared, field, one_of, or_null, own_check, text
 from fedpriv.store.columns import COLUMNS
 from fedpriv.store.saved import YamlLoader, yaml_mistake, yaml_text
@@ -130,15 +130,10 @@ class FigureFile:
         self._refuse_given_twice()
         entries = [] if self.baselines is None else self.baselines
         allowed = "a list such as [{label: guessing, value: 10}]"
-        baselines, mistakes = list[Baseline](), list[ConfigError]()
-        for number, entry in enumerate(checks.sequence("baselines", entries, allowed)):
-            try:
-                baselines.append(self._baseline(f"baselines.{number}", entry))
-            except ArgumentError as error:
-                mistakes.append(_in_file(self.path, error))
-        if mistakes:
-            raise all_of(mistakes)
-        self.baselines: tuple[Baseline, ...] = tuple(baselines)
+        self.baselines: tuple[Baseline, ...] = tuple(
+            self._baseline(f"baselines.{number}", entry)
+            for number, entry in enumerate(checks.sequence("baselines", entries, allowed))
+        )
         labels = [c.label for c in self.curves] + [b.label for b in self.baselines]
         for label in labels:
             if labels.count(label) > 1:
@@ -237,18 +232,11 @@ _BASELINE_KEYS = ("label", "run", "csv", "value", "x", "as", "panel", "metric", 
 
 def refuse_unknown_keys(name: str, values: Mapping[Any, Any], known: Iterable[str]) -> None:
     """Raise ArgumentError for a key that is not known, with the nearest of those that are."""
-    for error in _unknown_keys(name, values, list(known)):
-        raise error
-
-
-def _unknown_keys(
-    name: str, values: Mapping[Any, Any], known: Sequence[str]
-) -> Iterator[ArgumentError]:
-    """Yield an ArgumentError for each key that is not known."""
+    names = list(known)
     for key in values:
-        if key not in known:
-            hint = did_you_mean(str(key), known)
-            yield ArgumentError(name or "a key", key, f"one of {', '.join(known)}", hint)
+        if key not in names:
+            hint = did_you_mean(str(key), names)
+            raise ArgumentError(name or "a key", key, f"one of {', '.join(names)}", hint)
 
 
 def _read(path: Path, values: Mapping[Any, Any]) -> FigureFile:
@@ -259,33 +247,14 @@ def _read(path: Path, values: Mapping[Any, Any]) -> FigureFile:
     """
     kind: type = FigureFile
     fields = {name: one for name, one in attrs.fields_dict(kind).items() if name != "path"}
-    mistakes = [_in_file(path, error) for error in _unknown_keys("", values, list(fields))]
-    right: dict[str, Any] = {}
-    for name, one in fields.items():
-        if one.default is attrs.NOTHING and values.get(name) is None:
-            mistakes.append(
-                _in_file(path, ArgumentError(name, None, f"given, such as {_REQUIRED}"))
-            )
-        elif name in values:
-            try:
-                one.metadata["check"](name, values[name], None)
-                right[name] = values[name]
-            except ArgumentError as error:
-                mistakes.append(_in_file(path, error))
-    if "panels" in values and "panels" not in right:  # baselines may name any of them
-        right.pop("baselines", None)
-    # What is wrong or missing is replaced, so that the other keys are checked against one another.
-    others = [column for column in COLUMNS if column not in ("round", "test_loss")]
-    replaced = {"x": "round", "metric": ["test_loss", *others]}
     try:
-        file = FigureFile(path=path, **{**replaced, **right})
+        refuse_unknown_keys("", values, fields)
+        for name, one in fields.items():
+            if one.default is attrs.NOTHING and values.get(name) is None:
+                raise ArgumentError(name, None, f"given, such as {_REQUIRED}")
+        return FigureFile(path=path, **values)
     except ArgumentError as error:
-        mistakes.append(_in_file(path, error))
-    except ConfigError as error:
-        mistakes += error.mistakes or [error]
-    if mistakes:
-        raise all_of(mistakes)
-    return file
+        raise _in_file(path, error) from None
 
 
 def _in_file(path: Path, error: ArgumentError) -> ConfigError:

@@ -14,7 +14,6 @@ from fedpriv.common.console import console
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.files import write_json
 from fedpriv.common.notices import complain
-from fedpriv.experiment.mistakes import refuse_words
 from fedpriv.experiment.stamps import stamp_of, write_stamp
 from fedpriv.tools.verify.checks import all_checks
 from fedpriv.tools.verify.subject import Subject
@@ -42,7 +41,6 @@ def run(options: SimpleNamespace) -> int:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # a _target_ may name a module in the working folder
     folder = None if options.config_dir is None else Path(options.config_dir)
-    refuse_words(options.overrides)
     config = configuration.compose(list(options.overrides), folder)
     stamp = stamp_of(config)
     subject = Subject(config, seed, options.rounds, options.synthetic, later=True)

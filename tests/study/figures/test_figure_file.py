@@ -199,20 +199,6 @@ def test_numbers_of_a_logarithmic_axis_are_above_zero(refused):
     assert "baselines.0.value" in refused(x_scale="log", baselines=[baseline])
 
 
-def test_all_mistakes_of_a_file_are_told_at_once(tmp_path):
-    path = tmp_path / "fig.yaml"
-    path.write_text(
-        "bass: rounds=2\nx: {epsilon: [1, 1]}\nseeds: many\n"
-        "baselines: [{label: a, valu: 3}, {label: b, csv: none.csv}]\n"
-    )
-    with pytest.raises(ConfigError) as caught:
-        read_figure_file(path)
-    lines = str(caught.value).splitlines()
-    assert lines[0] == "6 mistakes:"
-    for key in ("bass", "x.epsilon", "metric", "seeds", "baselines.0", "baselines.1.csv"):
-        assert sum(key in line for line in lines) >= 1
-
-
 def test_a_baseline_is_no_more_than_the_whole(read, refused, tmp_path):
     assert "from 0 to 100" in refused(baselines=[{"label": "b", "value": 550}])
     (tmp_path / "b.csv").write_text("x,y\n1,550\n")
