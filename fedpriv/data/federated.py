@@ -143,8 +143,7 @@ def federate(
     try:
         loaded = dataset.load()
     except OSError as error:  # from the code of a user's data set
-        where = Path(error.filename or "its files")
-        raise DataError(f"dataset {dataset.name}: {unreadable(where, error)}") from None
+        raise unreadable_data(dataset, error) from None
     _refuse_other_than_said(dataset, loaded)
     for part in (loaded.train, loaded.test):
         _refuse_out_of_range(dataset, part)
@@ -168,6 +167,12 @@ def federate(
         vocabulary=loaded.vocabulary,
         numbers=train_indices,
     )
+
+
+def unreadable_data(dataset: Dataset, error: OSError) -> DataError:
+    """Return the error for a data set whose code could not read a file."""
+    where = Path(error.filename or "its files")
+    return DataError(f"dataset {dataset.name}: {unreadable(where, error)}")
 
 
 def clients_of(

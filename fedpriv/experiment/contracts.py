@@ -18,6 +18,7 @@ from fedpriv.common.attributes import PACKAGE
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.moved import first_name
 from fedpriv.data.base import Dataset, Partition
+from fedpriv.data.federated import unreadable_data
 from fedpriv.experiment.trackers import Tracker
 from fedpriv.features import Features
 from fedpriv.features.dataset import Featured
@@ -59,7 +60,11 @@ def refuse_incomplete(group: str, made: Any) -> None:
     kind, bases = type(made).__name__, BASES.get(group, (object,))
     if not isinstance(made, bases):
         raise ConfigError(f"{group} needs a class that extends {first_name(bases[0])}, got {kind}")
-    if missing := [name for name in NEEDS.get(group, ()) if not hasattr(made, name)]:
+    try:
+        missing = [name for name in NEEDS.get(group, ()) if not hasattr(made, name)]
+    except OSError as error:  # a data set that counts its records in a file
+        raise unreadable_data(made, error) from None
+    if missing:
         raise ConfigError(f"{group} needs {', '.join(missing)}: {kind} has none")
 
 
