@@ -272,6 +272,8 @@ class Overheard:
         self._clipper, self.released, self.means, self.denominators = clipper, [], [], []
 
     def __getattr__(self, name: str):
+        if name.startswith("_"):  # a copy has no clipper before it is filled
+            raise AttributeError(name)
         return getattr(self._clipper, name)
 
     def observe(self, holders, statistic, gradients, denominators):
