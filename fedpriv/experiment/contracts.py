@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fedpriv.aggregation import Aggregation
 from fedpriv.algorithms.base import Algorithm
@@ -63,7 +63,7 @@ def refuse_incomplete(group: str, made: Any) -> None:
     try:
         missing = [name for name in NEEDS.get(group, ()) if not hasattr(made, name)]
     except OSError as error:  # a data set that counts its records in a file
-        raise unreadable_data(made, error) from None
+        raise unreadable_data(cast(Dataset, made), error) from None
     if missing:
         raise ConfigError(f"{group} needs {', '.join(missing)}: {kind} has none")
 
