@@ -76,11 +76,14 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[st
 def _write_model(run: Run) -> None:
     """Write ``model.pt``: the state dict of the evaluated model, readable with ``weights_only=True``.
 
-    It holds released weights, and beside them buffers that the model held before the first round. They are
-    written from the CPU, so that a machine without a GPU can read them.
+    It holds released weights, and beside them buffers that the model held before the first round, or that
+    were released then. They are written from the CPU, so that a machine without a GPU can read them.
     """
     with run.loop.evaluated_model():
         state = run.loop.trainer.model_state()
+    if run.loop.statistics is not None:
+        released = run.loop.statistics.state_dict()
+        state |= {"mean": released["mean"], "variance": released["variance"]}
     on_cpu = {
         name: value.cpu() if hasattr(value, "cpu") else value for name, value in state.items()
     }

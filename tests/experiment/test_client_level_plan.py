@@ -39,7 +39,7 @@ def printed(command, tmp_path):
 def test_fedsgd_says_who_sends_what_and_that_nothing_is_private(printed):
     words = printed(*FEDSGD, "rounds=7")
     assert "all clients send the gradient of all of their 14 records" in words
-    assert "server optimizer sgd, learning rate 0.1" in words
+    assert "server optimizer: sgd, learning rate 0.1" in words
     assert "none: no clipping, no noise, no epsilon" in words
 
 
@@ -54,7 +54,7 @@ def test_ldp_fedsgd_says_against_whom_it_protects(printed):
     assert "(local trust)" in words
     assert "clipping constant, clip norm 0.5" in words
     assert "gradient_sum (noise multiplier 4)" in words
-    assert "7 rounds would cost epsilon 6.073" in words
+    assert "epsilon 6.073 after 7 rounds" in words
 
 
 def test_cdp_fedavg_says_who_comes_and_what_they_do(printed):

@@ -111,8 +111,8 @@ def test_a_run_that_releases_its_gradients_without_noise_has_an_infinite_epsilon
 def test_it_is_planned_and_priced_before_the_run(command):
     told = command("train", *RUNS["distributed"], "accountant=pld", "dry_run=true").out
     words = " ".join(told.replace("│", " ").split())
-    assert "feature_statistics (noise multiplier 4), once, of every client" in words
-    assert f"4 rounds would cost epsilon {digits_up(price(PldAccountant()))}" in words
+    assert "before the first round feature_statistics (noise multiplier 4)" in words
+    assert f"epsilon {digits_up(price(PldAccountant()))} after 4 rounds" in words
 
 
 def test_the_rounds_that_a_budget_allows_leave_room_for_it(train):

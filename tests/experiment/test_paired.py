@@ -155,7 +155,7 @@ def test_the_plan_of_a_paired_run_says_that_noise_is_shared(command):
     plan = command("train", "algorithm=dp_fl", "paired=clean", "dry_run=true").out
     said = " ".join(plan.replace("│", " ").split())
     assert "noise of every run with paired=clean" in said
-    assert "their ε do not add up" in said
+    assert "This run is paired" in said
     assert "paired" not in command("train", "algorithm=dp_fl", "dry_run=true").out
 
 

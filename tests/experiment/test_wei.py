@@ -258,11 +258,6 @@ def test_the_ledger_priced_again_says_what_the_statement_says(settings, train, c
     assert priced == pytest.approx(result.privacy["epsilon_published"], rel=1e-9)
 
 
-def test_a_sampled_cohort_thins_out_in_the_sound_view_and_the_plan_says_so(train, capsys):
-    train(*CDP, "algorithm.clients_per_round=6", "dry_run=true")
-    assert "the last cohorts are smaller" in " ".join(capsys.readouterr().out.split())
-
-
 def test_two_different_budgets_are_refused(train):
     with pytest.raises(ConfigError, match=r"noise_schedule.epsilon must be epsilon, 10, got 5"):
         train(*CDP, "noise_schedule.epsilon=5")
