@@ -174,9 +174,9 @@ def _refuse_wrong_roots(config: DictConfig) -> None:
     try:
         OmegaConf.resolve(resolved)
     except OmegaConfBaseException as error:
-        from fedpriv.experiment.instantiate import unresolvable
+        from fedpriv.experiment.instantiate import first_line
 
-        raise unresolvable(error) from None
+        raise ConfigError(first_line(error)) from None
     read_settings(resolved)
 
 

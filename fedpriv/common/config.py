@@ -179,18 +179,8 @@ def _wrong(override: Override, overrides: Sequence[str]) -> ConfigError | None:
             f"{text} gives several values; add -m to sweep over them, or write a list as key=[a,b]"
         )
         return None if MULTIRUN & set(overrides) else ConfigError(several)
-    if key in GROUPS and (override.is_delete() or value is None):
-        return needed_group(key)
     if key in GROUPS and not isinstance(value, str | list):
         return _unknown(f"{key} option", text.partition("=")[2], list(dict(options(key))))
-    if key in GROUPS and (override.is_add() or override.is_force_add()):
-        return ConfigError(f"{key} has an option already; write {key}=OPTION without +")
-    if key in ADDED and not override.is_add():
-        return ConfigError(f"{key} is added with a plus: +{key}=OPTION")
-    if override.is_delete() and key not in _known_keys(overrides):
-        return ConfigError(f"{text} deletes a key that does not exist")
-    if override.is_add() and key in _known_keys(overrides):
-        return ConfigError(f"{key} has a value already; write {key}=VALUE without +")
     return None
 
 
@@ -205,20 +195,12 @@ def _unreadable(override: str) -> ConfigError:
     )
 
 
-def needed_group(group: str) -> ConfigError:
-    """Return the error for a group that was deleted or set to null."""
-    names = ", ".join(dict(options(group)))
-    return ConfigError(
-        f"{group} was deleted (~) or set to null, and every run needs one of {names}"
-    )
-
-
 def _unknown_option(path: str, overrides: Sequence[str]) -> ConfigError:
     """Return the error for an unknown option; ``path``: of the file that Hydra did not find."""
     group, _, name = path.partition("/")
     if name in _LAUNCHERS:
         return ConfigError(
-            f"{group}={name} is not installed: pip install 'fedpriv[{_LAUNCHERS[name]}]'"
+            f"{group}/{name.replace('/', '=')} is not installed: pip install 'fedpriv[{_LAUNCHERS[name]}]'"
         )
     folder = config_dir_of(overrides)
     known = list(dict([*options(group), *options(group, folder)]))

@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.groups import option_of
 from fedpriv.experiment.contracts import all_conflicts
-from fedpriv.experiment.instantiate import instantiate, unresolvable, within_group
+from fedpriv.experiment.instantiate import first_line, instantiate, within_group
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.settings import read_settings
 from fedpriv.features.dataset import Featured
@@ -62,7 +62,7 @@ def _make_parts(config: DictConfig) -> Parts:
         # Root keys come first: they are quick to check, and a misspelt one may explain what follows.
         settings = read_settings(config)
     except OmegaConfBaseException as error:
-        raise unresolvable(error) from None
+        raise ConfigError(first_line(error)) from None
 
     algorithm = instantiate(config, "algorithm")
     dataset = instantiate(config, "dataset")

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import hydra.utils
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.attributes import PACKAGE
 from fedpriv.common.base_classes import completed
-from fedpriv.common.config import needed_group, unknown_key
+from fedpriv.common.config import unknown_key
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
+from fedpriv.common.groups import options
 from fedpriv.experiment.contracts import MAY_EXTEND, refuse_incomplete, refuse_near_misses
 from fedpriv.models.base import ModelFactory
 from fedpriv.models.own_module import factory_of
@@ -40,7 +40,10 @@ def instantiate(config: DictConfig, group: str) -> Any:
     node = OmegaConf.select(config, group)
     top = group.partition(".")[0]
     if node is None:
-        raise needed_group(top)
+        names = ", ".join(dict(options(top)))
+        raise ConfigError(
+            f"{top} was deleted (~) or set to null, and every run needs one of {names}"
+        )
     if not isinstance(node, DictConfig) or not isinstance(node.get("_target_"), str):
         hint = f"see fedpriv list {top}"
         if top == "dataset" and isinstance(node, DictConfig) and "path" in node:
@@ -113,41 +116,16 @@ def within_group(group: str, make: Callable[[], _Made], keys: Sequence[str] = ()
         refused = _UNEXPECTED.search(str(cause))
         if refused and refused[1] in keys:
             raise unknown_key(group, refused[1], [k for k in keys if k != refused[1]]) from None
-        if lacking := _LACKING.search(str(cause)):
-            names = re.findall(r"'(\w+)'", lacking[1])
-            what = " and ".join(f"{group}.{name}" for name in names)
-            is_absent = "is absent" if len(names) == 1 else "are absent"
-            raise ConfigError(
-                f"{what} {is_absent} or deleted (~), and {str(cause).partition('.')[0]} needs a value: "
-                f"{group}.{names[0]}=VALUE; fedpriv list {group.partition('.')[0]} shows the defaults"
-            ) from None
         if isinstance(cause, ImportError):
             raise ConfigError(
                 f"{group}._target_ cannot be imported: {first_line(cause.__cause__ or cause)}"
             ) from None
-        raise ConfigError(f"{group}: {_explain(cause or error)}") from None
+        words = first_line(cause) if cause else " ".join(str(error).split())
+        raise ConfigError(f"{group}: {words}") from None
 
 
 _PLACE = re.compile(r"^full_key: (\S+)$", re.MULTILINE)
-_BLOCKED = re.compile(r"Target '([^']+)'.* is blocklisted")
-_LACKING = re.compile(r"missing \d+ required .*arguments?: (.*)")
 _UNEXPECTED = re.compile(r"unexpected keyword argument '([^']+)'")
-
-
-def _explain(error: BaseException) -> str:
-    """Return Python's words on a wrong call or target, on one line."""
-    if refused := _BLOCKED.search(str(error)):
-        return f"Hydra does not let a configuration call {refused[1]}"
-    return first_line(error)
-
-
-def unresolvable(error: OmegaConfBaseException) -> ConfigError:
-    """Return the error for an interpolation ``${...}`` that cannot be resolved."""
-    if match := re.search(r"Interpolation key '([^']+)' not found", str(error)):
-        return ConfigError(
-            f"${{{match[1]}}} is the value of a key that does not exist (or was deleted, ~)"
-        )
-    return ConfigError(first_line(error))
 
 
 def first_line(error: BaseException) -> str:

@@ -83,7 +83,7 @@ class JobComposer:
     def job(self, overrides: Overrides) -> SweepJob:
         """Return the job with its configuration, or with the reason why it has no configuration.
 
-        Nothing is raised for overrides that do not fit, so that all jobs of a sweep are told at once.
+        Nothing is raised for overrides that do not fit: a baseline is composed again without those of noise.
         """
         job = SweepJob(tuple(overrides))
         try:
@@ -249,33 +249,31 @@ def check_jobs(jobs: Sequence[SweepJob], check: Callable[[DictConfig], object]) 
     """Check every job that is not done. Of jobs that differ only in seeds one is checked.
 
     Args:
-        jobs: The jobs; their ``error`` is set.
+        jobs: The jobs.
         check: Raises FedprivError for a configuration that cannot run.
 
     Raises:
-        FedprivError: Some jobs cannot run; the reasons are on standard error, each once. If all fail for one
-            reason, that reason is raised instead.
+        FedprivError: The first job that cannot run, with the reason.
     """
     _refuse_shared_folder(jobs)
-    checked: dict[str, FedprivError | None] = {}
+    checked: set[str] = set()
     for job in jobs:
-        if job.error is not None or job.done:
-            continue
-        # Root keys are checked for every job, as this is quick; the rest once for all seeds.
-        try:
-            read_settings(OmegaConf.create(configuration.as_tree(job.composed)))
-        except FedprivError as error:
-            job.error = error
-            continue
-        key = configuration.fingerprint({k: v for k, v in job.values.items() if not _is_seed(k, v)})
-        if key not in checked:
-            checked[key] = None
+        if job.error is None and not job.done:
+            # Root keys are checked for every job, as this is quick; the rest once for all seeds.
+            key = configuration.fingerprint(
+                {k: v for k, v in job.values.items() if not _is_seed(k, v)}
+            )
             try:
-                check(job.composed)
+                read_settings(OmegaConf.create(configuration.as_tree(job.composed)))
+                if key not in checked:
+                    check(job.composed)
             except FedprivError as error:
-                checked[key] = error
-        job.error = checked[key]
-    raise_failures(jobs, [(job, job.error) for job in jobs if job.error is not None], _REFUSED)
+                job.error = error
+            checked.add(key)
+        if job.error is not None:
+            told = FedprivError(": ".join(filter(None, (label(job, jobs), str(job.error)))))
+            told.exit_status = job.error.exit_status
+            raise told
 
 
 def refuse_crowd(jobs: Sequence[SweepJob], at_once: int, cores: int) -> None:
@@ -308,7 +306,6 @@ def refuse_crowd(jobs: Sequence[SweepJob], at_once: int, cores: int) -> None:
             )
 
 
-_REFUSED = "{} of the sweep cannot run, see above; none was started"
 FAILED = "{} of the sweep failed, see above"
 
 
@@ -324,12 +321,12 @@ def _is_seed(key: str, value: object) -> bool:
 
 
 def _refuse_shared_folder(jobs: Sequence[SweepJob]) -> None:
-    """Set the error of jobs whose ``runtime.run_dir`` is that of another job."""
+    """Raise ConfigError for a ``runtime.run_dir`` that two jobs have."""
     seen: dict[object, SweepJob] = {}
     for job in jobs:
         given = job.values.get("runtime.run_dir")
-        if given is not None and seen.setdefault(given, job) is not job and job.error is None:
-            job.error = ConfigError(
+        if given is not None and seen.setdefault(given, job) is not job:
+            raise ConfigError(
                 "runtime.run_dir",
                 given,
                 "another folder for each job",

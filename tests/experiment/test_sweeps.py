@@ -233,10 +233,7 @@ def test_runs_that_withhold_their_seeds_are_not_guessed(command, tmp_path):
 def test_all_jobs_are_checked_before_the_first(given, wanted, command, tmp_path):
     said = command(*TRAIN, *given)
     assert said.status == 2
-    assert wanted in said.err
-    assert said.err.strip().endswith(
-        "1 of 2 jobs of the sweep cannot run, see above; none was started"
-    )
+    assert f": {wanted}" in said.sentence
     assert not list(tmp_path.rglob("config.yaml"))
 
 
@@ -296,14 +293,11 @@ def test_the_epsilon_asked_for_has_a_heading_of_its_own(command, tmp_path):
     assert "asked epsilon" in said.out
 
 
-def test_every_refusal_of_a_sweep_is_said_once(command):
+def test_one_refusal_of_a_sweep_is_said(command):
     said = command(*TRAIN, "epsilon=1,two,three", "clipper.clip_norm=1,-1", "seed=0,1")
-    lines = said.err.strip().splitlines()
-    assert len(lines) == 4
-    assert [line.split(": ")[-1].split(" must")[0] for line in lines[:-1]] == [
-        "clipper.clip_norm", "epsilon", "epsilon"
-    ]  # fmt: skip
-    assert lines[-1].startswith("fedpriv: 10 of 12 jobs of the sweep cannot run")
+    assert said.sentence.startswith(
+        "fedpriv: epsilon=1 clipper.clip_norm=-1 seed=0: clipper.clip_norm"
+    )
 
 
 def test_what_all_jobs_lack_is_one_sentence(command):

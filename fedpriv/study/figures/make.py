@@ -167,7 +167,7 @@ def _built(jobs: Sequence[Job]) -> dict[int, Parts]:
     """Return the parts of each configuration, by the identity of its object.
 
     Raises:
-        FedprivError: A configuration cannot run; the reasons name the jobs.
+        ConfigError: A configuration cannot run.
     """
     parts: dict[int, Parts] = {}
 
@@ -190,35 +190,12 @@ def _refuse_impossible(jobs: Sequence[Job], parts: Mapping[int, Parts]) -> None:
 
 
 def _for_each(jobs: Sequence[Job], check: Callable[[Job], None]) -> None:
-    """Check each configuration once.
-
-    Raises:
-        FedprivError: The one reason, with its jobs unless it holds for all; or a summary, after each reason
-            with its jobs on standard error.
-    """
-    refused: dict[int, FedprivError] = {}
+    """Check each configuration once. Raise ConfigError for the first job that cannot run."""
     for job in {id(job.config): job for job in jobs}.values():
         try:
             check(job)
         except FedprivError as error:
-            refused[id(job.config)] = error
-    if not refused:
-        return
-    reasons: dict[str, list[str]] = {}
-    for job in jobs:
-        if id(job.config) in refused:
-            reasons.setdefault(str(refused[id(job.config)]), []).append(job.label)
-    impossible = sum(map(len, reasons.values()))
-    if len(reasons) == 1 and impossible == len(jobs):
-        raise next(iter(refused.values()))
-    if len(reasons) == 1:
-        ((reason, labels),) = reasons.items()
-        raise ConfigError(f"{in_short(labels)}: {reason}")
-    for reason, labels in reasons.items():
-        complain(f"{in_short(labels)}: {reason}")
-    raise ConfigError(
-        f"{impossible} of {counted(len(jobs), 'run')} cannot run, see above; none was started"
-    )
+            raise ConfigError(f"{job.label}: {error}") from None
 
 
 def _prepare(needed: Sequence[Job], parts_of: Mapping[int, Parts]) -> None:
