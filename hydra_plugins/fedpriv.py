@@ -122,7 +122,7 @@ class CurvesSweeper(BasicSweeper):
                 else:
                     _ = answer.return_value  # raises a defect
             returned.append(answers)
-        sweeps.raise_failures(jobs, failures, sweeps.FAILED)
+        sweeps.raise_failures(jobs, failures)
         return returned
 
     def _compose(self, overrides: Sequence[str]) -> DictConfig:

@@ -306,9 +306,6 @@ def refuse_crowd(jobs: Sequence[SweepJob], at_once: int, cores: int) -> None:
             )
 
 
-FAILED = "{} of the sweep failed, see above"
-
-
 def _is_seed(key: str, value: object) -> bool:
     """Return whether a key holds a valid seed, which has no influence on whether a run can begin."""
     if key.rpartition(".")[2] not in SEEDS:
@@ -335,14 +332,13 @@ def _refuse_shared_folder(jobs: Sequence[SweepJob]) -> None:
 
 
 def raise_failures(
-    jobs: Sequence[SweepJob], failures: Sequence[tuple[SweepJob, FedprivError]], words: str
+    jobs: Sequence[SweepJob], failures: Sequence[tuple[SweepJob, FedprivError]]
 ) -> None:
     """Raise the failures of jobs: the one reason, or a summary after each reason on standard error.
 
     Args:
         jobs: All jobs of the sweep.
         failures: Jobs that failed, with the reason; nothing is raised if there are none.
-        words: The summary, with ``{}`` for the number of jobs.
     """
     if not failures:
         return
@@ -353,7 +349,8 @@ def raise_failures(
         reasons.setdefault(str(error), []).append(label(job, jobs))
     for reason, labels in reasons.items():
         complain(f"{in_short(labels)}: {reason}")
-    error = FedprivError(words.format(f"{len(failures)} of {counted(len(jobs), 'job')}"))
+    failed = f"{len(failures)} of {counted(len(jobs), 'job')} of the sweep failed, see above"
+    error = FedprivError(failed)
     error.exit_status = max(failure.exit_status for _, failure in failures)
     raise error
 
