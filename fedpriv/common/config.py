@@ -179,7 +179,7 @@ def _wrong(override: Override, overrides: Sequence[str]) -> ConfigError | None:
             f"{text} gives several values; add -m to sweep over them, or write a list as key=[a,b]"
         )
         return None if MULTIRUN & set(overrides) else ConfigError(several)
-    if key in GROUPS and not isinstance(value, str | list):
+    if key in (*GROUPS, *ADDED) and not isinstance(value, str | list):
         return _unknown(f"{key} option", text.partition("=")[2], list(dict(options(key))))
     return None
 

@@ -30,6 +30,7 @@ RARER = {
     ("attack.strength=3",): ("unknown key attack.strength:", "attack=OPTION"),
     ("clipper=2",): ("unknown clipper option 2 ", "constant"),
     ("model={a:1}",): ("unknown model option {a:1} ", "cnn"),
+    ("recipe={a:1}",): ("unknown recipe option {a:1} ", "fedpriv list recipe"),
     ("~clipper",): ("clipper was deleted (~)", "constant"),
     ("dp_fl",): ("cannot read the override dp_fl;", "key=value"),
     ("-m", "seed=0", "1"): ("cannot read the override 1;", "key=value"),
