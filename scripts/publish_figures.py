@@ -21,8 +21,7 @@ import pandas as pd
 import yaml
 from PIL import Image
 
-from fedpriv.common.files import write_text
-from fedpriv.store.digests import KEY
+from fedpriv.common.files import write_json, write_text
 from fedpriv.store.folder import FINISHED, RunFolder
 from fedpriv.store.packed import pack_runs, unpack_runs
 from fedpriv.store.stored_run import StoredRun
@@ -70,15 +69,14 @@ def publish_run(source: RunFolder, target: RunFolder) -> None:
         o for o in facts["overrides"] or [] if not o.startswith(("runtime.", "hydra", "resume="))
     ]
     facts |= {"overrides": kept, "command": " ".join(["fedpriv", "train", *kept])}
-    target.write_json(target.environment, facts)
+    write_json(target.environment, facts)
     metrics = pd.read_csv(source.metrics)
     slim(metrics[metrics["test_accuracy"].notna()], target.metrics)
     if source.clients.exists():
         slim(pd.read_csv(source.clients), target.clients)
         if target.clients.stat().st_size > LARGEST_CLIENTS:
             target.clients.unlink()
-    target.digests.add_missing([path.name for path in target.path.iterdir()])
-    target.write_summary({key: value for key, value in summary.items() if key != KEY})
+    write_json(target.summary, summary)
 
 
 def pack(names: set[str], source: Path, archive: Path) -> None:

@@ -114,12 +114,6 @@ class Outcome:
     err: str
 
     @property
-    def mishaps(self) -> str:
-        """Standard error without what is said of digests, as a test edits files on purpose."""
-        lines = self.err.splitlines(keepends=True)
-        return "".join(line for line in lines if "SHA-256" not in line and "no digests" not in line)
-
-    @property
     def sentence(self) -> str:
         """The one line of an error, which is all that standard error holds."""
         lines = self.err.strip().splitlines()

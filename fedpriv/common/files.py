@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import os
 import re
-import struct
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,64 +87,12 @@ def saying_where(path: str | Path) -> Iterator[None]:
 def write_tensors(
     path: str | Path, state: object, before_renaming: Callable[[], None] | None = None
 ) -> None:
-    """Write tensors and plain values atomically, in the format of :func:`sealed_tensors`.
-
-    Args:
-        path: The file.
-        state: Tensors and plain values.
-        before_renaming: Function that is called when the temporary file is complete.
-
-    Raises:
-        WriteError: The disk is full, or the folder cannot be written.
-    """
-    content = sealed_tensors(state)
-    write_atomically(path, lambda file: file.write(content), "wb", before_renaming)
-
-
-def sealed_tensors(state: object) -> memoryview:
-    """Return the archive that ``torch.save`` writes, with its own SHA-256 inside.
-
-    torch does not compare the checksums of its archives when it reads them. So the archive's comment, which
-    torch ignores, holds the SHA-256 of all bytes before it. :func:`sealed_digest` reads it back.
-
-    Args:
-        state: Tensors and plain values.
-    """
+    """Write tensors and plain values atomically, as ``torch.save`` does. Raise WriteError on failure."""
     import torch
 
     content = io.BytesIO()  # written directly to a full disk, torch would raise an error of its own
     torch.save(state, content)
-    with content.getbuffer() as buffer:
-        # The last field is the length of the comment, here still 0. It is replaced below.
-        digest = hashlib.sha256(buffer[: -_LENGTH.size]).hexdigest()
-    comment = f"{_SEAL}{digest}".encode()
-    content.seek(-_LENGTH.size, io.SEEK_END)
-    content.write(_LENGTH.pack(len(comment)) + comment)
-    return content.getbuffer()
-
-
-_SEAL = "sha256="
-_LENGTH = struct.Struct(
-    "<H"
-)  # format of the last field of a ZIP archive: the length of its comment
-
-
-def sealed_digest(content: bytes | memoryview, comment: bytes) -> tuple[str, str]:
-    """Return the SHA-256 that a sealed archive states, and the SHA-256 computed from its bytes.
-
-    Args:
-        content: All bytes of the archive.
-        comment: Comment of the archive.
-
-    Raises:
-        ValueError: :func:`sealed_tensors` did not write the comment.
-    """
-    text = comment.decode("ascii")
-    body = memoryview(content)[: -len(comment) - _LENGTH.size]
-    length = content[len(body) : len(body) + _LENGTH.size]
-    if not text.startswith(_SEAL) or length != _LENGTH.pack(len(comment)):
-        raise ValueError("an archive with another comment")
-    return text.removeprefix(_SEAL), hashlib.sha256(body).hexdigest()
+    write_atomically(path, lambda file: file.write(content.getbuffer()), "wb", before_renaming)
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -67,8 +67,8 @@ _FIRST = {
     **_same_names(
         "fedpriv.results",
         "fedpriv.store",
-        "canary_file caveats colours columns digests display folder "
-        "ledger_file numbers packed pairs plots public run_plots saved searches statement "
+        "canary_file caveats colours columns display folder "
+        "ledger_file packed pairs plots public run_plots saved searches statement "
         "sweep tables",
     ),
     **_same_names(

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.files import write_json, write_text
 from fedpriv.common.secret_streams import STREAM_VERSION, History, SecretStreams
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment import checkpoint
@@ -40,7 +39,7 @@ from fedpriv.experiment.settings import EPSILON_AUDIT
 from fedpriv.experiment.warm_start import begin_warm
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.target import Adaptation, Target
-from fedpriv.store.folder import RunFolder, environment, new_folder
+from fedpriv.store.folder import RunFolder, environment, new_folder, not_resumable
 from fedpriv.store.stored_run import StoredRun
 
 if TYPE_CHECKING:
@@ -112,10 +111,10 @@ def assemble(
         # The configuration is written last, as its presence says that a folder holds a run. A process
         # that is killed between these lines leaves a folder which the next attempt may use.
         facts = environment(overrides, str(device), threads, STREAM_VERSION)
-        folder.write_json(folder.environment, {**facts, "processor": processor()})
+        write_json(folder.environment, {**facts, "processor": processor()})
         if settings.publish:
             create_key(folder)
-        folder.write_text(folder.config, configuration.dump(config))
+        write_text(folder.config, configuration.dump(config))
     else:
         folder.remove_leftovers()
 
@@ -136,8 +135,6 @@ def assemble(
         notes.append(f"{folder.path} has no checkpoint and no round: it begins with round 1")
     if state is not None:
         checkpoint.refuse_other_origin(folder, state, origin, settings.publish)
-        notes += checkpoint.compare_files(folder, state)
-        _mend_configuration(folder, config, identity)
 
     # 5. The loop, and its state.
     drawn = second_draw(parts, context)  # before the algorithm sees the data
@@ -163,15 +160,6 @@ def assemble(
                 "the larger counts"
             )
     return Run(loop, folder, origin, state, notes)
-
-
-def _mend_configuration(folder: RunFolder, config: DictConfig, identity: dict[str, object]) -> None:
-    """Write config.yaml again unless it still is the configuration of the run of the checkpoint."""
-    with suppress(ConfigError, OmegaConfBaseException):
-        saved = StoredRun(folder).identity
-        if configuration.fingerprint(saved) == configuration.fingerprint(identity):
-            return
-    folder.write_text(folder.config, configuration.dump(config))
 
 
 # ---- data, model and engine
@@ -449,11 +437,13 @@ def saved_state(
     Raises:
         ConfigError: The folder holds another run, or nothing that can be resumed.
     """
-    if not checkpoint.exists(folder) and folder.config.exists():
-        checkpoint.refuse_other_identity(folder, StoredRun(folder).identity, identity)
-        checkpoint.refuse_lost(folder)
-        return None, None
-    return checkpoint.load(folder, identity, device)
+    if not (folder.config.exists() or checkpoint.exists(folder)):
+        raise not_resumable(str(folder.path))
+    checkpoint.refuse_other_identity(folder, StoredRun(folder).identity, identity)
+    if checkpoint.exists(folder):
+        return checkpoint.load(folder, identity, device)
+    checkpoint.refuse_lost(folder)
+    return None, None
 
 
 def new_run_folder(parts: Parts) -> RunFolder:

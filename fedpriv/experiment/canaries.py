@@ -13,6 +13,7 @@ from fedpriv.algorithms.trainer import ClientComputation
 from fedpriv.attacks.canaries import PlantedCanaries
 from fedpriv.attacks.canary_scores import Kind, WatchedComputation, WatchedDirections
 from fedpriv.attacks.mislabelled import PlantedMislabelled, WatchedMislabelled
+from fedpriv.common.files import write_json
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.observers import Quiet
@@ -91,7 +92,7 @@ class CanaryScores(Quiet):
             kind_of(self._loop.context),
         )  # fmt: skip
         self._folder.audit.mkdir(exist_ok=True)
-        self._folder.write_json(self._folder.canaries, file.plain())
+        write_json(self._folder.canaries, file.plain())
 
     def state_dict(self) -> dict[str, object]:
         released = self._watched.released

@@ -17,10 +17,8 @@ import numpy as np
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.files import write_tensors
 from fedpriv.common.secret_streams import STREAM_VERSION
-from fedpriv.store.digests import GROWING, KEY, matches
-from fedpriv.store.folder import RunFolder, not_resumable
+from fedpriv.store.folder import RunFolder
 from fedpriv.store.saved import saved_tensors
-from fedpriv.store.stored_run import StoredRun
 
 if TYPE_CHECKING:
     import torch
@@ -176,10 +174,8 @@ def load(
         device: Device of the tensors that are returned.
 
     Raises:
-        ConfigError: There is no checkpoint, none can be read, or it is of another run.
+        ConfigError: No checkpoint can be read, or it is of another run.
     """
-    if not exists(folder):
-        raise not_resumable(str(folder.path))
     try:
         state, passed_over = read(folder, device)
     except ConfigError as error:
@@ -226,30 +222,6 @@ def refuse_other_origin(
             f"as before: {differences}. Rounds run again with the same noise and other rounding would give "
             "the noise away; resume it there, or start anew"
         )
-
-
-def compare_files(folder: RunFolder, state: Mapping[str, Any]) -> list[str]:
-    """Take over the digests that a checkpoint holds of the run's files, and compare the files with them.
-
-    From then on ``folder.digests`` has these digests. Tables that grow are left out: they compare their own
-    rows when they go on.
-
-    Returns:
-        Warnings about files that have changed since the run wrote them.
-    """
-    known = state[KEY]
-    folder.digests.written = dict(known)
-    edited = [
-        f"warning: {folder.path / name} is not as the run wrote it (its SHA-256 is not the one in "
-        "the checkpoint)"
-        for name, entry in known.items()
-        if name not in GROWING and not matches(folder.path / name, entry)
-    ]
-    report = (folder.ledger, folder.privacy_json, folder.privacy_text, folder.model)
-    damaged = StoredRun(folder, tolerant=True).damage_of(*report)
-    return edited + [
-        f"warning: {text}; it is written again from the checkpoint" for text in damaged
-    ]
 
 
 def refuse_other_identity(

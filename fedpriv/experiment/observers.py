@@ -17,7 +17,6 @@ from fedpriv.experiment import checkpoint
 from fedpriv.experiment.evaluation import Results
 from fedpriv.experiment.loop import Loop, Round
 from fedpriv.experiment.snapshots import Snapshots
-from fedpriv.store.digests import KEY
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.tables import ATTACK_METRICS, CLIENTS, METRICS, GrowingTable, ParticipationTable
 
@@ -82,7 +81,7 @@ class Metrics(Quiet):
             columns = tuple(column for column in columns if column != "seconds")
         position = None if state is None else state["position"]
         self.columns = columns
-        self.table = GrowingTable(folder.metrics, columns, position, folder.digests)
+        self.table = GrowingTable(folder.metrics, columns, position)
         self.results = Results(**({} if state is None else state["results"]))
         self.row: dict[str, Any] = {}
 
@@ -155,7 +154,7 @@ class ClientsTable(Quiet):
 
     def __init__(self, loop: Loop, folder: RunFolder, position: int | None):
         self._loop = loop
-        self._table = GrowingTable(folder.clients, CLIENTS, position, folder.digests)
+        self._table = GrowingTable(folder.clients, CLIENTS, position)
 
     def see(self, done: Round) -> None:
         if done.evaluation is None:
@@ -195,7 +194,7 @@ class ParticipationLog(Quiet):
     name = "participation"
 
     def __init__(self, folder: RunFolder, state: Mapping[str, object] | None):
-        self._table = ParticipationTable(folder.participation, state, folder.digests)
+        self._table = ParticipationTable(folder.participation, state)
 
     def see(self, done: Round) -> None:
         self._table.enter(done.number, done.cohort)
@@ -287,8 +286,6 @@ class Checkpoints(Quiet):
         # Each of these calls brings the rows of a table to disk, before the checkpoint says that they are
         # there.
         state["observers"] = {o.name: o.state_dict() for o in self._others}
-        # Last, as these calls also change the digests.
-        state[KEY] = dict(self._folder.digests.written)
         checkpoint.save(self._folder, state)
         self._saved_at = time.monotonic()
 

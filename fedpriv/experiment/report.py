@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.common.files import saying_where
+from fedpriv.common.files import saying_where, write_json, write_tensors, write_text
 from fedpriv.experiment.assemble import attackers_of
 from fedpriv.privacy.core.trade_off import RATES
 from fedpriv.store.caveats import RECOUNTED
@@ -61,15 +61,16 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[st
         with saying_where(folder.plots):
             plot_run(folder, privacy, labels)
     if loop.budget is not None:
-        folder.write_text(folder.ledger, ledger_text(loop.budget.ledger, loop.budget.claim))
-    folder.write_json(folder.privacy_json, privacy)
-    folder.write_text(folder.privacy_text, privacy_words(privacy))
+        write_text(folder.ledger, ledger_text(loop.budget.ledger, loop.budget.claim))
+    write_json(folder.privacy_json, privacy)
+    write_text(folder.privacy_text, privacy_words(privacy))
     _write_model(run)
     if settings.publish:
         with saying_where(folder.public):
             write_public(folder, privacy, settings.publish_test_metrics)
-    # The summary comes last: it holds the digests of all files, and with it the run counts as finished.
-    summary = folder.write_summary(summarise(run, stop_reason, privacy))
+    # The summary comes last: with it the run counts as ended.
+    summary = summarise(run, stop_reason, privacy)
+    write_json(folder.summary, summary)
     return summary, privacy
 
 
@@ -87,7 +88,7 @@ def _write_model(run: Run) -> None:
     on_cpu = {
         name: value.cpu() if hasattr(value, "cpu") else value for name, value in state.items()
     }
-    run.folder.write_tensors(run.folder.model, on_cpu)
+    write_tensors(run.folder.model, on_cpu)
 
 
 def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, Any]:

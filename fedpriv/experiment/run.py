@@ -19,7 +19,7 @@ from fedpriv.common import config as configuration
 from fedpriv.common import startup
 from fedpriv.common.endings import as_sentence, nothing_lost
 from fedpriv.common.errors import FedprivError, Interrupted, WorkerError, WriteError
-from fedpriv.common.files import frame_text, locked
+from fedpriv.common.files import locked, write_csv, write_json, write_text
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.assemble import assemble
 from fedpriv.experiment.build import build_parts
@@ -180,7 +180,7 @@ def run(
         if team is not None:
             team.join(running, config, None if best is None else best.rounds)
         if best is not None:
-            running.folder.write_text(running.folder.search, frame_text(best.table))
+            write_csv(running.folder.search, best.table)
             # A resumed run has the search in the ledger of its checkpoint.
             if not running.resumed:
                 running.charge_search(best.samples)
@@ -240,7 +240,6 @@ def _to_the_end(
                 running.folder.checkpoint_before.unlink(missing_ok=True)
             if ended and not (parts.settings.runtime.diagnostics or parts.settings.publish):
                 _withhold_seeds(running.folder, config)
-                summary = running.folder.write_summary(summary)  # without digests of the seeds
             reporter.finish(summary, privacy)
         tracking.finish(summary, stop_reason)
     return summary, privacy
@@ -323,8 +322,8 @@ def _withhold_seeds(folder: RunFolder, config: DictConfig) -> None:
         node = without_seeds[group] if group else without_seeds
         if name in node:
             node[name] = None
-    folder.write_text(folder.config, configuration.dump(without_seeds))
+    write_text(folder.config, configuration.dump(without_seeds))
     facts = StoredRun(folder).environment
     facts["overrides"] = facts["command"] = None
-    folder.write_json(folder.environment, facts)
+    write_json(folder.environment, facts)
     checkpoint.remove(folder)

@@ -43,8 +43,8 @@ def find_runs(
 ) -> None:
     """Note in each job its run in ``folder``, if there is one, and whether that run is done.
 
-    A run that diverged, or lacks an audit, is not done. A run whose configuration or summary is damaged is
-    passed over. Jobs with a ``runtime.run_dir`` of their own are left as they are.
+    A run that diverged, or lacks an audit, is not done. A run whose configuration or summary cannot be
+    read is passed over. Jobs with a ``runtime.run_dir`` of their own are left as they are.
 
     Args:
         jobs: The jobs of the sweep; their ``run``, ``done`` and ``error`` are set.
@@ -57,14 +57,13 @@ def find_runs(
     """
     swept = swept_runtime(jobs)
     stored: dict[Identity, str] = {}
-    damaged: list[tuple[str, Identity]] = []
     settings = {_setting(job.values) for job in jobs if job.error is None}
     for name, path in runs_below(folder):
-        run = StoredRun(path, tolerant=True)
-        values, _ = run.values, run.summary
-        if run.damage:
-            config_is_whole = run.files.config not in run.damage
-            damaged.append((name, identity_of_job(values, swept) if config_is_whole else ()))
+        run = StoredRun(path)
+        try:
+            values, _ = run.values, run.summary
+        except ConfigError as error:
+            say(f"note: run {name} counts as not run: {error}")
             continue
         # A finished run without diagnostics withholds its seeds, so it could be a job with any seed.
         if values.get("seed") is None and _setting(values) in settings:
@@ -87,10 +86,6 @@ def find_runs(
                 job.done = finished and not to_audit(job, run)
             except FedprivError as error:
                 job.error = error
-    lacking = {job.identity for job in jobs if job.run is None and job.error is None}
-    for name, identity in damaged:
-        if identity in lacking or (lacking and not identity):
-            say(f"note: run {name} is damaged; its job is run anew")
 
 
 def _setting(values: Mapping[str, object]) -> str:

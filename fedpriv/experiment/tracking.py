@@ -12,13 +12,13 @@ from typing import Any
 from omegaconf import DictConfig
 
 from fedpriv.common import config as configuration
-from fedpriv.common.errors import ConfigError, show
+from fedpriv.common.errors import show
+from fedpriv.common.files import write_json
 from fedpriv.experiment.instantiate import first_line
 from fedpriv.experiment.loop import Round
 from fedpriv.experiment.observers import Quiet
 from fedpriv.experiment.running import Run
 from fedpriv.experiment.trackers import TrackedRun, Tracker
-from fedpriv.store.digests import KEY
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.stored_run import StoredRun
 
@@ -58,10 +58,7 @@ class Tracking(Quiet):
         that the run had before and has no longer.
         """
         folder = self._run.folder
-        try:
-            kept = StoredRun(folder).trackers
-        except ConfigError:  # the file is damaged, so the trackers begin anew
-            kept = {}
+        kept = StoredRun(folder).trackers
         if no_longer := sorted({*kept} - {*self._active}):
             self._warn(
                 f"note: this run was tracked by {show(', '.join(no_longer))}; tracking goes on only where "
@@ -84,7 +81,7 @@ class Tracking(Quiet):
                 kept[name] = dict(tracker.begin(run))
 
             self._ask(name, begin)
-        folder.write_json(folder.trackers, kept)
+        write_json(folder.trackers, kept)
 
     def see(self, done: Round) -> None:
         if not self._active:
@@ -106,9 +103,7 @@ class Tracking(Quiet):
         """Give every tracker the summary and the privacy statement, once the report is written."""
         folder = self._run.folder
         files = [folder.privacy_text, folder.privacy_json, folder.summary]
-        plain = {
-            key: _plain(value) for key, value in summary.items() if key != KEY and value is not None
-        }
+        plain = {key: _plain(value) for key, value in summary.items() if value is not None}
         for name in list(self._active):
             self._ask(name, lambda tracker: tracker.finish(plain, files, stop_reason))
         self.close()

@@ -17,7 +17,6 @@ the answers of the final model to queries."""
 HEADLINES = {DIRECTION: RELEASES, MISLABELLED: BLACK_BOX}
 """The observer whose number is the result of the audit, by kind of canary. It is fixed before the run,
 because choosing the best observer afterwards would invalidate the confidence of the bound."""
-_LARGEST = 1 << 26  # bytes
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def read_canaries(path: Path) -> CanaryFile:
     Raises:
         ConfigError: The file cannot be read, or is no list of canaries with their scores.
     """
-    values: Any = saved_json(path, _LARGEST)
+    values: Any = saved_json(path)
     coins, scores, released = (values.get(key) for key in ("coins", "scores", "released"))
     canary = values.get("canary")
     # The file may be somebody else's, and its numbers decide a bound: so types are compared exactly, as

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
+from numpy.typing import ArrayLike
 
 from fedpriv.common.files import write_atomically
 from fedpriv.store.colours import COLOURS
@@ -293,7 +294,7 @@ def _finish(axis: Axes, legend: str, legend_title: str | None) -> None:
         )  # fmt: skip
 
 
-def from_zero(values: np.ndarray) -> tuple[float, float] | None:
+def from_zero(values: ArrayLike) -> tuple[float, float] | None:
     """Return axis limits from zero to a little above the largest value; None if no value is above zero."""
-    largest = np.max(values, initial=0.0, where=~np.isnan(values))
+    largest = np.nanmax(np.asarray(values), initial=0.0)
     return (0.0, 1.02 * largest) if np.isfinite(largest) and largest > 0 else None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 
-from fedpriv.store.saved import saved_rows
+from fedpriv.store.saved import saved_records
 from fedpriv.store.table import Table
 
 LABELS = ("group", "curve", "x")
@@ -27,7 +26,7 @@ def with_labels(runs: pd.DataFrame, folder: Path) -> pd.DataFrame:
     """
     places = [
         {"run": Path(row["run"]).name, "group": row["group"], "curve": row["curve"], "x": row["point"]}
-        for row in _rows(folder / "runs.csv")
+        for row in saved_records(folder / "runs.csv")
         if row.get("run")
     ]  # fmt: skip
     labelled = pd.DataFrame(places, columns=["run", *LABELS], dtype=object)
@@ -48,7 +47,7 @@ def add_baselines(table: Table, folder: Path) -> None:
     if not (folder / _OWN).is_file():
         return
     stated: dict[tuple[str, str], list[dict[str, str]]] = {}
-    for row in _rows(folder / "figure.csv"):
+    for row in saved_records(folder / "figure.csv"):
         if row.get("axes") == _ACCURACY and row.get("n") == "0" and row.get("mean"):
             stated.setdefault((row["group"], row["curve"]), []).append(row)
     for (group, curve), rows in stated.items():
@@ -60,11 +59,3 @@ def add_baselines(table: Table, folder: Path) -> None:
             cells = {"group": group, "curve": curve, "x": row["x"], "seeds": "-"}
             cells[_ACCURACY] = f"{float(row['mean']):.2f}{interval} %"
             table.add(*(cells.get(column.name, "-") for column in table.columns))
-
-
-def _rows(path: Path) -> Iterator[dict[str, str]]:
-    """Yield the rows of a CSV by the names of their columns."""
-    names, *rows = saved_rows(path) or [[]]
-    for row in rows:
-        if len(row) == len(names):
-            yield dict(zip(names, row, strict=True))

@@ -6,23 +6,14 @@ import functools
 import os
 import platform
 import shlex
-import shutil
 import stat
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.files import (
-    json_text,
-    saying_where,
-    sealed_tensors,
-    write_atomically,
-    write_text,
-)
-from fedpriv.store.digests import FileDigests, digest, sealed
 
 SCHEMA_VERSION = 2
 CANARIES = "canaries.json"
@@ -33,7 +24,7 @@ PACKAGES = ("fedpriv", "torch", "torchvision", "opacus", "dp-accounting", "hydra
 
 
 class RunFolder:
-    """The paths of one run's files, and the methods that write them. ``StoredRun`` reads them back.
+    """The paths of one run's files. ``StoredRun`` reads them back.
 
     Making the object touches nothing on disk; see :meth:`create`.
 
@@ -42,7 +33,6 @@ class RunFolder:
 
     Attributes:
         path: The run folder. Every other path is an attribute, too: ``config``, ``metrics``, ``ledger``, …
-        digests: SHA-256 of each file that this process wrote.
     """
 
     def __init__(self, path: str | Path):
@@ -69,7 +59,6 @@ class RunFolder:
         # Of published runs only. public/ alone is meant to be given away.
         self.secret_key = self.path / "secret_key"
         self.public = self.path / "public"
-        self.digests = FileDigests(self.path)
 
     def create(self, key: str = "runtime.run_dir") -> RunFolder:
         """Make the folder on disk, with ``plots/`` in it. Other files in it are left alone.
@@ -151,51 +140,6 @@ class RunFolder:
         """
         for path in self.path.glob(".*.tmp"):
             path.unlink(missing_ok=True)
-
-    def write_text(self, path: Path, text: str) -> None:
-        """Write a text file of the run atomically, and note its digest."""
-        write_text(path, text)
-        self.digests.note(path, digest(text.encode()))
-
-    def write_tensors(self, path: Path, state: object) -> None:
-        """Write tensors of the run atomically, and note the digest of the file."""
-        content = sealed_tensors(state)
-        write_atomically(path, lambda file: file.write(content), "wb")
-        self.digests.note(path, digest(content))
-
-    def copy(self, path: Path, to: Path) -> None:
-        """Copy a file of the run, and note for the copy the digest of the original.
-
-        So a copy that differs, because the original was changed meanwhile, is found when it is read.
-
-        Raises:
-            WriteError: The copy cannot be written.
-        """
-        with saying_where(to):
-            shutil.copyfile(path, to)
-        name = path.relative_to(self.path).as_posix()
-        if name in self.digests.written:
-            self.digests.note(to, self.digests.written[name])
-
-    def write_json(self, path: Path, value: Mapping[str, object]) -> None:
-        """Write a JSON file of the run atomically, and note its digest."""
-        self.write_text(path, json_text(value))
-
-    def write_summary(self, summary: dict[str, object]) -> dict[str, object]:
-        """Write ``summary.json`` with the digests of all files of the run.
-
-        Write it last: the digests are those of the files as they are now, and with a summary a run counts as
-        ended.
-
-        Returns:
-            The summary with its digests, as it stands in the file.
-
-        Raises:
-            WriteError: The file cannot be written.
-        """
-        full, text = sealed(summary, self.digests.written)
-        write_text(self.summary, text)
-        return full
 
 
 def not_resumable(folder: object) -> ConfigError:

@@ -123,11 +123,10 @@ def joint_privacy(runs: Iterable[StoredRun]) -> list[JointPrivacy]:
     """Return the joint ε of finished runs, for each data set, unit and adjacency.
 
     Args:
-        runs: Stored runs. Runs that have not ended, and equal runs beyond the first, are left out; a damaged
-            run raises.
+        runs: Stored runs. Runs that have not ended, and equal runs beyond the first, are left out.
 
     Raises:
-        ConfigError: A run is damaged.
+        ConfigError: A file of a run cannot be read.
     """
     finished = {run.path.resolve(): run for run in runs if run.finished}
     return compose_runs(map(_stored_cost, finished.values()))
@@ -232,8 +231,6 @@ def _cost(run: StoredRun, accountant: RdpAccountant, neighbours: str) -> np.ndar
     try:
         ledger = run.ledger(SOUND)
     except ConfigError:
-        return None
-    if run.files.ledger in run.damage:  # edited: its events cannot be trusted
         return None
     costs = [rdp_of_events(dict(history), accountant, neighbours) for history in ledger.histories]
     known = [cost for cost in costs if cost is not None]

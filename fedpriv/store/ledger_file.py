@@ -14,8 +14,8 @@ from fedpriv.privacy.core.events import describe_event, parse_event
 from fedpriv.privacy.core.names import PUBLISHED
 from fedpriv.privacy.ledger import Extent, Ledger
 from fedpriv.privacy.mechanisms.claims import Claim
-from fedpriv.store.saved import saved_rows, unreadable
-from fedpriv.store.tables import MOST_CLIENTS, parse_ranges, ranges
+from fedpriv.store.saved import saved_records, unreadable
+from fedpriv.store.tables import parse_ranges, ranges
 
 COLUMNS = (
     "event_sound",
@@ -93,8 +93,7 @@ def read_ledger(path: Path, view: str) -> StoredLedger:
     Raises:
         ConfigError: The file cannot be read, has no entries, or has no such view.
     """
-    names, *cells = saved_rows(path) or [[]]
-    rows = [dict(zip(names, row, strict=False)) for row in cells]
+    rows = saved_records(path)
     if rows and view == PUBLISHED and not any(row.get("event_published") for row in rows):
         raise ConfigError(f"{path} has no published view: its algorithm has no published claim")
     counts: dict[int, dict[dp_event.DpEvent, int]] = {}
@@ -105,10 +104,6 @@ def read_ledger(path: Path, view: str) -> StoredLedger:
             draws = _read_row(row, view)
         except (KeyError, TypeError, AttributeError, ValueError):
             raise unreadable(path, f"line {number} is not an entry of a ledger") from None
-        # A few bytes of text can stand for a million clients, so their number is limited before they are
-        # entered.
-        if len(counts) + len(draws.clients) > 2 * MOST_CLIENTS:
-            raise unreadable(path, f"it has more than {MOST_CLIENTS:,} clients")
         relations.add(draws.neighbours)
         if draws.of_everyone:
             claimed[row["event_sound"], row["queries"]] = draws.event, draws.count

@@ -1,6 +1,6 @@
 """Finished runs in one file, ``runs.zip``, from which ``fedpriv figure --reuse`` draws.
 
-The archive may be untrusted. Only files of run folders are unpacked, and only up to a total size.
+The archive may be somebody else's: only files of run folders are unpacked.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from typing import IO
 
 from fedpriv.common.files import saying_where, write_atomically
 from fedpriv.store.saved import refuse_no_file, unreadable
-from fedpriv.store.stored_run import StoredRun
 
 FILES = (
     "config.yaml", "summary.json", "metrics.csv", "clients.csv", "privacy.txt", "privacy.json",
     "environment.json",
 )  # fmt: skip
-LARGEST = 1 << 28  # bytes of the archive, and of all its files unpacked
 LEDGER = "ledger.csv"  # in archives for the review of an artefact
 _ENTRY = re.compile(rf"(?!\.)[\w.,=+-]+/({'|'.join(map(re.escape, (*FILES, LEDGER)))})")
 _TIME = (1980, 1, 1, 0, 0, 0)  # a fixed date for all entries: the same runs give the same bytes
@@ -31,8 +29,7 @@ _TIME = (1980, 1, 1, 0, 0, 0)  # a fixed date for all entries: the same runs giv
 def pack_runs(folders: Iterable[Path], archive: Path, more: Sequence[str] = ()) -> None:
     """Write runs to an archive; the same runs give the same bytes.
 
-    Of each run the files in :data:`FILES` that exist are packed. One that is not as the run wrote it is
-    packed all the same, after a warning.
+    Of each run the files in :data:`FILES` that exist are packed.
 
     Args:
         folders: Run folders, each with a name of its own.
@@ -45,11 +42,10 @@ def pack_runs(folders: Iterable[Path], archive: Path, more: Sequence[str] = ()) 
 
     def write(file: IO[bytes]) -> None:
         with zipfile.ZipFile(file, "w") as packed:
-            for run in map(StoredRun, sorted(folders, key=lambda folder: folder.name)):
-                for path in (run.path / name for name in (*FILES, *more)):
+            for folder in sorted(folders, key=lambda folder: folder.name):
+                for path in (folder / name for name in (*FILES, *more)):
                     if path.exists():
-                        entry = zipfile.ZipInfo(f"{run.path.name}/{path.name}", _TIME)
-                        run.check(path)
+                        entry = zipfile.ZipInfo(f"{folder.name}/{path.name}", _TIME)
                         packed.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED, 9)
 
     write_atomically(archive, write, "wb")
@@ -66,10 +62,10 @@ def unpack_runs(archive: Path, into: Path) -> Path:
         The folder of the unpacked runs.
 
     Raises:
-        ConfigError: The archive is damaged, too large, or holds other files than those of runs.
+        ConfigError: The archive is damaged, or holds other files than those of runs.
         WriteError: The folder cannot be written.
     """
-    refuse_no_file(archive, LARGEST)
+    refuse_no_file(archive)
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()[:12]
     target = into / f"{archive.resolve().parent.name}-{digest}"
     if not target.is_dir():
@@ -92,11 +88,7 @@ def _extract(archive: Path, folder: Path) -> None:
     folder.mkdir()
     try:
         with zipfile.ZipFile(archive) as packed:
-            entries = packed.infolist()
-            # Before anything is unpacked: a small archive can hold more than fits on the disk.
-            if sum(entry.file_size for entry in entries) > LARGEST:
-                raise unreadable(archive, f"its files have more than {LARGEST:,} bytes")
-            for entry in entries:
+            for entry in packed.infolist():
                 # No other name, and so no path that leads out of the folder.
                 if not _ENTRY.fullmatch(entry.filename):
                     raise unreadable(archive, f"{entry.filename!r} is no file of a run")

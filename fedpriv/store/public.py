@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from fedpriv.common.files import write_json, write_text
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.statement import privacy_words, publishable
 
@@ -34,16 +35,16 @@ def write_public(folder: RunFolder, privacy: dict[str, Any], test_metrics: bool)
     if publishable(privacy) is not None:
         return
     folder.public.mkdir()
-    folder.copy(folder.model, folder.public / folder.model.name)
-    folder.write_json(folder.public / folder.privacy_json.name, privacy)
+    shutil.copyfile(folder.model, folder.public / folder.model.name)
+    write_json(folder.public / folder.privacy_json.name, privacy)
     statement = privacy_words(privacy)
-    folder.write_text(
+    write_text(
         folder.public / folder.privacy_text.name, statement + "\nThis folder may be published.\n"
     )
     config = _without_secrets(yaml.safe_load(folder.config.read_text(encoding="utf-8")))
-    folder.write_text(folder.public / folder.config.name, yaml.safe_dump(config, sort_keys=False))
+    write_text(folder.public / folder.config.name, yaml.safe_dump(config, sort_keys=False))
     if test_metrics:
-        folder.copy(folder.metrics, folder.public / folder.metrics.name)
+        shutil.copyfile(folder.metrics, folder.public / folder.metrics.name)
 
 
 def _without_secrets(config: Any, top: bool = True) -> Any:

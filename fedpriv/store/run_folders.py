@@ -9,8 +9,7 @@ from pathlib import Path
 from fedpriv.common.errors import ConfigError, did_you_mean
 from fedpriv.common.files import RUN_FILES
 from fedpriv.common.groups import GROUPS, option_of_target
-from fedpriv.store.digests import KEY
-from fedpriv.store.saved import saved_rows
+from fedpriv.store.saved import saved_records
 from fedpriv.store.searches import RECORD
 from fedpriv.store.stored_run import StoredRun
 
@@ -27,7 +26,7 @@ _IN_EVERY_TABLE = {"algorithm", "algorithm.name", "dataset"}
 class ListedRun:
     """One run in a list of runs: its state, and a value for every key that a user can ask for.
 
-    A run that cannot be read raises nothing; it is listed as damaged.
+    A run with a file that cannot be read raises nothing; it is listed as damaged.
 
     Args:
         name: Path of the run below the folder that the user gave.
@@ -36,35 +35,33 @@ class ListedRun:
     Attributes:
         name: Path of the run below the folder that the user gave.
         path: The run folder.
-        state: The stop reason; ``unfinished`` without one, ``damaged`` where a file is damaged.
-        problem: The first damage, in a sentence; empty if there is none.
+        state: The stop reason; ``unfinished`` without one, ``damaged`` where a file cannot be read.
+        problem: The reason why a file cannot be read, in a sentence; else empty.
         config: Values of the configuration by dotted key, and the chosen option of each group.
         results: The summary; for a run that has not ended, the last round in ``metrics.csv``.
     """
 
     def __init__(self, name: str, path: Path):
-        run = StoredRun(path, tolerant=True)
-        self.name, self.path, self.config = name, path, dict(run.values)
-        self.results = {key: value for key, value in run.summary.items() if key != KEY}
-        if self.config:
-            options = {g: option_of_target(g, self.config.get(f"{g}._target_")) for g in GROUPS}
-            self.config = options | self.config
-        reason = self.results.get("stop_reason")
-        self.state = reason if isinstance(reason, str) else UNFINISHED
-        if not run.stated and self.results:
-            # Without digests the only check is a comparison with the summary, which this reading makes.
-            _ = run.statement
-        run.check_all()
-        if run.went_on:
-            # An interrupted run was resumed, so its summary describes an earlier end.
-            self.state, self.results = UNFINISHED, {}
-        if self.config and not self.results:
-            same = {"algorithm": self.config["algorithm.name"], "dataset": self.config["dataset"]}
-            self.results = {**same, "seed": self.config.get("seed"), **dict.fromkeys(_RESULTS)}
-            if not os.path.lexists(run.files.summary) or run.went_on:
-                self.results |= run.last_round
-        self.problem = next(iter(run.damage.values()), "")
-        self.state = DAMAGED if self.problem else self.state
+        run = StoredRun(path)
+        self.name, self.path, self.state, self.problem = name, path, UNFINISHED, ""
+        self.config: dict[str, object] = {}
+        self.results: dict[str, object] = {}
+        try:
+            values = run.values
+            options = {g: option_of_target(g, values.get(f"{g}._target_")) for g in GROUPS}
+            self.config = options | dict(values)
+            # A key that names a result too is no result before the end.
+            same = {"algorithm": values["algorithm.name"], "dataset": self.config["dataset"]}
+            self.results = {**same, "seed": values.get("seed"), **dict.fromkeys(_RESULTS)}
+            reason = run.summary.get("stop_reason")
+            so_far = run.last_round if reason in (None, "interrupted") else {}
+            # The summary of an interrupted run that was resumed describes an earlier end.
+            if reason is None or (so_far and so_far["rounds"] > run.summary.get("rounds", 0)):
+                self.results |= so_far
+            else:
+                self.state, self.results = reason, run.summary
+        except ConfigError as error:
+            self.state, self.problem = DAMAGED, str(error)
 
     def values(self) -> dict[str, object]:
         """Return the value of every key that a user can ask for.
@@ -156,11 +153,8 @@ def runs_of_figure(folder: Path) -> list[Path]:
 
     The paths are those of the folder where the figure was made, and hold there alone.
     """
-    names, *rows = saved_rows(folder / "runs.csv") or [[]]
-    if "run" not in names:
-        return []
-    column = names.index("run")
-    paths = dict.fromkeys(Path(row[column]) for row in rows if len(row) > column and row[column])
+    rows = saved_records(folder / "runs.csv")
+    paths = dict.fromkeys(Path(row["run"]) for row in rows if row.get("run"))
     return [path for path in paths if path.is_dir()]
 
 

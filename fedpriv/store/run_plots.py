@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedpriv.store.colours import COLOURS
 from fedpriv.store.folder import RunFolder
-from fedpriv.store.numbers import Columns, between_known, read_columns
 from fedpriv.store.plots import CYCLE, Line, Panel, StackedBars, draw_plot, from_zero
+from fedpriv.store.saved import saved_table
 from fedpriv.store.statement import composition_word
 
 BLUE, ORANGE, GREEN, SKY = (COLOURS[name] for name in ("blue", "orange", "green", "sky"))
@@ -49,14 +50,14 @@ def plot_run(
     Raises:
         WriteError: A picture cannot be written.
     """
-    metrics = read_columns(folder.metrics)
+    metrics = saved_table(folder.metrics)
     # Some accountants compute ε only in a few rounds. Between these rounds ε is drawn as a line.
-    metrics["epsilon"] = between_known(metrics["epsilon"])
+    metrics["epsilon"] = metrics["epsilon"].interpolate(limit_area="inside")
     plots: dict[str, tuple[Panel | StackedBars, ...]] = {
         "accuracy_by_round": (_accuracy(metrics, "round", ROUND),),
         "loss_by_round": (_losses(metrics, "round", ROUND),),
     }
-    if metrics.has("epsilon"):
+    if metrics["epsilon"].notna().any():
         word = composition_word(privacy)
         epsilon = _epsilon_label(metrics, word)
         plots |= {
@@ -66,9 +67,7 @@ def plot_run(
             "noise_and_clip_norm": _noise_and_clip(metrics),
         }
     if folder.clients.exists():
-        columns = ("round", "client", "gradient_norm")
-        clients = read_columns(folder.clients, columns, lowest=("client", len(CYCLE)))
-        plots["gradient_norm"] = (_gradient_norms(clients, metrics),)
+        plots["gradient_norm"] = (_gradient_norms(saved_table(folder.clients), metrics),)
     if labels_per_client is not None:
         plots["labels_per_client"] = (_labels(labels_per_client),)
     drawn = []
@@ -78,9 +77,9 @@ def plot_run(
     return drawn
 
 
-def _epsilon_label(metrics: Columns, word: str) -> str:
+def _epsilon_label(metrics: pd.DataFrame, word: str) -> str:
     """Return the label of an ε axis, which says what the running value of ε guarantees."""
-    sounds, running = (np.unique(metrics.known(c)[c]) for c in ("epsilon_sound", "epsilon"))
+    sounds, running = (metrics[c].dropna().unique() for c in ("epsilon_sound", "epsilon"))
     sound = sounds.max(initial=0.0)
     if np.isinf(sound):
         return "ε as published (not private: sound ε is infinite)"
@@ -89,9 +88,9 @@ def _epsilon_label(metrics: Columns, word: str) -> str:
     return f"ε {word} (worst client)"
 
 
-def _sound_label(metrics: Columns, privacy: Mapping[str, Any]) -> str:
+def _sound_label(metrics: pd.DataFrame, privacy: Mapping[str, Any]) -> str:
     """Return the label of the sound ε, with the reason if it is the same in every round."""
-    values = metrics.known("epsilon_sound")["epsilon_sound"]
+    values = metrics["epsilon_sound"].dropna().to_numpy()
     if len(values) < 2 or len(np.unique(values)) > 1 or np.isinf(values).any():
         return "sound"
     if privacy.get("noise_adapts") and values[0] == privacy.get("budget"):
@@ -99,7 +98,7 @@ def _sound_label(metrics: Columns, privacy: Mapping[str, Any]) -> str:
     return "sound (all that the schedule may spend)"
 
 
-def _limits(x: str, values: np.ndarray) -> tuple[float, float] | None:
+def _limits(x: str, values: pd.Series) -> tuple[float, float] | None:
     """Return limits of the x axis: rounds begin at zero, ε begins at its smallest value."""
     if x == "round":
         return from_zero(values)
@@ -110,9 +109,9 @@ def _limits(x: str, values: np.ndarray) -> tuple[float, float] | None:
     return known.min() - margin, known.max() + margin
 
 
-def _accuracy(metrics: Columns, x: str, x_label: str) -> Panel:
-    rows = metrics.known("test_accuracy")
-    marker = "o" if rows.rows <= _MARKED_ROUNDS else None
+def _accuracy(metrics: pd.DataFrame, x: str, x_label: str) -> Panel:
+    rows = metrics.dropna(subset="test_accuracy")
+    marker = "o" if len(rows) <= _MARKED_ROUNDS else None
     accuracy = 100 * rows["test_accuracy"]
     lines = [Line("main task", BLUE, rows[x], accuracy, marker=marker, width=_WIDTH)]
     attacked = "backdoor_accuracy" in rows
@@ -131,7 +130,7 @@ def _accuracy(metrics: Columns, x: str, x_label: str) -> Panel:
     )
 
 
-def _losses(metrics: Columns, x: str, x_label: str) -> Panel:
+def _losses(metrics: pd.DataFrame, x: str, x_label: str) -> Panel:
     curves = (
         ("train_loss", "private lots (exact)", SKY, 0.8),
         ("validation_loss", "public validation", ORANGE, 1.2),
@@ -139,8 +138,7 @@ def _losses(metrics: Columns, x: str, x_label: str) -> Panel:
     )
     lines = []
     for column, label, colour, width in curves:
-        if metrics.has(column):
-            rows = metrics.known(column)
+        if column in metrics and len(rows := metrics.dropna(subset=column)):
             lines.append(Line(label, colour, rows[x], rows[column], width=width))
     limits = _limits(x, metrics[x])
     return Panel(
@@ -148,7 +146,7 @@ def _losses(metrics: Columns, x: str, x_label: str) -> Panel:
     )
 
 
-def _epsilons(metrics: Columns, word: str, privacy: Mapping[str, Any]) -> Panel:
+def _epsilons(metrics: pd.DataFrame, word: str, privacy: Mapping[str, Any]) -> Panel:
     sound = _sound_label(metrics, privacy)
     running = "running value of the filter" if sound == FILTERED else word
     curves = (
@@ -158,8 +156,8 @@ def _epsilons(metrics: Columns, word: str, privacy: Mapping[str, Any]) -> Panel:
     )
     lines = []
     for column, label, colour, style in curves:
-        rows = metrics.where(np.isfinite(metrics[column]))
-        if rows.rows:
+        rows = metrics[np.isfinite(metrics[column])]
+        if len(rows):
             lines.append(
                 Line(label, colour, rows["round"], rows[column], style=style, width=_WIDTH)
             )
@@ -176,7 +174,7 @@ def _epsilons(metrics: Columns, word: str, privacy: Mapping[str, Any]) -> Panel:
     )
 
 
-def _noise_and_clip(metrics: Columns) -> tuple[Panel, Panel]:
+def _noise_and_clip(metrics: pd.DataFrame) -> tuple[Panel, Panel]:
     rounds, sigma = metrics["round"], metrics["noise_multiplier"]
     low, high = metrics["clip_norm_min"], metrics["clip_norm_max"]
     limits = from_zero(rounds)
@@ -205,10 +203,10 @@ def _noise_and_clip(metrics: Columns) -> tuple[Panel, Panel]:
     )
 
 
-def _gradient_norms(clients: Columns, metrics: Columns) -> Panel:
+def _gradient_norms(clients: pd.DataFrame, metrics: pd.DataFrame) -> Panel:
     lines = []
     for colour, client in zip(CYCLE, np.unique(clients["client"]), strict=False):
-        rows = clients.where(clients["client"] == client)
+        rows = clients[clients["client"] == client]
         norms = rows["gradient_norm"]
         lines.append(Line(f"{client:.0f}", colour, rows["round"], norms, marker=".", width=1))
     return Panel(

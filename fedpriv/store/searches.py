@@ -1,4 +1,4 @@
-"""Stored hyper-parameter searches, read from folders that may be damaged or untrusted."""
+"""Stored hyper-parameter searches, read from folders that may be somebody else's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from fedpriv.common.checks import is_number
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.words import round_up
-from fedpriv.store.saved import LARGEST_CONFIG, LARGEST_SUMMARY, saved_json, saved_text
+from fedpriv.store.saved import saved_json, saved_text
 
 RECORD, STATEMENT = "search.json", "privacy.txt"
 
@@ -60,7 +60,7 @@ def is_search(folder: str | Path) -> bool:
 def read_search(folder: Path) -> StoredSearch:
     """Read a search. A file that cannot be read raises nothing and is reported as ``problem``."""
     try:
-        facts = saved_json(folder / RECORD, LARGEST_SUMMARY)
-        return StoredSearch(folder, saved_text(folder / STATEMENT, LARGEST_CONFIG), facts)
+        facts = saved_json(folder / RECORD)
+        return StoredSearch(folder, saved_text(folder / STATEMENT), facts)
     except ConfigError as error:
         return StoredSearch(folder, problem=str(error))

@@ -1,36 +1,28 @@
 """Stored runs: the only reader of run folders.
 
-A run folder may be damaged or untrusted. The reader executes nothing in it, follows no link, and limits the
-memory that a file can take. Every command describes a bad file with the same sentence:
-
-- ``<file> cannot be read: <reason>``, if the content is not of the kind that a run writes there;
-- ``<file> is not as the run wrote it, by the SHA-256 in summary.json: it is damaged or was edited``, if the
-  content is readable but differs from what the run wrote.
+A run folder may be somebody else's: the reader executes nothing in it and follows no link. A file that cannot
+be read gives one sentence, ``<file> cannot be read: <reason>``.
 """
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fedpriv.common import config as configuration
-from fedpriv.common.checks import is_number
-from fedpriv.common.errors import ConfigError
-from fedpriv.common.files import json_text, write_text
-from fedpriv.store.checked_folder import CheckedFolder
-from fedpriv.store.digests import KEY, sealed
+from fedpriv.common.files import write_json
 from fedpriv.store.folder import FINISHED, RunFolder
 from fedpriv.store.saved import (
-    LARGEST_CONFIG,
     saved_config,
     saved_json,
     saved_picture,
+    saved_records,
     saved_rows,
+    saved_table,
     saved_tensors,
     saved_text,
     saved_values,
@@ -39,19 +31,14 @@ from fedpriv.store.saved import (
 from fedpriv.store.tables import last_round, parse_ranges
 
 if TYPE_CHECKING:
+    import pandas as pd
     import torch
     from omegaconf import DictConfig
 
     from fedpriv.store.canary_file import CanaryFile
     from fedpriv.store.ledger_file import StoredLedger
-    from fedpriv.store.numbers import Columns
 
-_STATED_TWICE = ("epsilon", "epsilon_published", "epsilon_sound", "delta")
-"""Keys that ``summary.json`` and ``privacy.json`` both hold."""
-_TOLERANCE, _SMALL = 0.05, 0.005
-"""Relative and absolute tolerance of ε. Valid accountants differ by less, an edited ledger by more."""
-_BOUND = "an upper bound"
-"""Beginning of the stated reason where the statement's ε is only a bound of the ledger's."""
+Read = TypeVar("Read")
 _MOST_AUDITS = 50
 _LARGEST_PICTURE = 1 << 19  # bytes
 
@@ -71,25 +58,50 @@ class StoredAudit:
     picture: bytes | None
 
 
-class StoredRun(CheckedFolder):
+class StoredRun:
     """A run folder as its reader finds it. Each file is read once, when it is first asked for.
 
-    A file that cannot be read raises ConfigError. A file that is readable but not as the run wrote it is
-    used, and the command prints a warning. A file that the run has not written yet counts as empty. A
-    ``tolerant`` reader also takes unreadable files for empty, and its caller looks at ``damage``.
+    A file that the run has not written yet counts as empty. A file that cannot be read raises ConfigError.
+
+    Args:
+        path: The run folder.
+
+    Attributes:
+        files: The paths of the run's files.
+        path: The run folder.
     """
+
+    def __init__(self, path: str | Path | RunFolder):
+        self.files = path if isinstance(path, RunFolder) else RunFolder(path)
+        self.path = self.files.path
+
+    def _read(self, path: Path, read: Callable[[Path], Read], absent: Any = None) -> Read:
+        """Return the content of a file.
+
+        Args:
+            path: The file.
+            read: Returns the content of the file at a path, or raises ConfigError.
+            absent: The value of a file that does not exist; None: its absence is an error.
+
+        Raises:
+            ConfigError: The file cannot be read, or is a link.
+        """
+        if absent is not None and not os.path.lexists(path):
+            return absent
+        self.files.refuse_odd(path)
+        return read(path)
 
     # ---- what the run is
 
     @cached_property
     def configuration(self) -> DictConfig:
         """The resolved configuration of the run, without its trackers."""
-        return self._read(self.files.config, saved_config, {}, optional=False)
+        return self._read(self.files.config, saved_config)
 
     @cached_property
     def values(self) -> dict[str, object]:
         """The values of the configuration by dotted key, read ten times as fast as ``configuration``."""
-        return self._read(self.files.config, saved_values, {}, optional=False)
+        return self._read(self.files.config, saved_values)
 
     @cached_property
     def identity(self) -> dict[str, object]:
@@ -115,16 +127,17 @@ class StoredRun(CheckedFolder):
             isinstance(overrides, list) and all(isinstance(override, str) for override in overrides)
         ):
             return overrides
-        return self._refuse(path, unreadable(path, "its overrides are not a list of texts"))
+        raise unreadable(path, "its overrides are not a list of texts")
 
     # ---- how it ended
 
     @cached_property
     def summary(self) -> dict[str, Any]:
         """The results of a run that has ended; empty before its end."""
-        summary, problem = self._summary
-        if problem:
-            return self._refuse(self.files.summary, ConfigError(problem), {})
+        path = self.files.summary
+        summary = self._read(path, saved_json, {})
+        if summary and not isinstance(summary.get("stop_reason"), str):
+            raise unreadable(path, "it has no stop_reason")
         return summary
 
     @property
@@ -134,74 +147,45 @@ class StoredRun(CheckedFolder):
 
     @cached_property
     def statement(self) -> dict[str, Any]:
-        """The facts of the privacy statement (``privacy.json``), compared with the summary."""
-        path = self.files.privacy_json
-        facts = self._read(path, saved_json, {})
-        summary, _ = self._summary
-        for key in _STATED_TWICE:
-            if key in summary and key in facts and not _equal(summary[key], facts[key]):
-                # Where one of the files is known to be damaged, a second sentence would say nothing new.
-                if not {path, self.files.summary} & self.damage.keys():
-                    self._enter(
-                        path,
-                        f"{self.files.summary} says {key} {summary[key]}, {path.name} says {facts[key]}: one "
-                        "of them is damaged or was edited",
-                    )
-                break
-        return facts
+        """The facts of the privacy statement (``privacy.json``)."""
+        return self._read(self.files.privacy_json, saved_json, {})
 
     @cached_property
     def statement_text(self) -> str:
         """The privacy statement in words (``privacy.txt``)."""
-        return self._read(
-            self.files.privacy_text, lambda path: saved_text(path, LARGEST_CONFIG), ""
-        )
+        return self._read(self.files.privacy_text, saved_text, "")
 
     # ---- its rounds
 
     @cached_property
-    def metrics(self) -> Columns:
+    def metrics(self) -> pd.DataFrame:
         """The rounds of a run (``metrics.csv``)."""
-        return self._columns(self.files.metrics)
+        return self._read(self.files.metrics, _table_of_rounds)
 
     @cached_property
-    def clients(self) -> Columns:
+    def clients(self) -> pd.DataFrame:
         """The participants of the evaluated rounds (``clients.csv``)."""
-        return self._columns(self.files.clients)
-
-    def _columns(self, path: Path) -> Columns:
-        from fedpriv.store.numbers import Columns, read_columns
-
-        def read(path: Path) -> Columns:
-            columns = read_columns(path)
-            if "round" not in columns:
-                raise unreadable(path, "it is no table of rounds")
-            return columns
-
-        return self._read(path, read, Columns(), optional=self._tolerant)
+        return self._read(self.files.clients, _table_of_rounds)
 
     def last_value(self, column: str) -> float | None:
         """Return the last value in a column of ``metrics.csv``, even nan; None where all cells are empty."""
 
         def read(path: Path) -> float | None:
+            # Cells are empty, for example, in rounds without an evaluation.
+            cells = [row[column] for row in saved_records(path) if row.get(column)]
             try:
-                names, *rows = saved_rows(path)
-                # Cells are empty, for example, in rounds without an evaluation.
-                cells = [
-                    cell for row in rows if column in names and (cell := row[names.index(column)])
-                ]
                 return float(cells[-1]) if cells else None
-            except (ValueError, IndexError):
+            except ValueError:
                 raise unreadable(path, "it is not a table of numbers") from None
 
-        return self._read(self.files.metrics, read, None)
+        return self._read(self.files.metrics, read)
 
     @cached_property
     def last_round(self) -> dict[str, float]:
         """The results in the last whole row of ``metrics.csv``, and the accuracy that was evaluated last.
 
-        Only the end of the file is read. An ε that the last row lacks stays unknown, because an ε of an
-        earlier round is smaller than what was spent.
+        An ε that the last row lacks stays unknown, because an ε of an earlier round is smaller than what was
+        spent.
         """
         return self._read(self.files.metrics, last_round, {})
 
@@ -214,41 +198,17 @@ class StoredRun(CheckedFolder):
 
         def read(path: Path) -> list[int]:
             try:
-                names, *rows = saved_rows(path)
-                cells = {row[names.index("clients")] for row in rows}
+                cells = {row["clients"] for row in saved_records(path)}
                 clients = sorted({client for text in cells for client in parse_ranges(text)})
                 if clients and not 0 <= clients[0] <= clients[-1] < client_count:
                     raise ValueError
-            except (ValueError, IndexError):
-                reason = "it is no list of this run's clients"
-                raise unreadable(path, f"{reason}") from None
+            except (ValueError, KeyError):
+                raise unreadable(path, "it is no list of this run's clients") from None
             return clients
 
-        return self._read(self.files.participation, read, None) or None
+        return self._read(self.files.participation, read, []) or None
 
     # ---- what it released
-
-    def compare_ledger(self, epsilon: float, tightest: bool) -> None:
-        """Enter a damage if the ledger's ε disagrees with the statement's sound ε.
-
-        Args:
-            epsilon: ε computed from the ledger at the run's δ. The noise must not have adapted.
-            tightest: True if the tightest accountant computed ``epsilon``. A looser accountant may exceed
-                the stated value without any damage.
-        """
-        stated, reasons = self.statement.get("epsilon_sound"), self.statement.get("reasons")
-        if not is_number(stated):
-            return
-        reason = str(reasons.get("epsilon_sound")) if isinstance(reasons, dict) else ""
-        margin = _TOLERANCE * stated + _SMALL
-        # A stated value that is only an upper bound may lie far above.
-        less = epsilon < stated - margin and not reason.startswith(_BOUND)
-        if less or (tightest and epsilon > stated + margin):
-            self._enter(
-                self.files.ledger,
-                f"{self.files.ledger} has epsilon {epsilon:.4f} at delta {self.statement.get('delta')}, "
-                f"{self.files.privacy_json.name} states {stated:.4f}: one of them is damaged or was edited",
-            )
 
     def ledger(self, view: str) -> StoredLedger:
         """Return the releases of the clients.
@@ -261,13 +221,7 @@ class StoredRun(CheckedFolder):
         """
         from fedpriv.store.ledger_file import read_ledger
 
-        path = self.files.ledger
-        if not os.path.lexists(path):
-            self.refuse(path, "it is not there; a private run writes it")
-        ledger = self._read(path, lambda path: read_ledger(path, view), None)
-        if ledger is None:
-            raise ConfigError(self.damage[path])
-        return ledger
+        return self._read(self.files.ledger, lambda path: read_ledger(path, view))
 
     @cached_property
     def ledger_rows(self) -> list[list[str]]:
@@ -279,7 +233,8 @@ class StoredRun(CheckedFolder):
         """The observations of the run's canaries; None for a run without canaries."""
         from fedpriv.store.canary_file import read_canaries
 
-        return self._read(self.files.canaries, read_canaries, None)
+        path = self.files.canaries
+        return self._read(path, read_canaries) if os.path.lexists(path) else None
 
     def model(self, device: str | torch.device) -> dict[str, object]:
         """Return the final weights by name, on ``device``.
@@ -287,13 +242,13 @@ class StoredRun(CheckedFolder):
         These are the averaged weights where the run evaluated those.
 
         Raises:
-            ConfigError: There is no model, or it cannot be read, and the reader is not tolerant.
+            ConfigError: There is no model, or it cannot be read.
         """
 
         def weights(path: Path) -> dict[str, object]:
             return cast("dict[str, object]", saved_tensors(path, device))
 
-        return self._read(self.files.model, weights, {}, optional=False)
+        return self._read(self.files.model, weights)
 
     @cached_property
     def audits(self) -> list[StoredAudit]:
@@ -301,11 +256,13 @@ class StoredRun(CheckedFolder):
         if not self.files.audit.is_dir():
             return []
         paths = sorted(set(self.files.audit.glob("*.json")) - {self.files.canaries})[:_MOST_AUDITS]
-        results = [(path, self._read(path, saved_json, None)) for path in paths]
         return [
-            StoredAudit(path.stem, facts, saved_picture(path.with_suffix(".png"), _LARGEST_PICTURE))
-            for path, facts in results
-            if facts is not None
+            StoredAudit(
+                path.stem,
+                self._read(path, saved_json),
+                saved_picture(path.with_suffix(".png"), _LARGEST_PICTURE),
+            )
+            for path in paths
         ]
 
     @cached_property
@@ -318,29 +275,18 @@ class StoredRun(CheckedFolder):
         }
 
 
+def _table_of_rounds(path: Path) -> pd.DataFrame:
+    table = saved_table(path)
+    if "round" not in table:
+        raise unreadable(path, "it is no table of rounds")
+    return table
+
+
 def add_to_summary(folder: RunFolder, results: Mapping[str, object]) -> None:
-    """Add results to the ``summary.json`` of a run that has ended, and the digests of newly written files.
-
-    A damaged summary keeps its wrong digest, so that adding a result never hides the damage.
-
-    Args:
-        folder: The run folder, with the digests of the files that this process wrote there.
-        results: The results by key; they replace those with the same keys.
+    """Add results to the ``summary.json`` of a run that has ended; they replace those with the same keys.
 
     Raises:
         ConfigError: The summary cannot be read.
         WriteError: It cannot be written.
     """
-    run = StoredRun(folder)
-    summary = {key: value for key, value in run.summary.items() if key != KEY} | dict(results)
-    if run.files.summary in run.damage:
-        text = json_text({**summary, KEY: run.summary[KEY]})
-    else:
-        text = sealed(summary, run.stated | folder.digests.written)[1]
-    write_text(folder.summary, text)
-
-
-def _equal(first: object, second: object) -> bool:
-    if is_number(first) and is_number(second):
-        return math.isclose(first, second, rel_tol=1e-9)
-    return first == second
+    write_json(folder.summary, {**StoredRun(folder).summary, **results})

@@ -6,10 +6,11 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from fedpriv.common.config import fingerprint
+from fedpriv.common.config import fingerprint, identity_of_values
 from fedpriv.common.errors import ConfigError, FedprivError, show
 from fedpriv.common.files import write_csv, write_text
 from fedpriv.common.groups import GROUPS, option_of_target
@@ -30,6 +31,7 @@ from fedpriv.store.pairs import (
     write_differences,
 )
 from fedpriv.store.run_folders import DAMAGED, figure_folder, run_folders
+from fedpriv.store.saved import unreadable
 from fedpriv.store.searches import RECORD
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Column, Table
@@ -60,7 +62,7 @@ def table_of_runs(paths: Iterable[Path]) -> pd.DataFrame:
 
     A setting is a key that any of the runs was given on its command line. A run that was not given the key,
     because the sweep was extended later, has the value in its configuration. Equal runs count once. A run
-    whose summary, configuration or environment is damaged has the stop reason ``damaged`` and no results.
+    whose summary, configuration or environment cannot be read has the stop reason ``damaged`` and no results.
 
     Args:
         paths: Run folders, each with a ``summary.json``.
@@ -70,8 +72,8 @@ def table_of_runs(paths: Iterable[Path]) -> pd.DataFrame:
     """
     runs = [_SweptRun(path) for path in paths]
     for run in runs:
-        if run.damage:
-            notice(f"warning: {run.damage}")
+        if run.problem:
+            notice(f"warning: {run.problem}")
     keys = _setting_keys([run for run in runs if not run.problem])
     rows, seen = [], set()
     for run in runs:
@@ -113,29 +115,25 @@ class _SweptRun:
         values: Resolved configuration by dotted key.
         identity: Fingerprint of the configuration.
         seedless: Fingerprint of the configuration without its seeds.
-        problem: Reason why the results do not count: a file that the table is read from is damaged.
-        damage: The first damage of any file of the run.
+        problem: Reason why the results do not count: a file cannot be read. Else empty.
     """
 
     def __init__(self, path: Path):
-        run = StoredRun(path, tolerant=True)
-        self.name, self.values, self.summary = path.name, run.values, run.summary
-        self.overrides = dict(
-            override.lstrip("+").partition("=")[::2] for override in run.overrides or []
+        run = StoredRun(path)
+        self.name, self.problem, self.overrides = path.name, "", dict[str, str]()
+        self.values, self.summary = dict[str, object](), dict[str, Any]()
+        try:
+            self.values, self.summary = run.values, run.summary
+            self.overrides = dict(o.lstrip("+").partition("=")[::2] for o in run.overrides or [])
+            if absent := [key for key in ("seed", *VALUES) if key not in run.summary]:
+                raise unreadable(run.files.summary, f"it has no {absent[0]}")
+        except ConfigError as error:
+            self.problem = str(error)
+        identity = identity_of_values(self.values)
+        self.identity = fingerprint(identity)
+        self.seedless = fingerprint(
+            {key: v for key, v in identity.items() if key.rpartition(".")[2] not in _SEEDS}
         )
-        if absent := [key for key in ("seed", *VALUES) if key not in self.summary]:
-            run.refuse(run.files.summary, f"it has no {absent[0]}")
-        # So far only the files were read that the table needs.
-        self.problem = next(iter(run.damage.values()), "")
-        run.check_all()
-        self.damage = next(iter(run.damage.values()), "")
-        self.identity = fingerprint(run.identity)
-        setting = {
-            key: value
-            for key, value in run.identity.items()
-            if key.rpartition(".")[2] not in _SEEDS
-        }
-        self.seedless = fingerprint(setting)
 
     def setting(self, key: str) -> str | None:
         """Return the value of a key; None where the configuration has no such key."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,8 +11,7 @@ import numpy as np
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import csv_text, saying_where
-from fedpriv.store.digests import FileDigests, begun
-from fedpriv.store.saved import LARGEST_TABLE, readable, refuse_no_file, unreadable
+from fedpriv.store.saved import saved_rows, unreadable
 
 METRICS = (
     "round",
@@ -35,9 +33,7 @@ METRICS = (
 )
 ATTACK_METRICS = ("backdoor_accuracy", "update_norm_honest", "update_norm_malicious")
 CLIENTS = ("round", "client", "gradient_norm", "clip_norm", "epsilon")
-MOST_CLIENTS = 1_000_000
 _EPSILONS = ("epsilon", "epsilon_published", "epsilon_sound")
-_ROW, _TAIL = 1 << 14, 1 << 16  # bytes
 PARTICIPATION = ("first_round", "last_round", "clients")
 
 
@@ -51,8 +47,6 @@ class GrowingTable:
         path: The file.
         columns: Names of the columns.
         position: Length of the file in the checkpoint; None begins a new file.
-        digests: Digests of the run folder. They take the SHA-256 of the table after each flush, and hold
-            the one that a resumed table must have.
 
     Attributes:
         path: The file.
@@ -60,59 +54,35 @@ class GrowingTable:
         position: Length of the file in bytes after the last flush.
 
     Raises:
-        ConfigError: The file was changed since the checkpoint.
+        ConfigError: The file is not the table that the checkpoint was written with.
         WriteError: The file cannot be written.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        columns: Sequence[str],
-        position: int | None = None,
-        digests: FileDigests | None = None,
-    ):
-        self.path, self.columns, self._digests = path, tuple(columns), digests
+    def __init__(self, path: Path, columns: Sequence[str], position: int | None = None):
+        self.path, self.columns = path, tuple(columns)
         self._rows: list[str] = []
         if position is None:
-            header = ",".join(self.columns) + "\n"
             with saying_where(path):
-                path.write_text(header, encoding="utf-8")
-            self._hash = hashlib.sha256(header.encode())
+                path.write_text(",".join(self.columns) + "\n", encoding="utf-8")
             self.position = path.stat().st_size
-            self._note()
         else:
             self._resume(position)
 
     def _resume(self, position: int) -> None:
-        """Cut the file back to its length in the checkpoint. Raise ConfigError if it was changed since."""
-        path = self.path
-        if not path.is_file() or path.stat().st_size < position:
+        """Cut the file back to its length in the checkpoint. Raise ConfigError if it is another table."""
+        names: list[str] = []
+        if self.path.is_file() and self.path.stat().st_size >= position:
+            with open(self.path, "rb") as file:
+                names = file.readline().decode("utf-8", "replace").strip().split(",")
+        if names[:1] != [self.columns[0]] or not set(names) <= set(self.columns):
             raise ConfigError(
-                f"resume: {path} is shorter than its checkpoint says; it was changed since, start anew"
+                f"resume: {self.path} is not the table that its checkpoint was written with; it was changed "
+                "since, start anew"
             )
-        with open(path, "rb") as file:
-            columns = file.readline().decode("utf-8", "replace").strip().split(",")
-        if not set(columns) <= set(self.columns) or columns[0] != self.columns[0]:
-            raise ConfigError(
-                f"resume: {path} does not begin with the names of its columns; it was changed since, "
-                "start anew"
-            )
-        self.columns = tuple(columns)  # fewer in a run that was begun without diagnostics
-        self._hash, self.position = begun(path, position), position
-        known = None if self._digests is None else self._digests.written.get(path.name)
-        if known not in (None, {"bytes": position, "sha256": self._hash.hexdigest()}):
-            raise ConfigError(
-                f"resume: {path} is not as the run wrote it (its SHA-256 is not the one in the "
-                "checkpoint); start anew"
-            )
-        # Cut only now, after all comparisons: a run that is refused has changed nothing.
-        with open(path, "r+b") as file:
+        self.columns = tuple(names)  # fewer in a run that was begun without diagnostics
+        self.position = position
+        with open(self.path, "r+b") as file:
             file.truncate(position)
-
-    def _note(self) -> None:
-        if self._digests is not None:
-            entry = {"bytes": self.position, "sha256": self._hash.hexdigest()}
-            self._digests.note(self.path, entry)
 
     def append(self, row: Mapping[str, object]) -> None:
         """Add a row by column; absent or None values give empty cells."""
@@ -129,8 +99,6 @@ class GrowingTable:
                 os.fsync(file.fileno())
                 self.position = file.tell()
             self._rows.clear()
-            self._hash.update(rows)
-            self._note()
         return self.position
 
 
@@ -143,18 +111,11 @@ class ParticipationTable(GrowingTable):
     Args:
         path: The file.
         state: State from the checkpoint; None begins a new file.
-        digests: Digests of the run folder.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        state: Mapping[str, object] | None = None,
-        digests: FileDigests | None = None,
-    ):
+    def __init__(self, path: Path, state: Mapping[str, object] | None = None):
         saved: Mapping[str, Any] = state or {}
-        position = None if state is None else saved["position"]
-        super().__init__(path, PARTICIPATION, position, digests)
+        super().__init__(path, PARTICIPATION, saved.get("position"))
         self._open = None if state is None else saved["open"]
 
     def enter(self, round_number: int, clients: Iterable[int]) -> None:
@@ -209,34 +170,24 @@ def parse_ranges(text: str) -> list[int]:
     [0, 1, 2, 5]
 
     Raises:
-        ValueError: The text has another form, or stands for more numbers than any run has clients.
+        ValueError: The text has another form.
     """
     numbers: list[int] = []
     for part in text.split():
         first, _, last = part.partition("-")
-        low, high = int(first), int(last or first)
-        if high - low + len(numbers) >= MOST_CLIENTS:
-            raise ValueError(f"{text[:40]}: more than {MOST_CLIENTS} clients")
-        numbers.extend(range(low, high + 1))
+        numbers.extend(range(int(first), int(last or first) + 1))
     return numbers
 
 
 def last_round(path: Path) -> dict[str, float]:
     """Return the results in the last whole row of ``metrics.csv``, and the accuracy evaluated last.
 
-    Only the last 64 KiB of the file are read.
-
     Raises:
         ConfigError: The file cannot be read, or is no table of numbers.
     """
-    refuse_no_file(path, LARGEST_TABLE)
-    with readable(path), open(path, "rb") as file:
-        header = file.readline(_ROW).decode(errors="replace").strip().split(",")
-        file.seek(max(file.tell(), path.stat().st_size - _TAIL))
-        # What follows the last line break is half a row, or nothing.
-        lines = file.read(_TAIL).decode(errors="replace").split("\n")[:-1]
-    rows = [dict(zip(header, line.split(","), strict=False)) for line in lines]
-    rows = [row for row in rows if len(row) == len(header)]
+    names, *cells = saved_rows(path) or [[]]
+    # A process that is writing, or was killed, leaves half a row.
+    rows = [dict(zip(names, row, strict=True)) for row in cells if len(row) == len(names)]
     results: dict[str, float] = {}
     evaluated = [row["test_accuracy"] for row in rows if row.get("test_accuracy")]
     try:

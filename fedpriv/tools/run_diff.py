@@ -32,7 +32,7 @@ def show_difference(first: str, second: str) -> None:
         ConfigError: One of the folders is no run, or its configuration cannot be read.
     """
     runs = [_read(folder) for folder in (first, second)]
-    stored = [StoredRun(Path(folder), tolerant=True) for folder in (first, second)]
+    stored = [StoredRun(Path(folder)) for folder in (first, second)]
     configs = _with_option_names([run.config for run in runs], [s.overrides or [] for s in stored])
     out = console()
     columns = (Column("key", style="cyan"), Column("first", first), Column("second", second))

@@ -120,15 +120,6 @@ def test_a_run_whose_checkpoints_are_gone_does_not_begin_again(command, finished
     assert "it begins with round 1" in said.out
 
 
-def test_a_warning_about_a_resumed_run_goes_to_standard_error(command, finished):
-    environment = finished / "environment.json"
-    environment.write_text(environment.read_text().replace("started", "Started"))
-    said = command("train", "resume=run", "runtime.progress=lines")
-    assert said.status == 0
-    assert "fedpriv: warning: run/environment.json is not as the run wrote it" in said.err
-    assert "warning:" not in said.out
-
-
 def test_a_run_folder_that_is_a_file_is_refused_by_its_own_key(command, tmp_path):
     (tmp_path / "afile").touch()
     said = command("train", "algorithm=dp_fl", "rounds=1", "runtime.run_dir=afile")

@@ -183,7 +183,7 @@ def test_a_table_that_was_cut_since_is_not_filled_up(stopped, command):
     (folder / "metrics.csv").write_text("round\n")
     said = command("train", *RUN, f"resume={folder}")
     assert said.status == 2
-    assert "metrics.csv is shorter than its checkpoint says" in said.sentence
+    assert "metrics.csv is not the table that its checkpoint was written with" in said.sentence
     assert not (folder / "public").exists()
 
 

@@ -38,7 +38,7 @@ def interrupted(train, tmp_path):
 
 
 def edit(folder: Path, change) -> None:
-    """Change the state in the newest checkpoint, as damage would that its digest does not tell."""
+    """Change the state in the newest checkpoint, as a defect in fedpriv would."""
     state = torch.load(folder / "checkpoint.pt", weights_only=True)
     change(state["budget"])
     write_tensors(folder / "checkpoint.pt", state)

@@ -210,18 +210,6 @@ def test_a_name_in_a_folder_leads_to_no_other_run_of_the_readers(train, tmp_path
         assert noted(shown / "mine") == {"rounds": [[9, {"epsilon": 1.0}]]}
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"notes": 3}', '{"notes": {"name": 4}}'])
-def test_a_damaged_note_of_trackers_begins_anew(damage, train, tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        die_in(patch, 8)
-        with pytest.raises(Died):
-            train(*SMALL, NOTES, name="died")
-    (tmp_path / "died/trackers.json").write_text(damage)
-    folder = train(*SMALL, NOTES, f"resume={tmp_path / 'died'}", name="died").folder
-    assert rounds_of(folder / "notes", "epsilon") == list(range(1, 11))
-
-
 def test_publish_takes_no_tracker():
     with pytest.raises(ConfigError, match="tracker must be none with publish=true, got wandb"):
         build_parts(fedpriv.compose(["algorithm=dp_fl", "publish=true", "tracker=wandb"]))

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from fedpriv.common.errors import ConfigError, WriteError
-from fedpriv.store import packed
 from fedpriv.store.packed import FILES, pack_runs, unpack_runs
 
 
@@ -72,14 +71,6 @@ def test_other_files_are_refused_and_nothing_is_written(entry, tmp_path):
     with pytest.raises(ConfigError, match=r"runs\.zip cannot be read: .* is no file of a run$"):
         unpack_runs(tmp_path / "runs.zip", tmp_path / "into")
     assert set(tmp_path.rglob("*")) - before == {tmp_path / "into"}
-
-
-def test_more_than_the_bound_is_refused_before_it_is_unpacked(archive, tmp_path, monkeypatch):
-    with zipfile.ZipFile(archive, "a", zipfile.ZIP_DEFLATED) as more:
-        more.writestr("large/metrics.csv", "0" * 100_000)
-    monkeypatch.setattr(packed, "LARGEST", archive.stat().st_size)
-    with pytest.raises(ConfigError, match="its files have more than"):
-        unpack_runs(archive, tmp_path / "into")
 
 
 @pytest.mark.parametrize("damage", ["cut short", "nonsense", "a folder", "absent", "changed"])

@@ -13,13 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from fedpriv.store.digests import sealed
-
 ALL = ["multirun/today/noise16-seed1", "noise16-seed0", "noise8-seed0", "runs/noise8-seed1"]
 
 
 def rows(said) -> list[dict[str, str]]:
-    assert (said.status, said.mishaps) == (0, "")
+    assert (said.status, said.err) == (0, "")
     return list(csv.DictReader(io.StringIO(said.out)))
 
 
@@ -203,42 +201,14 @@ def test_an_interrupted_run_that_went_on_has_no_results_of_before(copy, command)
     assert row["epsilon"] == further.split(",")[1]
 
 
-@pytest.mark.parametrize(
-    "file",
-    ["ledger.csv", "metrics.csv", "privacy.json", "privacy.txt", "environment.json", "model.pt"],
-)
-def test_an_edit_of_any_file_is_seen(file, several, command, table):
-    path = several / "noise8-seed0" / file
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-    damaged = [row for row in table() if row["state"] == "damaged"]
-    assert names(damaged) == ["noise8-seed0"]
-    assert f"{file} is not as the run wrote it" in damaged[0]["problem"]
-
-
-def test_names_of_files_elsewhere_are_not_followed(several, tmp_path, table):
-    outside = tmp_path / "outside.txt"
-    outside.write_text("a")
-    path = several / "noise8-seed0" / "summary.json"
-    summary = json.loads(path.read_text())
-    files = summary.pop("files")
-    for name in ("../../outside.txt", str(outside)):
-        files[name] = {"bytes": 1, "sha256": "0" * 64}
-    path.write_text(sealed(summary, files)[1])
-    assert [row for row in table() if row["state"] == "damaged"] == []
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("file", "content", "words"),
     [
         ("config.yaml", "a: [", "it is not YAML"),
-        ("config.yaml", "a: &x 1\nb: *x\n", "it has aliases"),
-        ("config.yaml", "[" * 50_000, "it is not YAML"),
         ("config.yaml", "a: 1", "it has no usable dataset"),
         ("summary.json", '{"rounds": 3', "it is not JSON"),
-        ("summary.json", "{}", "it has no stop_reason"),
+        ("summary.json", '{"rounds": 3}', "it has no stop_reason"),
         ("summary.json", '{"stop_reason": ["budget"], "rounds": {}}', "it has no stop_reason"),
         ("summary.json", "[" * 50_000, "it is not JSON"),
     ],

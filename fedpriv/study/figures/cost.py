@@ -16,7 +16,7 @@ def paragraph(figure: Figure, runs: Sequence[FigureRun]) -> str:
     """Return the LaTeX paragraph about the privacy of a figure's runs.
 
     Raises:
-        ConfigError: A stored run is damaged.
+        ConfigError: A stored run cannot be read.
     """
     return privacy_paragraph([run.stored for run in runs], _warning(figure, runs))
 
@@ -27,7 +27,7 @@ def joint_words(figure: Figure, runs: Sequence[FigureRun]) -> list[str]:
     A figure of the user's own also gets a warning where the best of its values is chosen on test records.
 
     Raises:
-        ConfigError: A stored run is damaged.
+        ConfigError: A stored run cannot be read.
     """
     words = [s for joint in joint_privacy(run.stored for run in runs) for s in joint.sentences()]
     warning = "" if figure.file is None else _warning(figure, runs)

@@ -29,7 +29,7 @@ from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, did_you_mean
 from fedpriv.common.fields import declared, field, one_of, or_null, own_check, text
 from fedpriv.store.columns import COLUMNS
-from fedpriv.store.saved import YamlLoader, yaml_mistake, yaml_text
+from fedpriv.store.saved import YamlLoader, saved_text, yaml_mistake
 from fedpriv.study.figures.figure_keys import (
     Choice,
     Values,
@@ -277,7 +277,7 @@ def read_figure_file(path: Path) -> FigureFile:
             f"there is no file {path}{hint or '; fedpriv figure takes a YAML or a name of --list'}"
         )
     try:
-        values = yaml.load(yaml_text(path), YamlLoader)
+        values = yaml.load(saved_text(path), YamlLoader)
     except yaml.YAMLError as error:
         raise yaml_mistake(path, error) from None
     if not isinstance(values, dict):

@@ -7,6 +7,7 @@ runs, finished runs are never repeated, and a run with a changed configuration i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -194,10 +195,12 @@ class JobMaker:
             self._by_fingerprint = {}
             for store in self._stores[1:]:
                 for _, path in runs_below(store):
-                    run = StoredRun(path, tolerant=True)
-                    if run.finished and not run.damage and run.values.get("seed") is not None:
-                        key = configuration.fingerprint(run.identity)
-                        self._by_fingerprint.setdefault(key, path)
+                    run = StoredRun(path)
+                    # One that cannot be read may be none of the figure's.
+                    with suppress(ConfigError):
+                        if run.finished and run.values.get("seed") is not None:
+                            key = configuration.fingerprint(run.identity)
+                            self._by_fingerprint.setdefault(key, path)
         found = self._by_fingerprint.get(configuration.fingerprint(identity))
         return None if found is None else StoredRun(found)
 

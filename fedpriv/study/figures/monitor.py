@@ -180,7 +180,7 @@ def progress(job: Job, since: float) -> Progress:
     """Return the progress of a job, which is ``running`` if its metrics grew after the time ``since``."""
     if job.state == DONE:
         return Progress(job, DONE, 1.0)
-    run = StoredRun(job.folder, tolerant=True)
+    run = StoredRun(job.folder)
     row, rounds = run.last_round, int(run.last_round.get("rounds", 0))
     try:
         moved = run.files.metrics.stat().st_mtime

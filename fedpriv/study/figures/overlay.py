@@ -14,7 +14,6 @@ from fedpriv.common.errors import ConfigError, did_you_mean, show
 from fedpriv.common.words import counted, in_short
 from fedpriv.store.columns import COLUMNS
 from fedpriv.store.display import console
-from fedpriv.store.numbers import Columns
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.plot_files import axis_label, hidden_words, write_plot
 from fedpriv.study.figures.series import band
@@ -47,7 +46,7 @@ def run(options: SimpleNamespace) -> int:
     """
     stored_runs = [stored for folder in options.folders for stored in find_runs(folder)]
     runs = [_Run(stored, _points(stored.metrics, options.x, options.y)) for stored in stored_runs]
-    if not any(stored.metrics.rows for stored in stored_runs):
+    if not any(len(stored.metrics) for stored in stored_runs):
         raise ConfigError(f"{stored_runs[0].path} has no round yet")
     runs = _with_columns(runs, options.x, options.y)
     lines = _lines(runs, options.each, options.band)
@@ -67,7 +66,7 @@ def find_runs(given: str) -> list[StoredRun]:
     """Return the folder itself if it is a run, else the runs in the folder.
 
     Raises:
-        ConfigError: There is no such folder, no run in it, or a run is damaged.
+        ConfigError: There is no such folder, no run in it, or a run cannot be read.
     """
     path = Path(given)
     if not path.is_dir():
@@ -77,7 +76,7 @@ def find_runs(given: str) -> list[StoredRun]:
     if not runs:
         raise ConfigError(f"{given}: no run folder (one with metrics.csv) is there or in it")
     for run in runs:
-        _ = run.identity, run.overrides  # read both, so that every damaged run is refused
+        _ = run.identity, run.overrides  # read both, so that a run that cannot be read is refused
     return runs
 
 
@@ -85,7 +84,7 @@ def override_settings(run: StoredRun) -> dict[str, str] | None:
     """Return the overrides of a run that can change its result, or None for a run begun from Python.
 
     Raises:
-        ConfigError: The run is damaged.
+        ConfigError: The run cannot be read.
     """
     if run.overrides is None:
         return None
@@ -130,7 +129,7 @@ def _lines(runs: Sequence[_Run], each: bool, kind: str) -> dict[str, pd.DataFram
     return {label: line for label, line in lines.items() if len(line)}
 
 
-def _points(metrics: Columns, x: str, y: str) -> pd.DataFrame:
+def _points(metrics: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     if not {x, y} <= set(metrics):
         return pd.DataFrame({"x": [], "y": []})
     finite = np.isfinite(metrics[x]) & np.isfinite(metrics[y])

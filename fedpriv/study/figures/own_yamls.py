@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from omegaconf import DictConfig
 
-from fedpriv.store.saved import YamlLoader, refuse_no_file, yaml_mistake, yaml_text
+from fedpriv.store.saved import YamlLoader, saved_text, yaml_mistake
 
 
 def config_dir_flags(config: DictConfig) -> list[str]:
@@ -44,10 +44,9 @@ def used_yamls(folder: Path, overrides: Iterable[str]) -> list[Path]:
         path = Path(f"{waiting.pop()}.yaml")
         if path in used or ".." in path.parts or not (folder / path).is_file():
             continue
-        refuse_no_file(folder / path)
         used.add(path)
         try:
-            content = yaml.load(yaml_text(folder / path), YamlLoader)
+            content = yaml.load(saved_text(folder / path), YamlLoader)
         except yaml.YAMLError as error:
             raise yaml_mistake(folder / path, error) from None
         defaults = content.get("defaults") if isinstance(content, dict) else None

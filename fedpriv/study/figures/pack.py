@@ -49,8 +49,8 @@ def pack_figure(name: str, outputs: Path, out: Path | None, config_dir: Path | N
         The archive.
 
     Raises:
-        ConfigError: The figure has not been made, a file is damaged, or a job cannot be composed, as where
-            it needs ``config_dir``.
+        ConfigError: The figure has not been made, a file cannot be read, or a job cannot be composed, as
+            where it needs ``config_dir``.
         WriteError: The archive cannot be written.
     """
     refuse_file_without_ending(name)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import csv_text, write_text
-from fedpriv.store.saved import saved_rows
+from fedpriv.store.saved import saved_records
 from fedpriv.store.stored_run import StoredRun
 
 if TYPE_CHECKING:
@@ -55,13 +55,12 @@ def finished_words(folder: Path, expected: int) -> str:
         return ""
     done = 0
     for row in rows:
-        with suppress(ConfigError):  # a damaged summary
+        with suppress(ConfigError):  # a summary that cannot be read
             done += bool(row.get("run")) and StoredRun(row["run"]).finished
     return f"{done}/{expected}"
 
 
 def _rows(folder: Path) -> list[dict[str, str]]:
     with suppress(ConfigError):
-        names, *rows = saved_rows(folder / _FILE) or [[]]
-        return [dict(zip(names, row, strict=False)) for row in rows]
+        return saved_records(folder / _FILE)
     return []

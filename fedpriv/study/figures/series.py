@@ -14,6 +14,7 @@ import pandas as pd
 from fedpriv.common.errors import ConfigError
 from fedpriv.store.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS
 from fedpriv.store.pairs import FEWEST, INTERVALS, LEVEL, student_half_width
+from fedpriv.store.saved import unreadable
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.definition import SOUND, Axes, Points
 from fedpriv.study.figures.jobs import DONE, Job
@@ -100,15 +101,15 @@ def read_runs(jobs: Iterable[Job]) -> list[FigureRun]:
     """Return the finished runs among ``jobs``, with their evaluated rounds only.
 
     Raises:
-        ConfigError: A stored run is damaged.
+        ConfigError: A stored run cannot be read.
     """
     runs = []
     for job in jobs:
         if job.state == DONE:
             stored = StoredRun(job.folder)
             if "test_accuracy" not in stored.metrics:
-                stored.refuse(stored.files.metrics, "it has no test_accuracy")
-            evaluated = pd.DataFrame(stored.metrics.known("test_accuracy"))
+                raise unreadable(stored.files.metrics, "it has no test_accuracy")
+            evaluated = stored.metrics.dropna(subset="test_accuracy").reset_index(drop=True)
             runs.append(FigureRun(job, stored.summary, evaluated))
     return runs
 
@@ -240,7 +241,7 @@ def per_client(run: FigureRun, axes: Axes) -> pd.DataFrame:
         run: The run, which must have ``clients.csv``, so one with ``runtime.diagnostics``.
         axes: The columns of ``clients.csv``.
     """
-    clients = pd.DataFrame(run.stored.clients).astype({"client": int})
+    clients = run.stored.clients.astype({"client": int})
     tables = []
     for client, rows in clients.groupby("client"):
         rows = rows[rows[axes.y].notna()]

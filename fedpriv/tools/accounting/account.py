@@ -25,11 +25,10 @@ from fedpriv.privacy.accountants import (
     RdpAccountant,
 )
 from fedpriv.privacy.core.grid import FEW
-from fedpriv.privacy.core.names import ACCOUNTANTS, SOUND
+from fedpriv.privacy.core.names import ACCOUNTANTS
 from fedpriv.privacy.core.rdp import without_noise
 from fedpriv.privacy.core.trade_off import EPSILONS, TradeOff, trade_off
 from fedpriv.store.display import console
-from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Column, Table, pairs
 from fedpriv.tools.accounting import arguments
 from fedpriv.tools.accounting.releases import (
@@ -37,8 +36,6 @@ from fedpriv.tools.accounting.releases import (
     from_flags,
     from_run,
     from_schedule,
-    stored_run,
-    tightest_epsilon,
 )
 
 _LONG = 1e9  # a larger ε is written with an exponent
@@ -74,9 +71,7 @@ class Answer:
 def run(options: SimpleNamespace) -> int:
     """Price the releases, print the answers, and return the exit status.
 
-    By default every accountant is asked, except prv where it would take long. With ``--run`` the ledger's ε
-    is compared with the run's own statement; a difference is entered as damage of the run, which shows a
-    warning. Nothing is compared where the noise adapted, or in the published view.
+    By default every accountant is asked, except prv where it would take long.
 
     Args:
         options: The values of the flags, None for a flag that is absent.
@@ -88,9 +83,6 @@ def run(options: SimpleNamespace) -> int:
     releases = read_releases(options)
     deltas = _deltas(options, releases)
     answers = _answers(options, releases, deltas)
-    # Before the table: a warning that the ledger is damaged must not come after numbers from it.
-    if options.run_folder is not None and not releases.noise_adapts and not releases.claimed:
-        _compare_with_statement(options, releases, deltas, answers)
     if options.json:
         print(json_text(as_json(releases, deltas, answers), allow_nan=False), end="")
     else:
@@ -122,20 +114,6 @@ def _answers(options: SimpleNamespace, releases: Releases, deltas: list[float]) 
             reasons = f"{answers[0].reason}, nor can {others}"
         raise ConfigError(f"no accountant can account for this: {reasons}")
     return answers
-
-
-def _compare_with_statement(
-    options: SimpleNamespace, releases: Releases, deltas: list[float], answers: list[Answer]
-) -> None:
-    """Compare ε of the ledger with the run's own statement; a difference is entered as damage of the run.
-
-    Nothing is compared unless the run's own δ is among those that were asked for.
-    """
-    if releases.run_delta not in deltas:
-        return
-    index = deltas.index(releases.run_delta)
-    epsilon = tightest(answers, index).epsilons[index]
-    stored_run(options).compare_ledger(epsilon, tightest=options.accountant is None)
 
 
 def read_releases(options: SimpleNamespace) -> Releases:
@@ -327,24 +305,6 @@ def tightest(answers: list[Answer], which: int = 0) -> Answer:
     able = with_epsilon(answers)
     bounds = [answer for answer in able if answer.name != "published"]
     return min(bounds or able, key=lambda answer: answer.epsilons[which])
-
-
-def compare_ledger(run: StoredRun) -> None:
-    """Compare a run's ledger with the sound ε of its statement; a difference is entered as damage of the run.
-
-    Where the noise adapts, the ledger alone has no ε, and nothing is compared.
-
-    Args:
-        run: The stored run.
-
-    Raises:
-        ConfigError: The ledger cannot be read.
-    """
-    ledger, delta = run.ledger(SOUND), run.statement.get("delta")
-    adapts = run.statement.get("noise_adapts") is not False
-    if not adapts and isinstance(delta, float) and 0 < delta < 1:
-        epsilon = tightest_epsilon(Releases((), ledger.neighbours, ledger.histories), delta)
-        run.compare_ledger(epsilon, tightest=True)
 
 
 def best_attack(releases: Releases, answers: list[Answer]) -> TradeOff | None:

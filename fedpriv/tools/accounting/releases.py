@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,10 +17,7 @@ from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.words import counted
 from fedpriv.privacy.accountants import (
     Accountant,
-    CannotAccount,
-    GdpAccountant,
     PldAccountant,
-    RdpAccountant,
 )
 from fedpriv.privacy.accountants.composition import CompositionAccountant, largest
 from fedpriv.privacy.calibration import MOST_NOISE, RepeatedRelease
@@ -152,22 +147,6 @@ class Releases:
         """Return why the accountant cannot account for these releases, or None if it can."""
         reasons = (accountant.supports(event, self.neighbours) for event in self.events())
         return next((reason for reason in reasons if reason), None)
-
-
-def tightest_epsilon(releases: Releases, delta: float) -> float:
-    """Return the smallest ε of the worst client by gdp, pld or rdp, which are quick; infinite if none can.
-
-    Args:
-        releases: The releases to account for.
-        delta: δ of the ε.
-    """
-    epsilons = []
-    accountants: tuple[Accountant, ...] = (GdpAccountant(), PldAccountant(), RdpAccountant())
-    for accountant in accountants:
-        if releases.refusal(accountant) is None:
-            with suppress(CannotAccount):
-                epsilons.append(releases.epsilon(accountant, delta))
-    return min(epsilons, default=math.inf)
 
 
 def composed(stages: Stages) -> dict[dp_event.DpEvent, int]:

@@ -16,7 +16,6 @@ from fedpriv.tools.audit.epsilon_evaluate import AuditedEpsilon, AuditSetup, eva
 from fedpriv.tools.audit.epsilon_guesses import Scores
 
 COLUMNS = ("score", "included")
-_LARGEST = 1 << 28  # bytes
 _SQUARED = (
     1e100  # larger scores have no variance in float64, so they are scaled: no method needs the unit
 )
@@ -39,7 +38,7 @@ def read_scores(path: str | Path) -> Scores:
         ConfigError: The file is no such table; the message names the row.
     """
     path = Path(path)
-    refuse_no_file(path, _LARGEST)
+    refuse_no_file(path)
     try:
         table = pd.read_csv(path, dtype=str)
     except (OSError, ValueError):

@@ -194,9 +194,6 @@ def audit_membership(
     participants = subject.took_part()
     everyone = participants is None or len(participants) == context.data.client_count
     statement = subject.run.statement
-    if statement.get("private"):
-        # The bound below is only as good as the ledger, so a damaged ledger is noted first.
-        subject.run.damage_of(subject.run.files.ledger)  # the statement follows from the ledger
     bound = bound_of(statement, everyone)
     return MembershipAudit(
         subject=subject.facts(),

@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fedpriv.common.files import saying_where, write_csv
+from fedpriv.common.files import saying_where, write_csv, write_json
 from fedpriv.common.words import digits_up, percent_up
 from fedpriv.store.colours import COLOURS
 from fedpriv.store.display import console
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.plots import Line, Panel, draw_panels
-from fedpriv.store.stored_run import StoredRun, add_to_summary
 from fedpriv.store.table import Column, Table
 from fedpriv.tools.audit import epsilon_report
 from fedpriv.tools.audit.epsilon_audit import EpsilonAudit
@@ -29,9 +28,6 @@ Audit = MembershipAudit | PropertyAudit | EpsilonAudit
 
 def write(folder: RunFolder, audit: Audit) -> list[Path]:
     """Write the JSON, the CSV and, for membership, the picture of one audit into the run's folder ``audit``.
-
-    The digests in the summary of a finished run are brought up to date, so that the new files are known to
-    it.
 
     Args:
         folder: The run folder.
@@ -57,13 +53,11 @@ def write(folder: RunFolder, audit: Audit) -> list[Path]:
     files = [folder.audit / f"{stem}.{ending}" for ending in ("json", "csv")]
     with saying_where(folder.audit):
         folder.audit.mkdir(exist_ok=True)
-        folder.write_json(files[0], audit.as_json())
+        write_json(files[0], audit.as_json())
         write_csv(files[1], table)
         if isinstance(audit, MembershipAudit):
             files.append(folder.audit / f"{stem}.png")
             draw_panels([files[-1]], [[roc_panel(audit)]], "", _caption(audit))
-    if StoredRun(folder).finished:
-        add_to_summary(folder, {})
     return files
 
 

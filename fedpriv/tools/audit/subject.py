@@ -88,7 +88,7 @@ class AuditedRun:
         metrics = self.run.metrics
         if "noise_multiplier" not in metrics:
             return {}
-        noised = metrics.known("noise_multiplier")
+        noised = metrics.dropna(subset="noise_multiplier")
         pairs = zip(noised["round"], noised["noise_multiplier"], strict=True)
         return {int(number): float(sigma) for number, sigma in pairs}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+import pandas as pd
 
 from fedpriv.store.columns import COLUMNS
-from fedpriv.store.numbers import Columns, between_known
 from fedpriv.tools.report.charts import Chart, ChartLine, curve, points_each
 from fedpriv.tools.report.gather import ReportedRun
 from fedpriv.tools.report.sections import epsilon_names
@@ -42,7 +42,7 @@ def epsilon_chart(run: ReportedRun) -> Chart | None:
         return None
     note = ""
     if "epsilon_sound" in run.metrics:
-        sound = run.metrics.known("epsilon_sound")["epsilon_sound"]
+        sound = run.metrics["epsilon_sound"].dropna().to_numpy()
         if np.isinf(sound).any():
             note = "The sound ε is infinite and not drawn."
         elif len(sound) > 1 and (sound == sound[0]).all():
@@ -69,7 +69,7 @@ def run_charts(run: ReportedRun) -> list[Chart]:
 
 
 def _columns(
-    metrics: Columns, x: str, columns: Iterable[tuple[str, str]], most: int
+    metrics: pd.DataFrame, x: str, columns: Iterable[tuple[str, str]], most: int
 ) -> tuple[ChartLine, ...]:
     """Return a curve for each of the columns (column, name) that the metrics have, against the column x."""
     if x not in metrics:
@@ -84,19 +84,20 @@ def _columns(
     return tuple(line for line in drawn if line is not None)
 
 
-def _shown(metrics: Columns, column: str) -> np.ndarray:
+def _shown(metrics: pd.DataFrame, column: str) -> np.ndarray:
     """Return a column in the unit shown.
 
     Some accountants compute ε at few rounds only; rounds between these are interpolated.
     """
     values = metrics[column] * COLUMNS[column].scale
-    return between_known(values) if column == "epsilon" else values
+    shown = values.interpolate(limit_area="inside") if column == "epsilon" else values
+    return shown.to_numpy()
 
 
-def _band(metrics: Columns, column: str) -> tuple[np.ndarray, np.ndarray] | None:
+def _band(metrics: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray] | None:
     if column != "clip_norm" or not {"clip_norm_min", "clip_norm_max"} <= set(metrics):
         return None
-    return metrics["clip_norm_min"], metrics["clip_norm_max"]
+    return metrics["clip_norm_min"].to_numpy(), metrics["clip_norm_max"].to_numpy()
 
 
 def sweep_charts(runs: Sequence[ReportedRun], labels: Sequence[str]) -> list[Chart]:

@@ -16,7 +16,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted
 from fedpriv.store.columns import STATED_COLUMNS
 from fedpriv.store.packed import unpack_runs
-from fedpriv.store.saved import LARGEST_CONFIG, saved_picture, saved_rows, saved_text
+from fedpriv.store.saved import saved_picture, saved_records, saved_text
 from fedpriv.tools.report import sections
 from fedpriv.tools.report.charts import Chart, ChartLine, curve, points_each
 from fedpriv.tools.report.gather import ReportedRun
@@ -40,7 +40,6 @@ class StoredFigure:
         picture: Content of figure.png, or None where it is absent or too large.
         drawn: Rows of figure.csv.
         runs: Row by row the runs of the figure, as runs.csv, ends.csv or comparison.md list them.
-        notes: Sentences about damaged files.
     """
 
     folder: Path
@@ -61,28 +60,21 @@ def read_figure(folder: Path) -> StoredFigure:
     """Read a figure from its folder. A table that is absent counts as empty.
 
     Raises:
-        ConfigError: ``comparison.md`` cannot be read. Other damaged files become notes.
+        ConfigError: A file cannot be read.
     """
-    text, notes = saved_text(folder / "comparison.md", LARGEST_CONFIG), list[str]()
+    text = saved_text(folder / "comparison.md")
     picture = saved_picture(folder / "figure.png", _LARGEST_PICTURE)
-    drawn = _records(folder / "figure.csv", notes)
-    ends = [row for row in _records(folder / "ends.csv", notes) if row.get("folder")]
-    record = _records(folder / "runs.csv", notes)
+    drawn = _records(folder / "figure.csv")
+    ends = [row for row in _records(folder / "ends.csv") if row.get("folder")]
+    record = _records(folder / "runs.csv")
     # The newest kind of record first: figures of earlier versions list their runs in ends.csv or in the
     # text alone.
     runs = record or ends or [{"label": a, "run": b} for a, b in _IN_TEXT.findall(text)]
-    return StoredFigure(folder, text, picture, drawn, runs, notes)
+    return StoredFigure(folder, text, picture, drawn, runs)
 
 
-def _records(path: Path, notes: list[str]) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
-    try:
-        names, *rows = saved_rows(path) or [[]]
-    except ConfigError as error:
-        notes.append(str(error))
-        return []
-    return [dict(zip(names, row, strict=False)) for row in rows]
+def _records(path: Path) -> list[dict[str, str]]:
+    return saved_records(path) if path.exists() else []
 
 
 def add_figure(
@@ -105,7 +97,7 @@ def add_figure(
         if figure.picture is None
         else sections.picture(figure.picture, figure.title)
     )
-    page.add(f"{before}Picture", sections.notes(figure.notes), shown)
+    page.add(f"{before}Picture", shown)
     page.add(f"{before}Comparison", tag("div", rendered(figure.text), class_="text"))
     drawn = list(_charts(figure.drawn))
     page.add(f"{before}Curves", page.charts(drawn))
@@ -194,10 +186,7 @@ def _stores(figure: StoredFigure, stores: Iterable[Path], unpacked: Path) -> lis
     archive = folder.parent / "runs.zip"
     # Unpacking takes seconds, so it is left until a run is missing.
     if archive.is_file() and not all(_run_folder(row, all_stores) for row in figure.runs):
-        try:
-            all_stores.append(unpack_runs(archive, unpacked))
-        except ConfigError as error:
-            figure.notes.append(str(error))
+        all_stores.append(unpack_runs(archive, unpacked))
     return all_stores
 
 
@@ -232,15 +221,14 @@ def _runs(figure: StoredFigure, stores: Sequence[Path]) -> Iterator[dict[str, ob
 
 
 def _ends(folder: Path) -> dict[str, object]:
-    """Return the results of a stored run, and a sentence if the run is damaged."""
+    """Return the results of a stored run, or the reason why it cannot be read."""
     run = ReportedRun(folder)
-    ends: dict[str, object] = {}
-    if run.summary:
-        ends = {
+    try:
+        ends: dict[str, object] = {
             "rounds": sections.rounds_words(run),
             "test accuracy": sections.percent(run.end("test_accuracy")),
         }
         ends |= {f"ε {word}": sections.epsilon_words(run.end(k)) for k, word in sections.EPSILONS}
-    if run.damage:
-        ends["why"] = next(iter(run.damage.values()))
+    except ConfigError as error:
+        return {"why": str(error)}
     return ends

@@ -1,14 +1,12 @@
-"""Reader of stored runs for the report. Their folders may be damaged or untrusted.
-
-An absent file is passed over. A file that cannot be read becomes a note on the page.
-"""
+"""Reader of stored runs for the report. An absent file is passed over."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
+
+import pandas as pd
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.notices import notice
@@ -22,24 +20,17 @@ MOST_RUNS = 20_000
 
 
 class ReportedRun(StoredRun):
-    """A stored run as a report shows it. Damaged or absent files read as empty.
+    """A stored run as a report shows it."""
 
-    Args:
-        path: Folder of the run.
-    """
-
-    def __init__(self, path: str | Path):
-        super().__init__(path, tolerant=True)
+    @property
+    def metrics(self) -> pd.DataFrame:  # cached there
+        """The rounds; none without ``metrics.csv``, as of the best trial of a search by random stopping."""
+        return super().metrics if self.files.metrics.exists() else pd.DataFrame()
 
     @property
     def runtime(self) -> dict[str, object]:
         """Values of the configuration that cannot change a result."""
         return {key: v for key, v in self.values.items() if key.startswith("runtime.")}
-
-    @property
-    def notes(self) -> list[str]:
-        """Sentences about damaged files."""
-        return [*self.damage.values(), *filter(None, [self.lost])]
 
     @property
     def name(self) -> str:
@@ -62,8 +53,8 @@ class ReportedRun(StoredRun):
         """Return a number of summary.json; for a run without a summary the last value in metrics.csv."""
         value = as_number(self.summary.get(column))
         # Only for a run that goes on: of a finished one, an entry that its summary withholds stays withheld.
-        if value is None and not self.summary and self.metrics.has(column):
-            value = float(self.metrics.known(column)[column][-1])
+        if value is None and not self.summary and column in self.metrics:
+            value = as_number(next(iter(self.metrics[column].dropna()[::-1]), None))
         return value
 
     def reason(self, name: str) -> str:
@@ -144,32 +135,33 @@ def _in_order(path: Path) -> tuple[int, int | str]:
     return (0, int(path.name[:9])) if digits else (1, path.name)
 
 
-def read_run(path: Path, in_full: bool = True, curves: bool = True) -> ReportedRun:
-    """Read the files of a run that the report shows, so that all damage is known before the page is made.
-
-    Damage raises nothing. It is in ``notes`` of the result, and each sentence is shown as a warning.
+def read_runs(paths: Sequence[Path], in_full: int, curves: int) -> list[ReportedRun]:
+    """Read the files of runs that the report shows. A run that cannot be read is left out, with a warning.
 
     Args:
-        path: Folder of the run.
-        in_full: False to leave out statement text, ledger and audits, for a run among very many.
-        curves: False to leave out the metrics, unless the run has no summary.
-    """
-    run = ReportedRun(path)
-    # Each of these is read when it is first asked for, and then kept.
-    _ = run.values, run.statement, run.overrides
-    if curves or not run.summary:
-        _ = run.metrics
-    if in_full:
-        # Without a digest, the ledger is counted again: it may have another ε than the statement.
-        paths = (run.files.ledger, run.files.privacy_json)
-        complete = run.statement.get("private") and all(map(os.path.lexists, paths))
-        if complete and not run.vouches_for(*paths):
-            from fedpriv.tools.accounting.account import compare_ledger
+        paths: Folders of the runs.
+        in_full: Number of runs with statement text, ledger and audits.
+        curves: Number of runs whose metrics are read; of others only without a summary.
 
-            # The error is suppressed: the difference is already entered in the run's damage.
-            with suppress(ConfigError):
-                compare_ledger(run)
-        _ = run.statement_text, run.ledger_rows, run.audits
-    for note in run.notes:
-        notice(f"warning: {note}")
-    return run
+    Raises:
+        ConfigError: No run can be read.
+    """
+    runs, errors = [], dict[Path, ConfigError]()
+    for index, path in enumerate(paths):
+        run = ReportedRun(path)
+        try:
+            # Each of these is read when it is first asked for, and then kept.
+            _ = run.values, run.summary, run.statement, run.overrides
+            if index < curves or not run.summary:
+                _ = run.metrics
+            if index < in_full:
+                _ = run.statement_text, run.ledger_rows, run.audits
+        except ConfigError as error:
+            errors[path] = error
+        else:
+            runs.append(run)
+    if paths and not runs:
+        raise errors[paths[0]]
+    for path, reason in errors.items():
+        notice(f"warning: {path} is left out: {reason}")
+    return runs

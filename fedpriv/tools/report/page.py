@@ -113,7 +113,6 @@ def add_run(page: Page, run: ReportedRun) -> None:
     """Add the sections of one run in full."""
     page.add(
         "Summary",
-        sections.notes(run.notes),
         sections.key_numbers(run),
         sections.three_epsilons(run),
         sections.omniscience(run),
@@ -155,7 +154,6 @@ def add_runs(page: Page, runs: Sequence[ReportedRun], sweep: Sequence[str] | Non
     names = labels(runs)
     page.add(
         "Runs",
-        *(sections.notes(run.notes) for run in runs),
         _rows(runs, names),
         _means(runs, names),
     )

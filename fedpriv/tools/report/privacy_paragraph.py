@@ -15,7 +15,7 @@ from fedpriv.privacy.core.trust import TRUSTS
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.joint_privacy import JointPrivacy, joint_privacy
 from fedpriv.store.run_folders import runs_of_figure
-from fedpriv.store.saved import LARGEST_CONFIG, saved_text
+from fedpriv.store.saved import saved_text
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import latex_text
 from fedpriv.tools.report.gather import find
@@ -32,7 +32,7 @@ def privacy_paragraph(runs: Sequence[StoredRun], warning: str = "") -> str:
         warning: A sentence about how the reported runs were chosen.
 
     Raises:
-        ConfigError: A run is damaged.
+        ConfigError: A run cannot be read.
     """
     finished = [run for run in runs if run.finished]
     private = [run for run in finished if run.statement.get("private")]
@@ -74,14 +74,14 @@ def paragraph_of_folders(given: Sequence[str]) -> str:
     """Return the paragraph about all runs, and all runs of figures, in the folders.
 
     Raises:
-        ConfigError: A folder has neither run nor figure, or a run is damaged.
+        ConfigError: A folder has neither run nor figure, or a run cannot be read.
     """
     run_paths, figures = find(given)
     for path in (*run_paths, *figures):
         RunFolder(path).refuse_links()  # a link may lead anywhere
     texts = [(path / PARAGRAPH) for path in figures if (path / PARAGRAPH).is_file()]
     if len(figures) == 1 and texts and not run_paths:
-        lines = saved_text(texts[0], LARGEST_CONFIG).splitlines()
+        lines = saved_text(texts[0]).splitlines()
         return "".join(f"{printable(line)}\n" for line in lines)
     of_figures = [run for path in figures for run in runs_of_figure(path)]
     paths = dict.fromkeys([*run_paths, *of_figures])

@@ -203,7 +203,6 @@ def ledger(run: ReportedRun, of_many: bool = False) -> Markup:
     if not run.ledger_rows or not run.ledger_rows[1:]:
         return tag("p", "There is no ledger (ledger.csv) here.", class_="note")
     names, *rows = run.ledger_rows
-    # A damaged ledger may have rows that are too short.
     columns = {i: [row[i] if i < len(row) else "" for row in rows] for i in range(len(names))}
     # Of a ledger with one row, all columns stay in the table.
     same = {i: cells[0] for i, cells in columns.items() if len(set(cells)) == 1 < len(cells)}
@@ -367,8 +366,3 @@ def configuration(run: ReportedRun) -> Markup:
     """Return a folded table of every key, with the keys that cannot change a result last."""
     rows = [(k, full(v)) for k, v in {**run.identity, **run.runtime}.items()]
     return folded(f"All {len(rows)} keys", table("Configuration", ("key", "value"), rows))
-
-
-def notes(sentences: Sequence[str]) -> Markup:
-    """Return a warning with the sentences about damaged files, empty without any."""
-    return tag("div", listed(sentences), class_="warning", role="note") if sentences else Markup("")

@@ -12,11 +12,11 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import refuse_foreign, write_text
 from fedpriv.common.words import counted
 from fedpriv.store.folder import RunFolder
-from fedpriv.store.saved import yaml_text
+from fedpriv.store.saved import saved_text
 from fedpriv.tools.report import sections
 from fedpriv.tools.report.curves import MOST_RUNS
 from fedpriv.tools.report.figure import add_figure, read_figure
-from fedpriv.tools.report.gather import ReportedRun, find, read_run
+from fedpriv.tools.report.gather import ReportedRun, find, read_runs
 from fedpriv.tools.report.markup import REPORT, REPORT_MARK, tag
 from fedpriv.tools.report.page import MOST_DETAILS, Page, add_run, add_runs, lead_of
 from fedpriv.tools.report.search import add_search, search_of
@@ -34,17 +34,15 @@ def write_report(given: Sequence[str], out: Path | None = None) -> Path:
         The file.
 
     Raises:
-        ConfigError: A folder has neither run nor figure, or a link, or the file is another page.
+        ConfigError: A folder has neither run nor figure, or a link, no run can be read, or the file is
+            another page.
         WriteError: The file cannot be written.
     """
     paths, figure_paths = find(given)
     # Before anything is read: what a link leads to would be shown on the page.
     for path in (*paths, *figure_paths):
         RunFolder(path).refuse_links()
-    runs = [
-        read_run(path, in_full=index < MOST_DETAILS, curves=index < MOST_RUNS)
-        for index, path in enumerate(paths)
-    ]
+    runs = read_runs(paths, MOST_DETAILS, MOST_RUNS)
     figures = [read_figure(path) for path in figure_paths]
     search = search_of(given)
     if search is not None:
@@ -113,7 +111,7 @@ def sweep_of(given: Sequence[str]) -> list[str] | None:
     if len(given) != 1 or not path.is_file():
         return None
     try:
-        overrides = yaml.safe_load(yaml_text(path))["hydra"]["overrides"]["task"]
+        overrides = yaml.safe_load(saved_text(path))["hydra"]["overrides"]["task"]
     except (ConfigError, yaml.YAMLError, RecursionError, ValueError, KeyError, TypeError):
         return None
     valid = isinstance(overrides, list) and all(isinstance(text, str) for text in overrides)

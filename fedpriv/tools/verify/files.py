@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.files import write_text
+from fedpriv.common.files import write_json, write_text
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.checkpoint import Origin
 from fedpriv.experiment.loop import Round
@@ -93,7 +93,7 @@ def published(
         loop.context.streams = subject.streams(sampling or subject.sampling_name, noise)
         probe = Probe(loop, pinned=pinned)
         folder = RunFolder(chosen.runtime.run_dir).create()
-        folder.write_json(folder.environment, {})
+        write_json(folder.environment, {})
         public_config = chosen.copy()
         # The folder of this run is temporary. Its path would make the files of two runs differ.
         public_config.runtime.stop_file = public_config.runtime.run_dir = None

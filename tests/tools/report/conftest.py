@@ -10,7 +10,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from sealing import seal
 
 SMALL = ("dataset=digits", "algorithm=dp_fl", "accountant=rdp", "rounds=4", "evaluation_interval=2")
 _PICTURE = "data:image/png;base64,"
@@ -128,7 +127,6 @@ def sweep(ran, tmp_path) -> Path:
         facts = json.loads((there / "environment.json").read_text())
         overrides = [*SMALL, *settings]
         (there / "environment.json").write_text(json.dumps(facts | {"overrides": overrides}))
-        seal(there)
     task = ["algorithm=dp_fl", "noise_schedule.noise_multiplier=8,20"]
     text = json.dumps({"hydra": {"overrides": {"task": task}}})
     (tmp_path / "sweep" / "multirun.yaml").write_text(text)

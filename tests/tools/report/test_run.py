@@ -21,7 +21,7 @@ def page(folder, command, read):
 
     def make(*more: str):
         said = command("report", str(folder), *more)
-        mishaps = [line for line in said.mishaps.splitlines() if "warning:" not in line]
+        mishaps = [line for line in said.err.splitlines() if "warning:" not in line]
         assert (said.status, mishaps) == (0, [])
         return read(folder / "report.html")
 
@@ -170,60 +170,6 @@ def test_it_says_that_it_shows_exact_values(page, folder):
     privacy = json.loads((folder / "privacy.json").read_text())
     (folder / "privacy.json").write_text(json.dumps(privacy | {"diagnostics": []}))
     assert words not in page().text
-
-
-def test_a_damaged_file_is_a_note_on_the_page(page, folder):
-    (folder / "ledger.csv").write_bytes(bytes(range(256)))
-    (folder / "config.yaml").write_text("[")
-    notes = page().all("div", role="note")[0].text
-    assert "ledger.csv cannot be read" in notes
-    assert "config.yaml cannot be read" in notes
-
-
-def edit_draws(folder) -> None:
-    path = folder / "ledger.csv"
-    text = path.read_text()
-    path.write_text(text.replace(",4,0-9,", ",1,0-9,"))
-    assert path.read_text() != text
-
-
-def warnings(said) -> str:
-    assert said.status == 0
-    return " ".join(line for line in said.err.splitlines() if "warning:" in line)
-
-
-def test_an_edited_ledger_is_seen_without_a_summary(folder, command, read):
-    (folder / "summary.json").unlink()
-    said = warnings(command("report", str(folder)))
-    assert "summary.json is not there" in said
-    assert "ledger.csv" not in said
-    edit_draws(folder)
-    said = warnings(command("report", str(folder)))
-    assert "ledger.csv has epsilon" in said
-    assert "ledger.csv has epsilon" in read(folder / "report.html").text
-
-
-@pytest.mark.parametrize("file", ["ledger.csv", "privacy.json"])
-def test_an_edit_is_seen_with_an_unreadable_summary(file, folder, command, read):
-    (folder / "summary.json").write_text("{")
-    said = warnings(command("report", str(folder)))
-    assert "summary.json cannot be read: it is not JSON" in said
-    assert "damage that leaves a file readable is not detected" in said
-    assert "has epsilon" not in said
-    if file == "ledger.csv":
-        edit_draws(folder)
-    else:
-        facts = json.loads((folder / file).read_text())
-        (folder / file).write_text(
-            json.dumps(facts | {"epsilon_sound": 3 * facts["epsilon_sound"]})
-        )
-    assert "ledger.csv has epsilon" in warnings(command("report", str(folder)))
-    assert "one of them is damaged" in read(folder / "report.html").text
-
-
-def test_every_file_that_cannot_be_read_is_a_line_on_standard_error(folder, command):
-    (folder / "metrics.csv").write_text("round\nx\n")
-    assert "metrics.csv cannot be read" in warnings(command("report", str(folder)))
 
 
 def test_the_same_folder_gives_the_same_page(page, folder):

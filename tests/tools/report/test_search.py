@@ -31,7 +31,7 @@ def test_the_statement_of_all_trials_comes_before_the_runs(sweep, command, read)
     (sweep / "multirun.yaml").unlink()
     search_in(sweep, "Search of 2 trials, all of them charged", FACTS)
     said = command("report", str(sweep))
-    assert (said.status, said.mishaps) == (0, "")
+    assert (said.status, said.err) == (0, "")
     page = read(sweep / "report.html")
     headings = [e.text for e in page.all("h2")]
     assert headings[:2] == ["Search", "Runs"]
