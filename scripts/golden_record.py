@@ -60,7 +60,7 @@ LEFT_OUT_KEYS = {"seconds", "cpu_seconds", "test_records", "files"}
 write; times in other texts: :func:`shortened`."""
 NO_NUMBERS = ("plan.txt", "console.txt", "then.txt", "privacy.txt", ".log", ".md")
 """Ends of names of files that ``compare --numbers`` leaves out."""
-GONE: set[str] = set()
+GONE = {"checkpoint_before.pt"}
 """Fields of JSON, columns of CSV and names in ``files.txt`` that were removed on purpose."""
 RUNS_OF_FIGURES = {("outputs", "runs"), ("outputs", "reused")}
 """Folders of which names alone are kept."""

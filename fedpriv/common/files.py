@@ -30,7 +30,6 @@ def write_atomically(
     path: str | Path,
     write: Callable[[IO[str]], object],
     mode: Literal["w"] = "w",
-    before_renaming: Callable[[], None] | None = None,
 ) -> None: ...
 
 
@@ -39,7 +38,6 @@ def write_atomically(
     path: str | Path,
     write: Callable[[IO[bytes]], object],
     mode: Literal["wb"],
-    before_renaming: Callable[[], None] | None = None,
 ) -> None: ...
 
 
@@ -47,7 +45,6 @@ def write_atomically(
     path: str | Path,
     write: Callable[[IO[Any]], object],
     mode: str = "w",
-    before_renaming: Callable[[], None] | None = None,
 ) -> None:
     """Write a file so that a process killed at any moment leaves either the old file or the new one.
 
@@ -55,7 +52,6 @@ def write_atomically(
         path: The file.
         write: Function that writes the content to a temporary file.
         mode: ``w`` for text in UTF-8, ``wb`` for bytes.
-        before_renaming: Function that is called when the temporary file is complete.
 
     Raises:
         WriteError: The disk is full, or the folder cannot be written.
@@ -68,8 +64,6 @@ def write_atomically(
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
-            if before_renaming is not None:
-                before_renaming()
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -84,15 +78,13 @@ def saying_where(path: str | Path) -> Iterator[None]:
         raise WriteError(path, error) from None
 
 
-def write_tensors(
-    path: str | Path, state: object, before_renaming: Callable[[], None] | None = None
-) -> None:
+def write_tensors(path: str | Path, state: object) -> None:
     """Write tensors and plain values atomically, as ``torch.save`` does. Raise WriteError on failure."""
     import torch
 
     content = io.BytesIO()  # written directly to a full disk, torch would raise an error of its own
     torch.save(state, content)
-    write_atomically(path, lambda file: file.write(content.getbuffer()), "wb", before_renaming)
+    write_atomically(path, lambda file: file.write(content.getbuffer()), "wb")
 
 
 def write_text(path: str | Path, text: str) -> None:

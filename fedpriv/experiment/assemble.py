@@ -90,7 +90,7 @@ def assemble(
     tune_allocator(reading=True)
     device = resolve_device(settings.runtime.device)
     # The checkpoint is read before the data: a folder of another run is refused within a second.
-    state, passed_over = (None, None) if folder is None else saved_state(folder, identity, device)
+    state = None if folder is None else saved_state(folder, identity, device)
     context = context_with_canaries(parts, device, source)
     tune_allocator()
     threads = choose_threads(
@@ -127,8 +127,6 @@ def assemble(
 
     # 4. The checkpoint must come from this very run.
     notes = []
-    if passed_over is not None:
-        notes.append(f"warning: {passed_over}; the checkpoint before it serves")
     numerics = numeric_environment(device, threads, context.engine.name, context.chunk)
     origin = Origin(identity, name, numerics, digest)
     if state is None and not is_new:
@@ -423,11 +421,8 @@ def make_budget(parts: Parts, data: FederatedData | ClientSizes, attackers: np.n
 
 def saved_state(
     folder: RunFolder, identity: dict[str, object], device: torch.device
-) -> tuple[dict[str, Any] | None, str | None]:
-    """Return the checkpoint to go on from, and why it is not the newest one (None: it is the newest).
-
-    The checkpoint is None for a run that was killed before it wrote its first one. Where the newest
-    checkpoint cannot be read, the one before takes its place on disk.
+) -> dict[str, Any] | None:
+    """Return the checkpoint to go on from; None for a run that was killed before it wrote its first one.
 
     Args:
         folder: The run folder.
@@ -437,13 +432,18 @@ def saved_state(
     Raises:
         ConfigError: The folder holds another run, or nothing that can be resumed.
     """
-    if not (folder.config.exists() or checkpoint.exists(folder)):
+    if not (folder.config.exists() or folder.checkpoint.exists()):
         raise not_resumable(str(folder.path))
     checkpoint.refuse_other_identity(folder, StoredRun(folder).identity, identity)
-    if checkpoint.exists(folder):
-        return checkpoint.load(folder, identity, device)
-    checkpoint.refuse_lost(folder)
-    return None, None
+    if not folder.checkpoint.exists():
+        checkpoint.refuse_lost(folder)
+        return None
+    try:
+        state = checkpoint.read(folder, device)
+    except ConfigError as error:
+        raise ConfigError(f"resume: {error}; start anew") from None
+    checkpoint.refuse_other_identity(folder, state.get("identity", {}), identity)
+    return state
 
 
 def new_run_folder(parts: Parts) -> RunFolder:

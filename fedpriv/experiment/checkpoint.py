@@ -1,7 +1,7 @@
 """Checkpoints: the whole state of a run between two rounds, in one file that is written atomically.
 
 A checkpoint holds tensors and plain values and is read with ``weights_only=True``, so that reading one from
-somebody else runs no code of theirs. The checkpoint before is kept, and serves if the newest cannot be read.
+somebody else runs no code of theirs.
 Every random draw is a function of the run and of (purpose, round, client), so no generator state is saved.
 """
 
@@ -55,7 +55,7 @@ class Origin:
 
 
 def save(folder: RunFolder, state: dict[str, Any]) -> None:
-    """Write ``checkpoint.pt`` atomically; the previous one becomes ``checkpoint_before.pt``.
+    """Write ``checkpoint.pt`` atomically.
 
     Args:
         folder: The run folder.
@@ -63,17 +63,10 @@ def save(folder: RunFolder, state: dict[str, Any]) -> None:
 
     Raises:
         ConfigError: The state holds something else than tensors and plain values.
-        WriteError: The file cannot be written. Both checkpoints are as they were.
+        WriteError: The file cannot be written. The previous checkpoint is as it was.
     """
     full = plain({"schema_version": CHECKPOINT_VERSION, **state}, "the state")
-
-    # Called when the new file is complete under another name. At any moment there is one whole
-    # checkpoint, under the one name or the other.
-    def keep_previous() -> None:
-        if folder.checkpoint.exists():
-            folder.checkpoint.replace(folder.checkpoint_before)
-
-    write_tensors(folder.checkpoint, full, keep_previous)
+    write_tensors(folder.checkpoint, full)
 
 
 def plain(value: object, name: str) -> object:
@@ -99,17 +92,6 @@ def plain(value: object, name: str) -> object:
     )
 
 
-def exists(folder: RunFolder) -> bool:
-    """Return whether the folder has a checkpoint, the newest or the one before."""
-    return folder.checkpoint.exists() or folder.checkpoint_before.exists()
-
-
-def remove(folder: RunFolder) -> None:
-    """Delete both checkpoints, if there are any."""
-    folder.checkpoint.unlink(missing_ok=True)
-    folder.checkpoint_before.unlink(missing_ok=True)
-
-
 def refuse_lost(folder: RunFolder) -> None:
     """Raise ConfigError for a run that has run rounds and has no checkpoint: it would silently begin again.
 
@@ -131,62 +113,20 @@ def _has_rows(path: Path) -> bool:
         return bool(file.readline() and file.readline())
 
 
-def read(folder: RunFolder, device: torch.device) -> tuple[dict[str, object], str | None]:
-    """Return the newest checkpoint that can be read, and why it is not the newest one (None: it is).
-
-    Args:
-        folder: The run folder, in which nothing is changed.
-        device: Device of the tensors that are returned.
+def read(folder: RunFolder, device: torch.device) -> dict[str, Any]:
+    """Return the checkpoint of a run, with its tensors on a device.
 
     Raises:
-        ConfigError: No checkpoint can be read. The message is about the newest.
+        ConfigError: The file cannot be read, or another version wrote it.
     """
-    try:
-        return _read(folder.checkpoint, device), None
-    except ConfigError as newest:
-        try:
-            return _read(folder.checkpoint_before, device), str(newest)
-        except ConfigError:
-            raise newest from None
-
-
-def _read(path: Path, device: torch.device) -> dict[str, Any]:
-    state: Any = saved_tensors(path, device)
+    state: Any = saved_tensors(folder.checkpoint, device)
     version = state.get("schema_version") if isinstance(state, dict) else None
     if version != CHECKPOINT_VERSION:
         raise ConfigError(
-            f"{path} was written with checkpoint schema {show(version)}, this version of fedpriv reads "
-            f"{CHECKPOINT_VERSION}"
+            f"{folder.checkpoint} was written with checkpoint schema {show(version)}, this version of "
+            f"fedpriv reads {CHECKPOINT_VERSION}"
         )
     return state
-
-
-def load(
-    folder: RunFolder, identity: dict[str, object], device: torch.device
-) -> tuple[dict[str, object], str | None]:
-    """Return a checkpoint of the run with this identity, and why it is not the newest one (None: it is).
-
-    Where the newest cannot be read, the one before is renamed to take its place.
-
-    Args:
-        folder: The run folder.
-        identity: The identity of the run that is to go on.
-        device: Device of the tensors that are returned.
-
-    Raises:
-        ConfigError: No checkpoint can be read, or it is of another run.
-    """
-    try:
-        state, passed_over = read(folder, device)
-    except ConfigError as error:
-        raise ConfigError(f"resume: {error}; start anew") from None
-    saved_identity: Any = state.get("identity", {})
-    refuse_other_identity(folder, saved_identity, identity)
-    if (
-        passed_over is not None
-    ):  # else the next checkpoint would replace the good one by the damaged one
-        folder.checkpoint_before.replace(folder.checkpoint)
-    return state, passed_over
 
 
 def refuse_other_origin(

@@ -235,10 +235,8 @@ def _to_the_end(
 
         with nothing_lost("the report was written", resume):
             summary, privacy = write_report(running, stop_reason)
-            ended = stop_reason != "interrupted"
-            if ended:
-                running.folder.checkpoint_before.unlink(missing_ok=True)
-            if ended and not (parts.settings.runtime.diagnostics or parts.settings.publish):
+            kept = parts.settings.runtime.diagnostics or parts.settings.publish
+            if stop_reason != "interrupted" and not kept:
                 _withhold_seeds(running.folder, config)
             reporter.finish(summary, privacy)
         tracking.finish(summary, stop_reason)
@@ -314,7 +312,7 @@ def _wait_for(held: ExitStack, folder: RunFolder, stop_file: str | None) -> None
 def _withhold_seeds(folder: RunFolder, config: DictConfig) -> None:
     """Take the seeds out of a finished folder: whoever knows them can draw the noise again.
 
-    The checkpoints go too, as they hold the seeds.
+    The checkpoint goes too, as it holds the seeds.
     """
     without_seeds = config.copy()
     for key in ("seed", "noise_seed", "partition.seed", "model.seed"):
@@ -326,4 +324,4 @@ def _withhold_seeds(folder: RunFolder, config: DictConfig) -> None:
     facts = StoredRun(folder).environment
     facts["overrides"] = facts["command"] = None
     write_json(folder.environment, facts)
-    checkpoint.remove(folder)
+    folder.checkpoint.unlink(missing_ok=True)

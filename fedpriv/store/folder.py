@@ -46,7 +46,6 @@ class RunFolder:
         self.privacy_text = self.path / "privacy.txt"
         self.summary = self.path / "summary.json"
         self.checkpoint = self.path / "checkpoint.pt"
-        self.checkpoint_before = self.path / "checkpoint_before.pt"
         self.model = self.path / "model.pt"
         self.environment = self.path / "environment.json"
         self.search = self.path / "search.csv"
@@ -84,7 +83,7 @@ class RunFolder:
             # A run writes these files after its configuration. Without one they are leftovers of a run.
             for path in (
                 self.metrics, self.clients, self.participation, self.ledger, self.privacy_json,
-                self.privacy_text, self.summary, self.checkpoint, self.checkpoint_before, self.model,
+                self.privacy_text, self.summary, self.checkpoint, self.model,
                 self.log,
             ):  # fmt: skip
                 if path.exists():

@@ -216,9 +216,8 @@ def stored_configuration(run: StoredRun, allowed: Collection[str]) -> DictConfig
 def _weights(run: StoredRun, device: Any) -> tuple[Any, int]:
     """Return the last weights, of a checkpoint or by name, and the number of rounds before them."""
     folder = run.files
-    if not run.finished and checkpoint.exists(folder):
-        state: Any
-        state, _ = checkpoint.read(folder, device)
+    if not run.finished and folder.checkpoint.exists():
+        state = checkpoint.read(folder, device)
         try:
             weights, statistics = state["training"]["weights"], state.get("statistics", {})
             named = {name: statistics[name] for name in ("mean", "variance") if statistics}

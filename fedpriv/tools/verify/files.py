@@ -29,7 +29,6 @@ ROUNDS = 2
 """Number of rounds of the published run."""
 _NOT_COMPARED = (
     "checkpoint.pt",
-    "checkpoint_before.pt",
     "config.yaml",
     "environment.json",
     "secret_key",
