@@ -22,7 +22,6 @@ RUN_FILES = frozenset(
     {"config.yaml", "environment.json", "metrics.csv", "summary.json", "checkpoint.pt"}
 )
 """Files of a run folder. A folder with at least two of them is taken for a run folder."""
-_LARGEST_LOOKED_AT = 1 << 26  # bytes
 
 
 @overload
@@ -102,14 +101,9 @@ def write_json(path: str | Path, value: object) -> None:
     write_text(path, json_text(value))
 
 
-def frame_text(frame: pd.DataFrame, float_format: str | None = None) -> str:
-    """Return a pandas data frame as CSV, without its index."""
-    return str(frame.to_csv(index=False, float_format=float_format))
-
-
 def write_csv(path: str | Path, frame: pd.DataFrame, float_format: str | None = None) -> None:
     """Write a pandas data frame as CSV, without its index, atomically. Raise WriteError on failure."""
-    write_text(path, frame_text(frame, float_format))
+    write_text(path, str(frame.to_csv(index=False, float_format=float_format)))
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:
@@ -146,8 +140,8 @@ def refuse_foreign(
         raise ConfigError(
             key, path, "a new file or a file of this command; it is a link or a device"
         )
-    with saying_where(path), open(path, "rb") as file:
-        content = file.read(_LARGEST_LOOKED_AT)
+    with saying_where(path):
+        content = path.read_bytes()
     if content and re.search(mark, content) is None:
         raise ConfigError(
             key, path, "a new file, or one that the same command wrote",

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedpriv.common.checks import is_number
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.store.saved import saved_json, unreadable
 
@@ -51,39 +50,17 @@ def read_canaries(path: Path) -> CanaryFile:
         ConfigError: The file cannot be read, or is no list of canaries with their scores.
     """
     values: Any = saved_json(path)
-    coins, scores, released = (values.get(key) for key in ("coins", "scores", "released"))
-    canary = values.get("canary")
-    # The file may be somebody else's, and its numbers decide a bound: so types are compared exactly, as
-    # ``True`` would pass for the number 1.
-    good = (
-        isinstance(canary, str)
-        and canary in HEADLINES
-        and isinstance(coins, list)
-        and len(coins) >= 2
-        and all(type(coin) is bool for coin in coins)
-        and isinstance(scores, dict)
-        and HEADLINES[canary] in scores
-        and all(
-            isinstance(observer_scores, list) and len(observer_scores) == len(coins)
-            for observer_scores in scores.values()
+    try:
+        coins, scores, kind = values["coins"], values["scores"], values["canary"]
+        good = HEADLINES[kind] in scores and all(
+            len(of_observer) == len(coins) and all(map(math.isfinite, of_observer))
+            for of_observer in scores.values()
         )
-        and all(
-            is_number(score) and math.isfinite(score)
-            for observer_scores in scores.values()
-            for score in observer_scores
-        )
-        and isinstance(released, list)
-        and all(
-            isinstance(release, dict) and type(release.get("count")) is int for release in released
-        )
-        and type(values.get("rounds")) is int
-    )
+        known = {name: s for name, s in scores.items() if name in (RELEASES, FINAL, BLACK_BOX)}
+        independent = values["independent"] is True
+        file = CanaryFile(coins, known, values["released"], values["rounds"], independent, kind)
+    except (KeyError, TypeError, AttributeError):
+        good = False
     if not good:
         raise unreadable(path, "it is no list of canaries and their scores")
-    known_scores = {
-        name: observer_scores
-        for name, observer_scores in scores.items()
-        if name in (RELEASES, FINAL, BLACK_BOX)
-    }
-    independent = values.get("independent") is True
-    return CanaryFile(coins, known_scores, released, values["rounds"], independent, canary)
+    return file

@@ -1,4 +1,4 @@
-"""Stored hyper-parameter searches, read from folders that may be somebody else's."""
+"""Stored hyper-parameter searches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpriv.common.checks import is_number
-from fedpriv.common.errors import ConfigError, show
+from fedpriv.common.errors import show
 from fedpriv.common.words import round_up
 from fedpriv.store.saved import saved_json, saved_text
 
@@ -22,31 +22,27 @@ class StoredSearch:
     Attributes:
         folder: The folder of the search.
         statement: Content of ``privacy.txt``.
-        facts: Content of ``search.json``; None if it cannot be read.
-        problem: The reason why a file cannot be read; else empty.
+        facts: Content of ``search.json``.
     """
 
     folder: Path
-    statement: str = ""
-    facts: dict[str, Any] | None = None
-    problem: str = ""
+    statement: str
+    facts: dict[str, Any]
 
     @property
     def stopped(self) -> bool:
         """True if the number of trials was secret (random stopping)."""
-        return "number_of_trials" in (self.facts or {})
+        return "number_of_trials" in self.facts
 
     @property
     def trials(self) -> list[dict[str, Any]]:
         """The rows of the trials; entries of another type are left out."""
-        rows = (self.facts or {}).get("trials")
+        rows = self.facts.get("trials")
         return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
     def line(self) -> str:
         """Return the privacy cost of the search in one line."""
-        if self.problem:
-            return f"search {self.folder}: {self.problem}"
-        epsilon, delta = ((self.facts or {}).get(name) for name in ("epsilon", "delta"))
+        epsilon, delta = (self.facts.get(name) for name in ("epsilon", "delta"))
         cost = round_up(float(epsilon)) if is_number(epsilon) else "not known"
         scope = "the best of a secret number" if self.stopped else "all of its trials together"
         return f"search {self.folder}: epsilon {cost} at delta {show(delta)}, of {scope}"
@@ -58,9 +54,5 @@ def is_search(folder: str | Path) -> bool:
 
 
 def read_search(folder: Path) -> StoredSearch:
-    """Read a search. A file that cannot be read raises nothing and is reported as ``problem``."""
-    try:
-        facts = saved_json(folder / RECORD)
-        return StoredSearch(folder, saved_text(folder / STATEMENT), facts)
-    except ConfigError as error:
-        return StoredSearch(folder, problem=str(error))
+    """Read a search. Raise ConfigError for a file that cannot be read."""
+    return StoredSearch(folder, saved_text(folder / STATEMENT), saved_json(folder / RECORD))

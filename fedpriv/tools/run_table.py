@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rich.measure import Measurement
 
 from fedpriv.common.console import console
-from fedpriv.common.errors import show
+from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.files import refuse_foreign, write_text
 from fedpriv.common.words import counted, round_up
 from fedpriv.store.run_folders import DAMAGED, UNFINISHED, ListedRun, run_folders, search_folders
@@ -88,7 +88,11 @@ def show_runs(
     hidden = keys[_MOST_KEYS:]
     _print(rows, [key for key in shown if key not in hidden], hidden, len(runs))
     for path in dict.fromkeys(path for folder in folders for path in search_folders(folder)):
-        console().print(read_search(path).line(), soft_wrap=True)
+        try:
+            line = read_search(path).line()
+        except ConfigError as error:
+            line = f"search {path}: {error}"
+        console().print(line, soft_wrap=True)
 
 
 def frame_of_runs(folders: Sequence[str]) -> pd.DataFrame:

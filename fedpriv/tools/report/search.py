@@ -10,7 +10,7 @@ from fedpriv.common.words import counted
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.searches import StoredSearch, is_search, read_search
 from fedpriv.tools.report.gather import as_number
-from fedpriv.tools.report.markup import Markup, listed, table, tag
+from fedpriv.tools.report.markup import Markup, table, tag
 from fedpriv.tools.report.page import Page
 
 
@@ -18,7 +18,7 @@ def search_of(given: Sequence[str]) -> StoredSearch | None:
     """Return the search that the only folder given holds, or None.
 
     Raises:
-        ConfigError: The folder has links, which may lead anywhere.
+        ConfigError: The folder has links, which may lead anywhere, or a file cannot be read.
     """
     if len(given) != 1 or not is_search(given[0]):
         return None
@@ -27,13 +27,10 @@ def search_of(given: Sequence[str]) -> StoredSearch | None:
 
 
 def add_search(page: Page, search: StoredSearch) -> None:
-    """Add the section of a search: its statement and a table of its trials, or why it cannot be read.
+    """Add the section of a search: its statement and a table of its trials.
 
     The statement covers all trials; the statement of a run covers one.
     """
-    if search.problem:
-        page.add("Search", tag("div", listed([search.problem]), class_="warning", role="note"))
-        return
     page.add("Search", tag("pre", search.statement.strip()), _trials(search))
 
 
@@ -44,7 +41,7 @@ def _trials(search: StoredSearch) -> Markup:
         return Markup("")
     values = [row["values"] if isinstance(row.get("values"), dict) else {} for row in rows]
     keys = list(dict.fromkeys(key for settings in values for key in settings))
-    definition = (search.facts or {}).get("search")
+    definition = search.facts.get("search")
     objective = definition.get("objective") if isinstance(definition, dict) else None
     head = ("trial", *keys, "ended", "score" if objective is None else show(objective))
     cells = []

@@ -69,7 +69,7 @@ def test_of_a_search_by_random_stopping_the_best_has_its_configuration(
 @pytest.mark.parametrize(
     "facts",
     [
-        [], {"trials": 3}, {"trials": [3, {}]}, {"trials": [{"values": "<script>", "score": True}]},
+        {"trials": 3}, {"trials": [3, {}]}, {"trials": [{"values": "<script>", "score": True}]},
         {"epsilon": "<b>", "delta": ["\x1b[2J"], "search": 1, "trials": [{"values": {"<i>": "<u>"}}]},
     ],
 )  # fmt: skip
