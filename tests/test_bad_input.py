@@ -21,6 +21,7 @@ VALUES = {
     "seed=-1": "seed must be a whole number >= 0",
     "evaluation_interval=0": "evaluation_interval must be a whole number >= 1, got 0",
     "budget_view=loud": "budget_view must be one of sound, published, got loud",
+    "publish=maybe": "publish must be true or false, got maybe",
     "dry_run=perhaps": "dry_run must be true or false, got perhaps",
     "algorithm.sample_rate=0": "algorithm.sample_rate must be > 0 and <= 1, got 0",
     "algorithm.sample_rate=1.5": "algorithm.sample_rate must be > 0 and <= 1, got 1.5",

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
-
-from fedpriv.common import checks
-from fedpriv.common.conflicts import Combination
-from fedpriv.common.errors import ConfigError
-from fedpriv.common.groups import option_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -97,50 +92,6 @@ class Aggregation(ABC):
     linear: bool = False
     buckets: int | None = None
     reads_validation: bool = False
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse an algorithm that does not release what the rule combines, and unfit cohorts.
-
-        Args:
-            parts: The parts of the configured run.
-
-        Yields:
-            A ConfigError for each part that does not go with the rule: without buckets, a private algorithm
-            with central or distributed trust; with buckets, one that does not release a sum for each.
-
-        Raises:
-            ArgumentError: The rule does not go with the cohorts of the run.
-        """
-        algorithm, option = parts.algorithm, option_of("aggregation", self)
-        by_upload = not algorithm.private or algorithm.trust.sees_each_upload
-        if self.buckets is None:
-            if not by_upload:
-                yield ConfigError(
-                    "aggregation",
-                    option,
-                    f"mean or bucketed_median with algorithm={algorithm.name} ({algorithm.trust.name} trust)",
-                    "only noised sums of uploads are released there; the result of a rule on uploads without "
-                    "noise has no bounded sensitivity, and neither have norms of a cohort's uploads and "
-                    "distances between them",
-                )
-            elif clients := parts.partition.clients:
-                self.check_cohort(min(algorithm.clients_per_round or clients, clients))
-            return
-        checks.whole("aggregation.buckets", self.buckets, at_least=1)
-        if by_upload:
-            yield ConfigError(
-                "aggregation",
-                option,
-                f"a rule on uploads, such as median or trimmed_mean, with algorithm={algorithm.name}",
-                "there the server sees each upload",
-            )
-        elif not algorithm.sums_by_bucket:
-            yield ConfigError(
-                "aggregation",
-                option,
-                f"mean with algorithm={algorithm.name}",
-                "it does not release a fresh noised sum of uploads over a public denominator",
-            )
 
     def check_cohort(self, clients: int) -> None:
         """Refuse settings with which no round could be combined as they say; the default refuses nothing.

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.aggregation.robust import RobustAggregation, RoundOfRule
 from fedpriv.aggregation.vectors import Vectors
-from fedpriv.common.conflicts import Combination
-from fedpriv.common.errors import ConfigError
+from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import declared, field, number
 from fedpriv.common.random_streams import torch_stream
 
@@ -50,12 +48,10 @@ class FoolsGold(RobustAggregation):
         number(above=0), default=1.0, unit="κ", help="steepness of the weights in the similarity"
     )
 
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
+    def __attrs_post_init__(self) -> None:
         if "bucketing" in self.before:
             hint = "its memory is of each client, and a bucket is of several"
-            yield ConfigError(
-                "aggregation.before", list(self.before), "no bucketing with foolsgold", hint
-            )
+            raise ArgumentError("before", list(self.before), "no bucketing with foolsgold", hint)
 
     def aggregate(self, vectors: Vectors, of_round: RoundOfRule) -> Tensor:
         past = self._histories(vectors, of_round)

@@ -11,13 +11,11 @@ image classification through scale", 2022 (crops out of a border of 4 pixels, fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedpriv.common.conflicts import Combination
-from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import boolean, declared, field, one_of, when, whole
 from fedpriv.common.words import counted
 
@@ -42,19 +40,6 @@ class Augmentation:
     flip: bool
     crop: int
     fill: str
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse records that are not images, and images as small as the border."""
-        dataset = parts.dataset.without_features()  # features refuse augmentation themselves
-        shape = tuple(dataset.input_shape)
-        if len(shape) != 3 or dataset.vocabulary_size is not None:
-            hint = "its records are no images of channels, height and width"
-            allowed = f"null with dataset={dataset.name}"
-            key = "algorithm.augmentation_multiplicity"
-            yield ConfigError(key, self.multiplicity, allowed, hint)
-        elif self.crop >= min(shape[1:]):
-            allowed = f"< {min(shape[1:])}, the pixels of an image of dataset={dataset.name}"
-            yield ConfigError("algorithm.random_crop", self.crop, allowed)
 
     def moves(self, words: np.ndarray) -> np.ndarray:
         """Turn random words into moves.

@@ -8,7 +8,7 @@ clients are sampled, whom it trusts, and how much noise a gradient gets for a no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,7 @@ import numpy as np
 
 from fedpriv.common import checks
 from fedpriv.common.base_classes import fact
-from fedpriv.common.conflicts import RELEASED_ONCE, Combination
-from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import field, or_null, whole
 from fedpriv.common.saved import Saved
 from fedpriv.common.secret_streams import SecretStreams
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from fedpriv.privacy.noise_schedules import NoiseSchedule
 
 
-_PRIVATE = {"record": "dp_fl", "client": "ldp_fedsgd or cdp_fedavg"}
 """Private algorithms to recommend in the place of one that is not private, by unit."""
 
 
@@ -207,27 +205,6 @@ class Algorithm(Saved, ABC):
         Raises:
             ArgumentError: There are too few rounds.
         """
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse noise where nothing is private, and parts that the algorithm's clients cannot use."""
-        adds_noise = parts.noise_schedule.adds_noise
-        if not self.private and (adds_noise or not parts.clipper.unbounded):
-            yield ConfigError(
-                f"algorithm={self.name} is not private and takes clipper=none and noise_schedule=none; use "
-                f"algorithm={_PRIVATE[self.unit]} to clip and add noise"
-            )
-        if self.unit == "record" and self.trust.secret_cohort:
-            yield ConfigError(
-                f"algorithm={self.name}: unit=record does not go with {self.trust.name} trust: each client "
-                "noises its own sum, and the server sees who took part"
-            )
-        if self.augmentation is not None:
-            yield from self.augmentation.conflicts(parts)
-        if self.search is not None:
-            yield from self.search.conflicts(parts)
-        if parts.released_statistics is not None and self.clients_per_round is not None:
-            key, cohort = "algorithm.clients_per_round", self.clients_per_round
-            yield ConfigError(key, cohort, "null", RELEASED_ONCE)
 
     # ---- noise
 

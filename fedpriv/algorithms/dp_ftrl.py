@@ -17,15 +17,14 @@ and near-optimal noise generation for streaming differential privacy", FOCS 2024
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.algorithms.base import Algorithm, local_training
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
-from fedpriv.common.conflicts import Combination
-from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import (
     boolean,
     declared,
@@ -41,7 +40,6 @@ from fedpriv.common.fields import (
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.common.words import counted
 from fedpriv.privacy.clippers import Clipper
-from fedpriv.privacy.clippers.fixed import ConstantClipper, NoClipper
 from fedpriv.privacy.core.names import ZERO_OUT
 from fedpriv.privacy.core.sampling import Sampling, WholeData
 from fedpriv.privacy.core.trust import CENTRAL_TRUST
@@ -343,14 +341,6 @@ class DpFtrl(Algorithm):
         )
         self._mechanism = MatrixMechanism(self, clipper, schedule, correlation)
         return self._mechanism
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse clip norms that move: one release is charged for all rounds."""
-        if not isinstance(parts.clipper, ConstantClipper | NoClipper):
-            yield ConfigError(
-                f"algorithm={self.name} takes one clip norm fixed in advance (clipper=constant), because one "
-                "release is charged for all rounds"
-            )
 
     # ---- the work
 

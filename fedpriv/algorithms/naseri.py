@@ -19,15 +19,12 @@ federated learning", NDSS 2022.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from fedpriv.algorithms.base import cohort_size
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 from fedpriv.algorithms.record_level import LocalStepsAlgorithm
-from fedpriv.common.conflicts import Combination
-from fedpriv.common.errors import ConfigError
 from fedpriv.common.fields import declared, field, one_of, same_as, set_apart
 from fedpriv.privacy.clippers import ConstantClipper
 from fedpriv.privacy.core.sampling import PoissonSampling, Sampling
@@ -86,15 +83,6 @@ class NaseriCdp(CdpFedAvg):
     ) -> float:
         multiplier = super().gradient_multiplier(noise_multiplier, sampling, clipper)
         return multiplier / self.client_rate if self.noise == PRINTED else multiplier
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse a clipper that asks a question: its answer is divided by a number that nobody noises."""
-        if self.noise == PRINTED and parts.clipper.asks_ever():
-            kind = type(parts.clipper).__name__
-            allowed = (
-                "one that releases no statistic (constant, poly, automatic) with noise=as_printed"
-            )
-            yield ConfigError("clipper", kind, allowed)
 
     def denominator(self, cohort: int, clients: int) -> float:
         if self.noise == PRINTED:
@@ -176,9 +164,3 @@ class NaseriLdp(LocalStepsAlgorithm):
                 noise_multiplier, self.sample_rate, sampling.records, clip_norm
             )
         return super().gradient_multiplier(noise_multiplier, sampling, clipper)
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse clip norms that move where the noise does not scale with them."""
-        if self.noise == PRINTED and not isinstance(parts.clipper, ConstantClipper):
-            kind = type(parts.clipper).__name__
-            yield ConfigError("clipper", kind, "constant with noise=as_printed")

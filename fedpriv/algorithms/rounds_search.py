@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from fedpriv.common import checks
-from fedpriv.common.conflicts import Combination
-from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import declared, field, one_of, own_check
 
 WITHOUT = "wei_cdp"
@@ -63,14 +62,6 @@ class RoundsSearch:
     criterion: str = field(
         one_of(CRITERIA), default="test_loss", help="metric whose mean over the seeds decides"
     )
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse noise that depends on more than T, because the search compares runs by T alone."""
-        if not parts.noise_schedule.spread_evenly or parts.clipper.asks_ever():
-            yield ConfigError(
-                f"algorithm={parts.algorithm.name} takes noise_schedule=uniform_budget and a clipper that "
-                "releases no statistic (constant, poly, automatic)"
-            )
 
     def __attrs_post_init__(self) -> None:
         if len(self.rounds) < (2 if self.method == "golden" else 1):

@@ -20,14 +20,11 @@ importable without torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.common.conflicts import Combination
-from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import Allowed, argument_of, declared, field, number, one_of, or_null
-from fedpriv.common.groups import option_of
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.optimizers import Optimizer
@@ -89,19 +86,6 @@ class ServerOptimizerKeys:
     second_moment_floor: float | None = _key(
         "γ", "dp_adam_bc: least second moment without the noise; null: 1e-8", number(above=0)
     )
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse a correction for the noise of the mean where a rule comes before the optimiser."""
-        algorithm, rule = parts.algorithm, parts.aggregation
-        if rule is None or algorithm.row_per_client or algorithm.server.name != "dp_adam_bc":
-            return
-        yield ConfigError(
-            "algorithm.optimizer",
-            "dp_adam_bc",
-            f"another with aggregation={option_of('aggregation', rule)}",
-            "it corrects for the noise of the mean, and the noise in what an aggregation rule returns is not "
-            "known",
-        )
 
     def server_optimizer(self, name: str, learning_rate: float) -> ServerOptimizer:
         """Return the settings of the server's optimiser with these keys.

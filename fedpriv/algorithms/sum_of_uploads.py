@@ -10,15 +10,14 @@ Such an algorithm works under any trust. ``trust`` says who adds the noise and w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.common import checks
-from fedpriv.common.conflicts import RELEASED_ONCE, Combination
-from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import declared, field, number, one_of, or_null, whole
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.common.words import counted
@@ -179,14 +178,6 @@ class SumOfUploads(Algorithm):
     def real_noise(self) -> bool:
         """False where the shares are whole numbers."""
         return self.discrete is None
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse shares of whole numbers, and dropouts, where all clients release feature statistics once."""
-        if parts.released_statistics is not None:
-            if self.shares != CONTINUOUS:
-                yield ConfigError("algorithm.shares", self.shares, CONTINUOUS, RELEASED_ONCE)
-            if self.dropout:
-                yield ConfigError("algorithm.dropout", self.dropout, "0", RELEASED_ONCE)
 
     # ---- who takes part
 

@@ -6,14 +6,12 @@ This module imports no torch, so that a dry run stays quick. The attackers of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.attacks.base import Attack
 from fedpriv.attacks.names import BOOSTED, FOLLOW, MALICIOUS_PART, REPLACEMENT, UPDATE
 from fedpriv.common import checks
-from fedpriv.common.conflicts import Combination
-from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import declared, field, number, one_of, or_null, own_check
 from fedpriv.common.groups import option_of
 
@@ -127,40 +125,6 @@ class Backdoor(Attack):
         """Name of the attack, as it is chosen: that of its trigger, or of its class."""
         named_by = self.trigger if type(self) is Backdoor else self
         return option_of("attack", named_by)
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Yield an error for each part of the run that the attack does not go with.
-
-        Refused are algorithms that take no attackers, data without a place for the trigger, and a boost that
-        no weight of an upload defines.
-        """
-        algorithm, rule, option = parts.algorithm, parts.aggregation, self.option
-        if algorithm.augmentation is not None:
-            hint = "copies of attackers' records are not supported"
-            if option == "pixel_pattern":
-                hint = "its trigger would be moved with the images"
-            copies = "none with algorithm.augmentation_multiplicity"
-            yield ConfigError("attack", option, copies, hint)
-        if not algorithm.uploads_changes:
-            yield ConfigError(
-                "attack",
-                option,
-                f"one without a trigger, such as alie, with algorithm={algorithm.name}",
-                "its clients send gradients, and a backdoor takes changes of weights, which the clients of "
-                "all algorithms but fedsgd and ldp_fedsgd send",
-            )
-        if self.boost == REPLACEMENT and rule is not None and not rule.linear:
-            allowed = f"a number with aggregation={option_of('aggregation', rule)}"
-            hint = "an upload has no weight of its own in what a rule returns"
-            yield ConfigError("attack.boost", REPLACEMENT, allowed, hint)
-        steps_itself = algorithm.unit == "client" and algorithm.optimizer != "sgd"
-        if self.boost == REPLACEMENT and algorithm.uploads_changes and steps_itself:
-            hint = "the server's optimizer is not sgd"
-            yield ConfigError("attack.boost", REPLACEMENT, "a number", hint)
-        if misfit := self.trigger.misfit(parts.dataset):
-            yield ConfigError(
-                f"attack.trigger needs {misfit}, which dataset={parts.dataset.name} does not have"
-            )
 
     def start(self, data: FederatedData) -> MaliciousClients:
         """Make the attackers of one run.

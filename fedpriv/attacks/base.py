@@ -7,7 +7,6 @@ This module imports no torch, so that a dry run stays quick. The attackers of a 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,13 +18,11 @@ from fedpriv.attacks.names import (
     KNOWLEDGE,
     NOISED_UPLOADS,
     PARTICIPATIONS,
-    RAW_UPLOADS,
     RULE,
     SAMPLED,
     SKIP,
 )
-from fedpriv.common.conflicts import RELEASED_ONCE, Combination
-from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import (
     boolean,
     declared,
@@ -221,60 +218,6 @@ class Attack(Saved, ABC):
         """
         seen = algorithm.unit == "client" and algorithm.trust.sees_each_upload
         return self.whole_round and seen and self.dp_steps == SKIP
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Yield an error for each part of the run that no attack goes with, and for wrong knowledge."""
-        algorithm = parts.algorithm
-        if algorithm.trust.sees_only_a_sum:
-            trust = f"algorithm.trust={algorithm.trust.name}"
-            hint = f"with {trust} a round has no other clients than those announced"
-            yield ConfigError("attack", self.option, "none", hint)
-        if parts.released_statistics is not None:
-            yield ConfigError("attack", self.option, "none", RELEASED_ONCE)
-        if parts.partition.clients:
-            self.attackers_among(parts.partition.clients)
-        corrects = algorithm.server is not None and algorithm.server.name == "dp_adam_bc"
-        # With an aggregation rule, the optimizer itself refuses the same.
-        if corrects and parts.aggregation is None and self.sends_after_release(algorithm):
-            hint = "it corrects for the noise of the mean, in which attackers replaced some uploads"
-            allowed = f"another with attack={self.option}"
-            yield ConfigError("algorithm.optimizer", "dp_adam_bc", allowed, hint)
-        yield from self._knowledge_conflicts(parts)
-
-    def _knowledge_conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        algorithm, settings, knows = (
-            parts.algorithm,
-            parts.settings,
-            self.knowledge(parts.algorithm),
-        )
-        listed = None if self.knows is None else list(self.knows)
-        for item in self.needs:
-            if item not in knows:
-                hint = f"attack={self.option} cannot be made without that knowledge"
-                yield ConfigError("attack.knows", listed, f"a list with {item}", hint)
-        hidden = self.hidden(algorithm)
-        if NOISED_UPLOADS in hidden:
-            hint = f"with {algorithm.trust.name} trust no upload has noise of its own"
-            yield ConfigError("attack.knows", listed, f"a list without {NOISED_UPLOADS}", hint)
-        elif hidden and not self.omniscient:
-            yield ConfigError(
-                "attack.knows",
-                listed,
-                f"null or a list of {', '.join(shown_by(algorithm))} with algorithm={algorithm.name}",
-                f"{algorithm.trust.name} trust hides {', '.join(hidden)}; attack.omniscient=true lets "
-                "attackers see it, and then no finite sound ε holds",
-            )
-        elif hidden and algorithm.unit == "record":
-            hint = "its clients add noise in every local step: there is no upload without noise"
-            yield ConfigError("attack.knows", listed, f"a list without {RAW_UPLOADS}", hint)
-        elif hidden and settings.epsilon is not None and settings.sound:
-            yield ConfigError(
-                "attack.knows",
-                listed,
-                f"a list without {RAW_UPLOADS} with budget_view=sound and an epsilon",
-                "what attackers send then depends on uploads without noise, which no budget allows: take "
-                "epsilon=null or budget_view=published",
-            )
 
     # ---- who attacks, and when
 

@@ -23,15 +23,11 @@ This module imports no torch, so that a dry run stays quick. The attackers of a 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.attacks.base import Attack
-from fedpriv.attacks.names import DP_STEPS, FOLLOW, NOISED_UPLOADS, RAW_UPLOADS, RULE, SKIP
-from fedpriv.common.conflicts import Combination
-from fedpriv.common.errors import ConfigError
+from fedpriv.attacks.names import DP_STEPS, FOLLOW, RULE, SKIP
 from fedpriv.common.fields import declared, field, number, one_of, or_null, whole
-from fedpriv.data.records import CLASSIFICATION
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,17 +78,6 @@ class Untargeted(Attack):
         Args:
             view: The round as the attackers see it.
         """
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse algorithms whose clients send no upload that attackers could replace."""
-        algorithm = parts.algorithm
-        if algorithm.unit == "record" and not algorithm.uploads_changes:
-            hint = "the server sees no change of weights of a client"
-            yield ConfigError("attack", self.option, f"none with algorithm={algorithm.name}", hint)
-        blind = algorithm.private and algorithm.unit == "client" and self.dp_steps == FOLLOW
-        if blind and self.knows and NOISED_UPLOADS in self.knows and RAW_UPLOADS not in self.knows:
-            hint = f"attackers that see {NOISED_UPLOADS} send after the others and noise nothing"
-            yield ConfigError("attack.dp_steps", FOLLOW, "skip with these attack.knows", hint)
 
     def start(self, data: FederatedData) -> Forgers:
         from fedpriv.attacks.forgers import Forgers
@@ -174,17 +159,6 @@ class LabelReversal(Untargeted):
 
     def forged(self, view: View) -> Tensor:
         return view.own
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse data without labels, and copies of records."""
-        if parts.dataset.task != CLASSIFICATION:
-            yield ConfigError(
-                "attack", self.option, "none", "the records have no labels to reverse"
-            )
-        if parts.algorithm.augmentation is not None:
-            copies = "none with algorithm.augmentation_multiplicity"
-            hint = "copies of attackers' records are not supported"
-            yield ConfigError("attack", self.option, copies, hint)
 
     def _formula(self) -> str:
         return "training on reversed labels"

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
 from fedpriv.common.base_classes import fact
-from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.data.records import CLASSIFICATION, LoadedDataset, ReleasedStatistics
 from fedpriv.data.text_tokens import WORD
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from fedpriv.common.conflicts import Combination
 
 
 class Dataset(ABC):
@@ -137,36 +134,6 @@ class Dataset(ABC):
         """Noisy release by the clients that normalizes the features; None if there is none."""
         return None
 
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Yield the errors of combining this data set with the other parts of the run.
-
-        The default refuses a schedule that reads a validation split where there is none, and with an ε as a
-        sound budget everything in :attr:`unprotected`.
-
-        Args:
-            parts: All parts of the run.
-        """
-        if parts.reads_validation and not self.validation_records:
-            rule, reader = parts.aggregation, "warm_start.records=public"
-            if parts.noise_schedule.reads_validation:
-                reader = "this noise_schedule"
-            elif rule is not None and rule.reads_validation:
-                reader = "this aggregation"
-            yield ConfigError(
-                f"dataset needs validation_records: the size of the public split that {reader} "
-                f"reads ({type(self).__name__} has none)"
-            )
-        settings = parts.settings
-        if parts.algorithm.private and settings.epsilon is not None and settings.sound:
-            for key, value in self.unprotected.items():
-                yield ConfigError(
-                    f"dataset.{key}",
-                    value,
-                    "another with budget_view=sound and an epsilon",
-                    "it is a release without noise, which no budget allows: take epsilon=null or "
-                    "budget_view=published",
-                )
-
     @abstractmethod
     def load(self) -> LoadedDataset:
         """Read all records.
@@ -206,9 +173,6 @@ class DatasetView(Dataset):
 
     def __init__(self, source: Dataset):
         self.source = source
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        return self.source.conflicts(parts)
 
     def prepare(self) -> None:
         self.source.prepare()
@@ -277,20 +241,6 @@ class Partition(ABC):
         settings = {key: getattr(self, key) for key in keys}
         shown = [f"{k}={v}" for k, v in settings.items() if isinstance(v, int | float | str)]
         return ", ".join([name, *shown])
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Yield the errors of an algorithm that assumes another number of clients or records per client."""
-        algorithm = parts.algorithm
-        try:
-            if self.clients:
-                algorithm.check_clients(self.clients)
-        except ArgumentError as error:
-            yield error.within("algorithm")
-        for key, true in (("clients", self.clients), ("records", self.records)):
-            assumed = algorithm.assumed.get(key)
-            if None not in (true, assumed) and true != assumed:
-                allowed, hint = f"{true}, which partition.{key} is", f"set partition.{key} alone"
-                yield ConfigError(f"algorithm.{key}", assumed, allowed, hint)
 
     @abstractmethod
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None) -> Sequence[np.ndarray]:

@@ -8,16 +8,16 @@ largest value would be a statistic of private data that no ε covers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, ConfigError, DataError, did_you_mean, show
+from fedpriv.common.errors import ArgumentError, DataError, did_you_mean, show
 from fedpriv.common.fields import (
     declared,
     field,
@@ -31,8 +31,6 @@ from fedpriv.common.fields import (
 from fedpriv.common.random_streams import coins
 from fedpriv.common.words import counted, in_short
 from fedpriv.data.base import Dataset
-from fedpriv.data.equal_dirichlet import EqualDirichlet
-from fedpriv.data.partitions import Dirichlet, FixedSize, Iid, Shards
 from fedpriv.data.records import LoadedDataset, Records
 from fedpriv.data.table_files import (
     FORMATS,
@@ -46,9 +44,6 @@ from fedpriv.data.table_files import (
     texts,
 )
 
-if TYPE_CHECKING:
-    from fedpriv.common.conflicts import Combination
-
 MOST_LABELS = 1000
 """Labels that are read from the records: a column with more of them is probably a number."""
 DECLARED = (
@@ -60,11 +55,6 @@ LABELS_READ = (
     "The set of labels ({count}) was read from the records and is taken as a public fact: no epsilon covers "
     "it. dataset.labels declares the labels instead."
 )
-_SPREADING: dict[type, str] = {
-    Dirichlet: "dirichlet", EqualDirichlet: "dirichlet_equal", FixedSize: "fixed_size", Iid: "iid",
-    Shards: "shards",
-}  # fmt: skip
-"""Partitions that do not keep a user's records together → their option."""
 _RANGE = "[low, high], two numbers with low < high"
 _RANGES = (
     "{COLUMN: [low, high], ...}, or one [low, high] for all columns that are not named elsewhere"
@@ -226,16 +216,6 @@ class OwnTable(Dataset):
         """Sentences about the data for the privacy statement."""
         read = [] if self.labels is not None else [LABELS_READ.format(count=len(self._words))]
         return (DECLARED, *read)
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Yield the error of a user column that the partition does not use."""
-        option = _SPREADING.get(type(parts.partition))
-        if self.user is not None and option is not None:
-            yield ConfigError(
-                f"dataset.user={self.user} is for partition=natural, in which a client is a user; "
-                f"partition={option} spreads a user's records over clients, so add partition=natural, or "
-                "leave dataset.user out"
-            )
 
     def load(self) -> LoadedDataset:
         """Return the records as tensors."""

@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.groups import option_of
-from fedpriv.experiment.contracts import all_conflicts
+from fedpriv.experiment.combinations import refuse_combinations
 from fedpriv.experiment.instantiate import first_line, instantiate, within_group
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.settings import read_settings
@@ -39,20 +39,15 @@ def build_parts(config: DictConfig) -> Parts:
             is enough for the ε that a schedule is given.
     """
     parts = _make_parts(config)
-    _refuse_conflicts(parts)
+    refuse_combinations(parts)
     if isinstance(parts.accountant, PublishedAccountant):
-        # accountant=published stands for the accountant of the algorithm's theorem, which has conflicts too.
-        assert parts.algorithm.claim is not None  # else its conflicts refuse it
+        # accountant=published stands for the accountant of the algorithm's theorem, which may not fit either.
+        assert parts.algorithm.claim is not None  # else the combination is refused
         parts = replace(parts, accountant=parts.algorithm.claim.accountant())
-        _refuse_conflicts(parts)
+        refuse_combinations(parts)
     if parts.private and not parts.noise_schedule.known:
         _calibrate_noise(parts)
     return parts
-
-
-def _refuse_conflicts(parts: Parts) -> None:
-    if refused := all_conflicts(parts):
-        raise refused[0]
 
 
 def _make_parts(config: DictConfig) -> Parts:

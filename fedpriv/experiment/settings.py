@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from omegaconf import DictConfig, ListConfig
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
 from fedpriv.common import checks
-from fedpriv.common.conflicts import RELEASED_ONCE, Combination
 from fedpriv.common.errors import ArgumentError, ConfigError, did_you_mean, nearest
 from fedpriv.common.groups import GROUPS
 from fedpriv.data.names import CANARIES as CANARY_KINDS
-from fedpriv.data.names import DIRECTION, MISLABELLED, NONMEMBERS, Shadow
-from fedpriv.data.records import CLASSIFICATION
+from fedpriv.data.names import DIRECTION, NONMEMBERS, Shadow
 from fedpriv.experiment.averaging import Averaging, averaging_of
 from fedpriv.experiment.warm_start import WarmStart, warm_start_of
-from fedpriv.privacy.core.names import BUDGET_VIEWS, PUBLISHED, REPLACE_ONE, SOUND
+from fedpriv.privacy.core.names import BUDGET_VIEWS, SOUND
 
 PROGRESS = ("auto", "live", "lines", "none")
 ENGINES = ("auto", "fast", "opacus")
@@ -125,135 +123,6 @@ class Settings:
     def sound(self) -> bool:
         """True if the budget is enforced on the sound ε."""
         return self.budget_view == SOUND
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Yield a ConfigError for each part that a root key does not go with."""
-        algorithm = parts.algorithm
-        yield from self._budget_conflicts(parts)
-        if self.shadow is not None and parts.attack is not None:
-            allowed = "null with an attack, whose clients are no one's"
-            yield ConfigError("shadow", "a half", allowed)
-        if self.canaries:
-            yield from self._audit_conflicts(parts)
-        if self.warm_start is not None:
-            yield from self.warm_start.conflicts(parts)
-        if self.paired is not None and (self.publish or algorithm.search is not None):
-            other = "publish=true" if self.publish else f"algorithm={algorithm.name}"
-            why = "runs with common noise are simulations: two that are seen have no finite epsilon"
-            yield ConfigError("paired", self.paired, f"null with {other}", why)
-        if self.publish:
-            yield from self._publish_conflicts(parts)
-        elif self.publish_test_metrics:
-            yield ConfigError("publish_test_metrics", True, "false unless publish=true")
-        if self.epsilon is None and self.rounds is None:
-            allowed = "given when epsilon is null: one of them ends the run"
-            yield ConfigError("rounds", None, allowed)
-        try:
-            if self.rounds is not None:
-                algorithm.check_rounds(self.rounds)
-        except ArgumentError as error:
-            yield error.within("algorithm")
-
-    def _budget_conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse an ε, or a view of ε, that the algorithm does not have."""
-        algorithm = parts.algorithm
-        if algorithm.private and algorithm.claim is None and not self.sound:
-            yield ConfigError(
-                "budget_view",
-                PUBLISHED,
-                f"sound with algorithm={algorithm.name}, which has no published claim",
-                "one that extends a work's algorithm inherits none: the theorem is not about what it changes",
-            )
-        if not algorithm.private and self.epsilon is not None:
-            allowed = f"null with algorithm={algorithm.name} (no privacy)"
-            yield ConfigError("epsilon", self.epsilon, allowed)
-        if parts.released_statistics is not None and not self.sound:
-            yield ConfigError("budget_view", self.budget_view, SOUND, RELEASED_ONCE)
-        if algorithm.search is not None and self.sound:
-            yield ConfigError(
-                "budget_view",
-                self.budget_view,
-                f"published with algorithm={algorithm.name}",
-                "the runs that search T spend the budget many times over, which a sound view cannot allow",
-            )
-
-    def _publish_conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse to publish a run without privacy, or a run that does not stand alone."""
-        if parts.without_noise or parts.dataset.unprotected:
-            allowed = "false for a run without privacy"
-            yield ConfigError("publish", True, allowed, "nothing of it may be given away")
-        if self.runtime.reuse:
-            yield ConfigError(
-                "runtime.reuse",
-                True,
-                "false with publish=true",
-                "each such run has secrets of its own, so none stands for another; figures, which find runs "
-                "by their configuration, cannot have them",
-            )
-        if parts.algorithm.search is not None:
-            allowed = f"false with algorithm={parts.algorithm.name}, whose search keeps its runs"
-            yield ConfigError("publish", True, allowed)
-        if parts.attack is not None:
-            yield ConfigError("publish", True, "false with an attack, which is a simulation")
-
-    def _audit_conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse an audit of ε without a guarantee, or without an upload or sum that an observer sees."""
-        algorithm, audit = parts.algorithm, list(self.audit)
-        if parts.without_noise:
-            yield ConfigError("audit", audit, "without epsilon for a run without privacy")
-            return
-        if parts.attack is not None:
-            yield ConfigError("audit", audit, "without epsilon in a run with an attack")
-        if algorithm.unit == "client" and algorithm.trust.sees_each_upload:
-            yield ConfigError(
-                "audit",
-                audit,
-                f"without epsilon with algorithm={algorithm.name}",
-                "a run draws the noise of the sum of its uploads, and the server sees each of them: audit "
-                "the finished run with fedpriv audit epsilon RUN, which looks at single uploads",
-            )
-        yield from canary_conflicts(parts, "audit=epsilon:M:KIND, KIND", self.canary)
-
-
-NO_STATISTICS = (
-    "an audit of epsilon does not go with features.normalization=released: its canaries are looked for in "
-    "gradients, and not in what is released before the first round"
-)
-
-
-def canary_conflicts(parts: Combination, key: str, kind: str | None) -> Iterator[ConfigError]:
-    """Yield a ConfigError for each part in which no canaries can be planted.
-
-    Args:
-        parts: The parts of the run that is audited.
-        key: The key, or option, by which the kind of canaries was chosen.
-        kind: The kind; None if it is not known yet.
-    """
-    algorithm, dataset = parts.algorithm, parts.dataset
-    sums_of_records = algorithm.unit == "record" and not algorithm.row_per_client
-    if algorithm.trust.sees_only_a_sum or sums_of_records:
-        yield ConfigError(
-            f"an audit of epsilon does not go with algorithm={algorithm.name} and algorithm.trust="
-            f"{algorithm.trust.name}: its canaries are read off the upload of a client, or off a sum with "
-            "further clients, and here is one sum of those announced"
-        )
-    if parts.released_statistics is not None:
-        yield ConfigError(NO_STATISTICS)
-    if kind == DIRECTION and algorithm.augmentation is not None:
-        allowed = f"{MISLABELLED} with algorithm.augmentation_multiplicity"
-        hint = "the other canaries are found by a pixel, which flips and crops move"
-        yield ConfigError(key, kind, allowed, hint)
-    if kind != MISLABELLED:
-        return
-    allowed = f"{DIRECTION} with dataset={dataset.name}"
-    replaced = algorithm.sampling_of(parts.even_share).neighbours == REPLACE_ONE
-    if dataset.task != CLASSIFICATION:
-        yield ConfigError(key, kind, allowed, "its records have no label that could be wrong")
-    elif dataset.classes < (3 if replaced else 2):
-        hint = (
-            f"{dataset.classes} labels leave no two wrong ones, which replace-one adjacency needs"
-        )
-        yield ConfigError(key, kind, allowed, hint)
 
 
 def read_settings(config: DictConfig) -> Settings:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib.util
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedpriv.common.conflicts import Combination
 from fedpriv.common.errors import ConfigError
 
 Parameter = str | int | float | bool
@@ -87,26 +86,6 @@ class Tracker(ABC):
     """
 
     package: str | None = None
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Yield a ConfigError for a run that keeps a secret which the tracker would give away.
-
-        The default refuses every run with ``publish``, and every run without diagnostics.
-
-        Args:
-            parts: All parts of the run.
-        """
-        names = ", ".join(parts.trackers)
-        if parts.settings.publish:
-            hint = "of such a run only public/ may be given away, once it has ended"
-            yield ConfigError("tracker", names, "none with publish=true", hint)
-        if not parts.settings.runtime.diagnostics:
-            yield ConfigError(
-                "tracker",
-                names,
-                "none with runtime.diagnostics=false",
-                "trackers note when a round ended, and how long it took tells how many took part",
-            )
 
     def refuse_unusable(self) -> None:
         """Check that the tracker can work here; called before a run loads anything.

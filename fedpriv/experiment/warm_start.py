@@ -7,12 +7,10 @@ second kind is for simulations in which a trained model is attacked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.common import checks
-from fedpriv.common.conflicts import Combination
 from fedpriv.common.console import console
 from fedpriv.common.errors import ArgumentError, ConfigError, did_you_mean
 from fedpriv.common.words import counted
@@ -55,37 +53,6 @@ class WarmStart:
             f"initial weights trained on {records}: {counted(self.epochs, 'epoch')}, batches of "
             f"{self.batch_size}, learning rate {self.learning_rate:g}"
         )
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Yield an error for each part of the run that the warm start does not go with."""
-        settings = parts.settings
-        if parts.released_statistics is not None:
-            yield ConfigError(
-                "warm_start.records",
-                self.records,
-                "null with features.normalization=released",
-                "the statistics that normalize the features are released after the warm start",
-            )
-        if not (self.on_clients and parts.algorithm.private):
-            return
-        chosen = f"warm_start.records={CLIENTS}"
-        if settings.epsilon is not None:
-            yield ConfigError(
-                "epsilon", settings.epsilon, f"null with {chosen}", f"{NOT_AUDITED}: no budget pays"
-            )
-        if not settings.sound:
-            yield ConfigError(
-                "budget_view",
-                settings.budget_view,
-                f"sound with {chosen}",
-                "no published theorem is about records that are read without noise",
-            )
-        if settings.publish:
-            yield ConfigError("publish", True, f"false with {chosen}", NOT_AUDITED)
-        if settings.canaries:
-            yield ConfigError(
-                "audit", list(settings.audit), f"without epsilon with {chosen}", NOT_AUDITED
-            )
 
 
 def warm_start_of(node: Any) -> WarmStart | None:
@@ -146,7 +113,7 @@ def begin_warm(warm_start: WarmStart | None, context: RunContext, quiet: bool = 
     records = original.validation
     if warm_start.on_clients:
         records = original.of_clients
-    assert records is not None  # else the data set's conflicts refuse it
+    assert records is not None  # else the combination is refused
     weights = trained(
         context, records, warm_start.epochs, warm_start.batch_size, warm_start.learning_rate
     )

@@ -7,11 +7,10 @@ clients release them with noise, and the release is charged.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import Allowed, declared, field, one_of, or_null, whole
 from fedpriv.common.words import counted
 from fedpriv.data.records import ReleasedStatistics
@@ -20,7 +19,6 @@ from fedpriv.features import public_statistics
 if TYPE_CHECKING:
     import torch
 
-    from fedpriv.common.conflicts import Combination
 
 GROUPS, STATISTICS, RELEASED, NONE = "groups", "statistics", "released", "none"
 EPSILON = 1e-5
@@ -114,30 +112,6 @@ class Features(ABC):
     def __attrs_post_init__(self) -> None:
         if self.groups is None:
             self.groups = 1
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Yield the errors of combining these features with the other parts of the run.
-
-        Augmentation and attacks that change pixels need images. Released statistics need an algorithm whose
-        clients can release them.
-        """
-        algorithm, attack = parts.algorithm, parts.attack
-        if algorithm.augmentation is not None:
-            allowed = "none with algorithm.augmentation_multiplicity"
-            hint = "augmentation flips and crops images, but the model reads features"
-            yield ConfigError("features", self.name, allowed, hint)
-        if parts.released_statistics is not None and not algorithm.releases_feature_statistics:
-            yield ConfigError(
-                "features.normalization",
-                RELEASED,
-                f"groups, statistics or none with algorithm={algorithm.name}",
-                "the clients of dp_fl_server and dp_fl release statistics of features",
-            )
-        trigger = None if attack is None else attack.trigger
-        misfit = (lambda dataset: None) if trigger is None else trigger.misfit
-        if misfit(parts.dataset) and not misfit(parts.dataset.without_features()):
-            hint = f"attack={attack.option} changes pixels"
-            yield ConfigError("features", self.name, "none with this attack", hint)
 
     def released_statistics(self, channels: int) -> ReleasedStatistics | None:
         """Return the clients' release that normalizes ``channels`` channels, or None without a release."""

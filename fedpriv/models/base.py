@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedpriv.common.errors import ArgumentError, ConfigError
@@ -12,11 +12,6 @@ from fedpriv.common.random_streams import stream_key
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from fedpriv.common.conflicts import Combination
-
-_OF_TEXT = {"classification": "lstm_classifier", "language_model": "lstm_lm"}
-"""The model of fedpriv for each task on text."""
 
 
 @declared
@@ -41,27 +36,6 @@ class ModelFactory(ABC):
     task: ClassVar[str | None] = None
 
     seed: int = field(random_seed, help="seed of the initial weights")
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Yield the errors of a data set that the model cannot read.
-
-        Examples are text for a model of numbers, and text for another task.
-
-        Raises:
-            ConfigError: :meth:`refuse_misfit` refuses the records.
-        """
-        dataset, name = parts.dataset, model_name(self)
-        if dataset.vocabulary_size is None:
-            if self.task is None:
-                self.refuse_misfit(dataset.input_shape, dataset.classes)
-            else:
-                why = f"dataset={dataset.name} holds numbers and no text"
-                allowed = "one that reads numbers (cnn, mlp, logistic)"
-                yield ConfigError("model", name, allowed, why)
-        elif self.task != dataset.task:
-            why = f"dataset={dataset.name} holds text for the task {dataset.task}"
-            fitting = f"{_OF_TEXT.get(dataset.task, dataset.task)} or another for its task"
-            yield ConfigError("model", name, fitting, why)
 
     def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
         """Raise ConfigError if the model cannot read such records or distinguish so many classes.

@@ -13,9 +13,9 @@ Uniform: z² = T/B.  Recalculated: z_t² = (T - t) / (B - Σ_{τ<t} z_τ^-2), wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from dp_accounting import dp_event
 
@@ -36,9 +36,6 @@ from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import TRAINING_LOSS
 from fedpriv.privacy.mechanisms.visible import Visible, seen
 from fedpriv.privacy.noise_schedule import BETA, LossQuery, NoiseSchedule, Setting
-
-if TYPE_CHECKING:
-    from fedpriv.common.conflicts import Combination
 
 FORMS = ("printed", "exact")
 DISCOUNTS = ("beta_squared", "beta")
@@ -146,14 +143,6 @@ class UniformBudget(NoiseSchedule):
     def spread_evenly(self) -> bool:
         """True if σ is the same in all rounds, as a search of T presumes. Subclasses may differ."""
         return type(self) is UniformBudget
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse a schedule that spreads another ε than the one that is enforced."""
-        enforced = parts.settings.epsilon
-        if enforced not in (None, self.epsilon):
-            hint = "set epsilon alone, for noise is spread from the budget that is enforced"
-            key, allowed = "noise_schedule.epsilon", f"epsilon, {enforced:g}"
-            yield ConfigError(key, self.epsilon, allowed, hint)
 
     def calibrate(self, setting: Setting) -> None:
         """Compute B and σ.

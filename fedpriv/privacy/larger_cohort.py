@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import declared, field, number, whole
 from fedpriv.privacy.accountants import PldAccountant
 from fedpriv.privacy.calibration import RepeatedRelease, calibrate_noise_multiplier
 from fedpriv.privacy.noise_schedule import NoiseSchedule, Setting
-
-if TYPE_CHECKING:
-    from fedpriv.common.conflicts import Combination
 
 
 @declared
@@ -65,15 +59,6 @@ class LargerCohort(NoiseSchedule):
         self._multiplier: float | None = None
         self._sigma: float | None = None
         self._simulated: float | None = None
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        yield from super().conflicts(parts)
-        if not hasattr(parts.algorithm, "client_rate"):
-            hint = (
-                "other algorithms do not sample clients by chance, as the imagined population does"
-            )
-            allowed = "another one with an algorithm that has no algorithm.client_rate (cdp_fedavg has it)"
-            yield ConfigError("noise_schedule", "larger_cohort", allowed, hint)
 
     @property
     def known(self) -> bool:

@@ -7,19 +7,16 @@ To add a schedule, subclass :class:`NoiseSchedule` in a file of your own and nam
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.base_classes import fact
-from fedpriv.common.errors import ConfigError
 from fedpriv.common.fields import advised, field, number
-from fedpriv.common.groups import option_of
 from fedpriv.common.saved import Saved
 from fedpriv.privacy.mechanisms.query import Query
 
 if TYPE_CHECKING:
-    from fedpriv.common.conflicts import Combination
     from fedpriv.privacy.accountants import Accountant
     from fedpriv.privacy.core.sampling import Sampling
     from fedpriv.privacy.mechanisms.claims import Claim
@@ -105,36 +102,6 @@ class NoiseSchedule(Saved, ABC):
     def spread_evenly(self) -> bool:
         """True if σ spends an ε as one number for all rounds."""
         return False
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse queries to clients that the trust model hides, and noise that is not known in advance."""
-        algorithm = parts.algorithm
-        trust, asks = algorithm.trust, self.loss_query is not None
-        if asks and trust.sees_only_a_sum:
-            yield ConfigError(
-                "noise_schedule asks the clients of a round for their losses, which algorithm.trust="
-                f"{trust.name} adds no shares for; take a schedule that asks nothing"
-            )
-        if parts.released_statistics is not None and (
-            self.adaptive or self.reads_validation or self.spreads_budget
-        ):
-            yield ConfigError(
-                f"noise_schedule={option_of('noise_schedule', self)} does not go with features.normalization="
-                "released, whose release is counted with noise that is fixed in advance; take constant, "
-                "calibrated, exponential or step"
-            )
-        if not algorithm.private:
-            return
-        if not (self.known or parts.shares_known):
-            yield ConfigError(
-                "noise_schedule is calibrated to epsilon, which here depends on how many records a client "
-                "has, and partition=natural does not say; set noise_schedule=constant, or another partition"
-            )
-        if asks and trust.secret_cohort:
-            yield ConfigError(
-                "noise_schedule asks the clients of a round for their losses, and with algorithm="
-                f"{algorithm.name} who takes part is secret; take a schedule that asks nothing"
-            )
 
     @abstractmethod
     def noise_multiplier(self, round_index: int) -> float:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import declared, field, number, one_of, or_null, when, whole
@@ -21,9 +20,6 @@ from fedpriv.privacy.noise_schedule import (
     Setting,
     initial_noise_multiplier,
 )
-
-if TYPE_CHECKING:
-    from fedpriv.common.conflicts import Combination
 
 __all__ = [
     "CalibratedNoise",
@@ -198,13 +194,6 @@ class CalibratedNoise(NoiseSchedule):
                 "noise_schedule.epsilon_per_draw takes its place where each release has its own",
             )
         self._sigma: float | None = None
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse an ε for each draw where the clients also release something before the first round."""
-        if parts.released_statistics is not None and self.epsilon_per_draw is not None:
-            hint = "with features.normalization=released every client releases once, before the first round"
-            key = "noise_schedule.epsilon_per_draw"
-            yield ConfigError(key, self.epsilon_per_draw, "null", hint)
 
     @property
     def known(self) -> bool:

@@ -93,15 +93,8 @@ def test_runs_made_before_there_were_copies_are_what_they_were(algorithm):
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (("features=hog",), "features must be none with algorithm.augmentation_multiplicity, got hog"),
-        (("features=scattering",), "features must be none with algorithm.augmentation_multiplicity"),
-        (("dataset=adult",), "algorithm.augmentation_multiplicity must be null with dataset=adult, got 3"),
-        (("dataset=shakespeare",), "augmentation_multiplicity must be null with dataset=shakespeare"),
-        (("algorithm.random_crop=8",), "algorithm.random_crop must be < 8, the pixels of an image"),
         (("algorithm.random_crop=null",), "must be null without random_flip=true or random_crop, got 3"),
         (("algorithm.augmentation_multiplicity=null",), "algorithm.random_crop must be null unless"),
-        (("attack=pixel_pattern",), "got pixel_pattern; its trigger would be moved with the images"),
-        (("attack=label_flip",), "got label_flip; copies of attackers' records are not supported"),
         (("audit=epsilon",), "KIND must be mislabelled with algorithm.augmentation_multiplicity"),
     ],
 )  # fmt: skip

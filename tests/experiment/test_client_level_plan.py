@@ -148,9 +148,6 @@ REFUSED = {
     ),
     "algorithm.clients_per_round=101": (LDP, "algorithm.clients_per_round must be <= 100"),
     "algorithm.sample_rate=1.1": (LDP, "algorithm.sample_rate must be > 0 and <= 1, got 1.1"),
-    "clipper=none": (LDP, "clipper=none leaves the sensitivity unbounded"),
-    "clipper=constant": (FEDSGD, "algorithm=fedsgd is not private and takes clipper=none"),
-    "epsilon=2": (FEDSGD, "epsilon must be null with algorithm=fedsgd"),
 }
 
 

@@ -144,14 +144,6 @@ def test_fedavg_learns(train):
 
 
 BAD = {
-    "fedavg takes no clipper": (["algorithm=fedavg", "clipper=constant"], "clipper=none"),
-    "fedavg takes no noise": (
-        ["algorithm=fedavg", "noise_schedule=constant"],
-        "noise_schedule=none",
-    ),
-    "fedavg takes no budget": (["algorithm=fedavg", "epsilon=2"], "epsilon must be null"),
-    "noise needs a clipper": (["algorithm=dp_fl", "clipper=none"], "sensitivity unbounded"),
-    "something must end a run": (["epsilon=null", "rounds=null"], "rounds must be given"),
     "no noise has no budget": (
         ["algorithm=dp_fl", "noise_schedule=none"],
         "epsilon must be null: .*without noise",

@@ -231,13 +231,8 @@ def test_a_budget_that_leaves_too_few_clients_ends_the_run(train):
         ((*FEDAVG, *SKELLAM, "accountant=pld"), "accountant=rdp"),
         ((*FEDAVG, "algorithm.tolerated_dropouts=12"), "algorithm.tolerated_dropouts must be at most 11"),
         ((*FEDAVG, "algorithm.trust=local"), "algorithm.trust must be one of central, distributed"),
-        ((*FEDAVG, "attack=label_flip"), "attack must be none"),
         ((*FEDAVG, "audit=epsilon"), "an audit of epsilon does not go with algorithm=ddp_fedavg"),
         ((*RECORDS, "algorithm.trust=local", "algorithm.dropout=0.1"), "algorithm.dropout must be 0"),
-        (
-            ("algorithm=dp_fl_server", "noise_schedule=validation_decay", "budget_view=published"),
-            "sound with algorithm=dp_fl_server, which has no published claim",
-        ),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_one_sentence_before_the_first_round(

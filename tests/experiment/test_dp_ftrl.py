@@ -237,7 +237,6 @@ REFUSED = {
         "algorithm.participation must be cyclic, min_separation or cyclic_poisson"
     ),
     "partition.clients=3": "algorithm.min_separation must be <= 3, the number of clients",
-    "clipper=quantile": "takes one clip norm fixed in advance",
     "noise_schedule=exponential": "the same noise multiplier in every round",
     "noise_schedule=validation_decay": "fixed in advance",
     "algorithm.momentum=1": "algorithm.momentum must be",

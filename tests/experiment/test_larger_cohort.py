@@ -7,7 +7,6 @@ import json
 import pytest
 
 import fedpriv
-from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.plan import make_plan
 
@@ -67,9 +66,3 @@ def test_a_budget_of_the_clients_simulated_is_refused_with_what_to_do(command):
 def test_without_noise_the_plan_protects_nobody(command):
     said = command("train", *RUN[:5], "noise_schedule=none", "clipper=none", "dry_run=true").out
     assert "nobody: there is no noise" in said
-
-
-@pytest.mark.parametrize("algorithm", ["dp_fl", "ldp_fedsgd"])
-def test_an_algorithm_without_a_client_rate_is_refused(algorithm):
-    with pytest.raises(ConfigError, match=r"noise_schedule must be"):
-        build_parts(fedpriv.compose([f"algorithm={algorithm}", "noise_schedule=larger_cohort"]))

@@ -140,11 +140,6 @@ def test_a_client_is_a_user_of_the_table(train, people):
     assert "client level" in " ".join((result.folder / "privacy.txt").read_text().split())
 
 
-def test_users_whose_records_are_spread_are_refused(people):
-    with pytest.raises(ConfigError, match=r"dataset\.user=user .*partition=natural.*partition=iid"):
-        parts_of("algorithm=dp_fl", *people, "dataset.user=user")
-
-
 def test_a_natural_partition_of_a_table_needs_the_user(train, people):
     with pytest.raises(ConfigError, match=r"dataset\.user"):
         train("algorithm=dp_fl", *people, "partition=natural", "rounds=1")

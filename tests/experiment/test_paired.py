@@ -106,14 +106,6 @@ def test_a_run_that_is_not_paired_says_nothing_of_it(train):
     assert "paired" not in json.loads((folder / "summary.json").read_text())
 
 
-@pytest.mark.parametrize(
-    "other", [("publish=true",), ("algorithm=wei_cdp_optimal", "epsilon=50", "delta=0.01")]
-)
-def test_what_is_given_away_or_searched_is_not_paired(other):
-    with pytest.raises(ConfigError, match=r"^paired must be null with .*, got one"):
-        build_parts(fedpriv.compose(["algorithm=dp_fl", "paired=one", *other]))
-
-
 def test_a_paired_search_is_refused_before_its_packages_are_asked_for(command, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     said = command("train", "-m", "hydra/sweeper=search", "paired=one", "hydra.sweeper.epsilon=1")

@@ -215,44 +215,6 @@ def test_other_data_behind_the_same_path_are_not_gone_on_with(train, tmp_path, c
     assert "the configuration names, or the secret key have changed since" in said.sentence
 
 
-# ---- what cannot be published
-
-
-@pytest.mark.few(3)
-@pytest.mark.parametrize(
-    ("overrides", "words"),
-    [
-        (("algorithm=fedavg", "epsilon=null"), "publish must be false for a run without privacy"),
-        (
-            ("noise_schedule=none", "epsilon=null"),
-            "publish must be false for a run without privacy",
-        ),
-        (("runtime.reuse=true",), "runtime.reuse must be false with publish=true"),
-        (
-            ("algorithm=wei_cdp_optimal", "budget_view=published", "accountant=published", "epsilon=50",
-             "delta=0.01"),
-            "whose search keeps its runs",
-        ),
-        (("attack=label_flip",), "publish must be false with an attack"),
-        (("publish=maybe",), "publish must be true or false"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_published_is_refused(overrides, words, command, tmp_path):
-    given = [
-        o for o in RUN if not any(o.partition("=")[0] == x.partition("=")[0] for x in overrides)
-    ]
-    said = command("train", *given, "publish=true", *overrides)
-    assert said.status == 2
-    assert words in said.sentence
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_public_metrics_are_those_of_a_published_run(command):
-    said = command("train", "publish_test_metrics=true")
-    assert said.status == 2
-    assert "publish_test_metrics must be false unless publish=true" in said.sentence
-
-
 def test_a_run_whose_epsilon_protects_nobody_has_no_public_folder(train):
     result = train(
         "algorithm=dp_fl",

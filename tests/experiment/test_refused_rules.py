@@ -6,58 +6,6 @@ import pytest
 import torch
 from rules import RUN
 
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("overrides", "wanted"),
-    [
-        (
-            ("algorithm=cdp_fedavg",),
-            "aggregation must be mean or bucketed_median with algorithm=cdp_fedavg (central trust)",
-        ),
-        (
-            ("algorithm=naseri_cdp",),
-            "aggregation must be mean or bucketed_median with algorithm=naseri_cdp",
-        ),
-        (
-            ("algorithm=dp_ftrl",),
-            "aggregation must be mean or bucketed_median with algorithm=dp_ftrl (central trust)",
-        ),
-        (
-            ("algorithm=ddp_fedavg",),
-            "aggregation must be mean or bucketed_median with algorithm=ddp_fedavg (distributed trust)",
-        ),
-        (("algorithm=ddp_fedavg", "algorithm.trust=central"), "(central trust)"),
-        (("algorithm=dp_fl_server",), "algorithm=dp_fl_server (distributed trust)"),
-        (
-            ("algorithm=ldp_fedsgd", "algorithm.optimizer=dp_adam_bc"),
-            "algorithm.optimizer must be another with aggregation=Median, got dp_adam_bc",
-        ),
-        (
-            ("algorithm=fedavg", "attack=pixel_pattern", "attack.boost=replacement"),
-            "attack.boost must be a number with aggregation=Median, got replacement",
-        ),
-    ],
-)
-@pytest.mark.parametrize("dry", [True, False])
-def test_what_a_rule_does_not_go_with_is_refused_with_the_reason(
-    overrides, wanted, dry, command, plugins
-):
-    said = command(
-        "train",
-        "--config-dir",
-        "yamls",
-        "aggregation=my_median",
-        *RUN,
-        *overrides,
-        f"dry_run={dry}".lower(),
-    )
-    assert said.status == 2
-    assert wanted in said.err
-    if "trust)" in wanted:
-        assert "no bounded sensitivity" in said.err
-
-
 SERVER = """
 from fedpriv.algorithms import DpFl
 from fedpriv.algorithms.server_steps import WeightedAverage

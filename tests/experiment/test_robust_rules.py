@@ -115,15 +115,6 @@ def test_epsilon_is_that_of_the_mean_on_as_many_records(train):
     assert facts[0] == facts[1]
 
 
-def test_a_data_set_without_a_public_split_is_refused():
-    """All of fedpriv's have one; a data set of the user's own may have none."""
-    parts = build_parts(compose([*LOCAL, "aggregation=fltrust"]))
-    assert list(parts.dataset.conflicts(parts)) == []
-    parts.dataset.validation_records = 0
-    (error,) = parts.dataset.conflicts(parts)
-    assert "the size of the public split that this aggregation reads" in str(error)
-
-
 def test_an_audit_which_trains_with_the_mean_is_refused(command, train):
     folder = train(*PRIVATE["dp_fl"], *SMALL, "aggregation=fltrust").folder
     said = command("audit", "membership", str(folder))

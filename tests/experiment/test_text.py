@@ -126,20 +126,6 @@ def test_a_resumed_run_enters_its_private_vocabulary_once(
     assert_same_run(resumed.folder, whole.folder)
 
 
-@pytest.mark.parametrize("dry", ["true", "false"])
-def test_a_private_vocabulary_is_refused_where_a_sound_budget_is_kept(
-    dry, command, exposing, tmp_path
-):
-    said = command("train", *exposing, f"dry_run={dry}", f"runtime.run_dir={tmp_path / 'run'}")
-    assert (said.status, said.sentence) == (
-        2,
-        "fedpriv: dataset.vocabulary must be another with budget_view=sound and an epsilon, got "
-        "private; it is a release without noise, which no budget allows: take epsilon=null or "
-        "budget_view=published",
-    )
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize(("view", "finite"), [("published", True), ("no budget", False)])
 def test_a_plan_says_that_a_private_vocabulary_is_released(view, finite, exposing):
     plan = make_plan(build_parts(fedpriv.compose([*exposing, *VIEWS[view]])))

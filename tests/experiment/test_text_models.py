@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import fedpriv
-from fedpriv.common.errors import ConfigError
 from fedpriv.data.records import LoadedDataset, Records
 
 LENGTH, VOCABULARY = 8, 12
@@ -105,32 +104,3 @@ def test_the_first_bound_of_adap_is_measured_on_random_tokens(compose, task):
     adap = ("clipper=adap", "clipper.initial_clip_norm=null")
     config = compose(*DP_FL, *adap, f"model={model}", *SMALL, f"dataset.task={task}")
     assert (metrics_of(fedpriv.run(config)).clip_norm > 0).all()
-
-
-@pytest.mark.parametrize(
-    ("model", "task", "sentence"),
-    [
-        ("cnn", "classification", "model must be lstm_classifier or another for its task, got cnn; "
-         "dataset=tiny holds text for the task classification"),
-        ("lstm_lm", "classification", "model must be lstm_classifier or another for its task, got "
-         "lstm_lm; dataset=tiny holds text for the task classification"),
-        ("lstm_classifier", "language_model", "model must be lstm_lm or another for its task, got "
-         "lstm_classifier; dataset=tiny holds text for the task language_model"),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("dry", ["true", "false"])
-def test_a_model_that_does_not_read_this_text_is_refused(compose, model, task, sentence, dry):
-    config = compose(*DP_FL, f"model={model}", f"dataset.task={task}", f"dry_run={dry}")
-    with pytest.raises(ConfigError) as caught:
-        fedpriv.run(config)
-    assert str(caught.value) == sentence
-
-
-@pytest.mark.parametrize("model", ["lstm_classifier", "lstm_lm"])
-def test_a_model_of_text_is_refused_on_images(command, model):
-    outcome = command("train", "dataset=digits", f"model={model}", "dry_run=true")
-    assert outcome.status == 2
-    assert outcome.sentence == (
-        "fedpriv: model must be one that reads numbers (cnn, mlp, logistic), got "
-        f"{model}; dataset=digits holds numbers and no text"
-    )

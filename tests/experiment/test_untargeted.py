@@ -292,23 +292,11 @@ def test_a_round_of_huge_uploads_ends_in_a_defined_way(train, name):
 @pytest.mark.parametrize(
     ("overrides", "wanted"),
     [
-        (("algorithm=cdp_fedavg", "attack.knows=[noised_uploads]"),
-         "attack.knows must be a list without noised_uploads"),
-        (("algorithm=dp_fl", "attack.knows=[raw_uploads]", "attack.omniscient=true"),
-         "attack.knows must be a list without raw_uploads"),
-        ((*LDP[:3], "epsilon=8", "attack.knows=[raw_uploads]", "attack.omniscient=true"),
-         "attack.knows must be a list without raw_uploads with budget_view=sound"),
-        (("algorithm=fedavg", "attack=ipm_optimal", "attack.knows=[noised_uploads]"),
-         "attack.knows must be a list with rule"),
         (("algorithm=fedavg", "attack.knows=[all]"), "attack.knows must be null, or a list of"),
         (("algorithm=fedavg", "attack.attackers=10"), "attack.attackers must be at most 9"),
-        (("algorithm=dp_fl_server",), "attack must be none"),
-        ((*LDP, "algorithm.optimizer=dp_adam_bc"), "algorithm.optimizer must be another"),
-        ((*LDP, "attack.dp_steps=follow", "attack.knows=[noised_uploads]"), "attack.dp_steps must be"),
         (("algorithm=wei_cdp", "algorithm.sensitivity=weights", "algorithm.records=100",
           "noise_schedule=constant", "epsilon=null"),
          "attack must be none, or a backdoor, with algorithm=wei_cdp"),
-        (("algorithm=ddp_fedavg", "epsilon=null"), "attack must be none"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_before_the_first_round(train, overrides, wanted):

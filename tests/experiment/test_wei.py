@@ -190,14 +190,10 @@ def test_a_run_of_the_search_is_the_run_one_starts_by_hand(train, tmp_path):
         ((*CDP, "epsilon=null"), "noise_schedule.epsilon"),
         ((*CDP, "rounds=null"), "noise_schedule.rounds"),
         ((*CDP, "accountant=rdp"), "accountant must be gdp"),
-        (("algorithm=wei_cdp", *FEW, "algorithm.clients=1000"), "algorithm.clients must be 10"),
-        ((*CDP, *PUBLISHED, "algorithm.records=5"), "algorithm.records must be 100"),
         (
             (*CDP, *PUBLISHED, "partition.min_records=5", "partition=dirichlet"),
             "unknown key partition.records",
         ),
-        ((*OPTIMAL, "budget_view=sound", "accountant=gdp"), "budget_view must be published"),
-        ((*OPTIMAL, "noise_schedule=constant"), "noise_schedule=uniform_budget"),
         (
             ("algorithm=dp_fl", "noise_schedule=uniform_budget", "rounds=5"),
             "noise_schedule=calibrated is for sampled lots",

@@ -54,10 +54,6 @@ WITH_ANY = {
 once the statement and the summary of a run are typed."""
 
 
-FROM_BELOW = "common.conflicts.Combination."
-"""The parts of a run as parts in lower rooms see them, which may not import the classes of higher ones."""
-
-
 def used_by_other_rooms() -> dict[str, set[str]]:
     """Module -> the names of it that modules of other rooms import, or ask of it."""
     used: dict[str, set[str]] = {}
@@ -119,7 +115,7 @@ def test_no_further_function_between_rooms_has_any_in_its_signature():
     with_any = {
         path for path, there in found.items() if any(there[:-1] if path in overloaded else there)
     }
-    assert {path for path in with_any if not path.startswith(FROM_BELOW)} == WITH_ANY
+    assert with_any == WITH_ANY
 
 
 def test_few_complaints_of_the_type_checker_are_ignored():

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 import numpy as np
 from dp_accounting import dp_event
 
-from fedpriv.common.conflicts import Combination
-from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.common.errors import FedprivError
 from fedpriv.privacy.accountants.search import MANY_STEPS, most_steps
 from fedpriv.privacy.core.trade_off import profile_of
 
@@ -188,48 +187,6 @@ class Accountant(ABC):
 
     name: str
     has_filter = False
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse releases without a known cost, and adaptive noise where there is no filter.
-
-        A configuration that is not private has no conflicts.
-
-        Args:
-            parts: The parts of the configured run.
-
-        Yields:
-            A ConfigError for each conflict, which names an accountant that fits if there is one.
-        """
-        if not parts.algorithm.private:
-            return
-        algorithm, settings = parts.algorithm, parts.settings
-        guarded = settings.sound and settings.epsilon is not None and parts.noise_schedule.adaptive
-        sampling = algorithm.sampling_of(1000)
-        release = parts.release_of(sampling)
-        if settings.sound:
-            event, neighbours, subject = release.event()[0], sampling.neighbours, "releases"
-            able_accountants = [
-                accountant.name
-                for accountant in parts.other_accountants
-                if not accountant.supports(event, neighbours)
-                and (accountant.has_filter or not guarded)
-            ]
-        else:
-            claim, able_accountants = algorithm.claim, ["published"]
-            event, neighbours = claim.event(release.upload.joint), claim.neighbours
-            subject = "is charged for in the published view"
-        if obstacle := self.supports(event, neighbours):
-            no_remedy = "no accountant can account for it while the noise adapts"
-            yield ConfigError(
-                f"accountant={self.name} does not fit what algorithm={algorithm.name} {subject}: {obstacle}; "
-                + (f"use accountant={able_accountants[0]}" if able_accountants else no_remedy)
-            )
-        if guarded and not self.has_filter:
-            yield ConfigError(
-                f"accountant={self.name} has no privacy filter, which a noise multiplier that adapts to "
-                "released values needs; use accountant=rdp, or a schedule fixed in advance "
-                "(noise_schedule=constant, exponential, step)"
-            )
 
     @abstractmethod
     def supports(self, event: dp_event.DpEvent, neighbours: str) -> str | None:

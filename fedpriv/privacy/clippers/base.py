@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.common.base_classes import fact
-from fedpriv.common.errors import ConfigError, ReleaseError
+from fedpriv.common.errors import ReleaseError
 from fedpriv.common.fields import number
 from fedpriv.common.saved import Saved
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from fedpriv.common.conflicts import Combination
     from fedpriv.privacy.clippers.parts import LayerGroups, Layers
     from fedpriv.privacy.mechanisms.bounded import Bounded
     from fedpriv.privacy.mechanisms.query import Query
@@ -95,14 +94,6 @@ class Clipper(Saved, ABC):
     def parts(self) -> LayerGroups | None:
         """Parts of a gradient that are clipped apart, or None if the gradient is clipped as a whole."""
         return None
-
-    def conflicts(self, parts: Combination) -> Iterator[ConfigError]:
-        """Refuse noise on unbounded sums."""
-        if self.unbounded and parts.algorithm.private and parts.noise_schedule.adds_noise:
-            yield ConfigError(
-                "clipper=none leaves the sensitivity unbounded, so no noise makes it private; choose "
-                "another clipper, or noise_schedule=none with epsilon=null for a run without privacy"
-            )
 
     def start(
         self, clients: int, device: str | torch.device, initial_norm: Callable[[], float] | None

@@ -15,8 +15,9 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import counted, digits_up
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment.build import build_parts, without_rule
+from fedpriv.experiment.combinations import refuse_canaries
 from fedpriv.experiment.parts import Parts
-from fedpriv.experiment.settings import CANARIES, canary_conflicts
+from fedpriv.experiment.settings import CANARIES
 from fedpriv.store.canary_file import HEADLINES, CanaryFile
 from fedpriv.store.display import console
 from fedpriv.store.stored_run import StoredRun
@@ -154,7 +155,7 @@ def audit_epsilon(
     planted = trial is not None
     if trial is None:
         kind = options.canary or DIRECTION
-        _refuse_canaries(parts, kind)
+        refuse_canaries(parts, "--canary", kind)
         rounds = _rounds(run, parts.settings.rounds)
         count = options.canaries or (RUNS if apart else CANARIES)
         announcement = _what_is_trained(options.repetitions, count, rounds, apart, kind)
@@ -213,12 +214,7 @@ def _refuse(parts: Parts, options: EpsilonOptions) -> None:
             "a run with an attack cannot be audited for ε, because attackers take the place of canaries: "
             "audit a run with attack=none"
         )
-    _refuse_canaries(parts, options.canary)
-
-
-def _refuse_canaries(parts: Parts, kind: str | None) -> None:
-    for error in canary_conflicts(parts, "--canary", kind):
-        raise error
+    refuse_canaries(parts, "--canary", options.canary)
 
 
 def _rounds(run: StoredRun, asked: int | None) -> int:

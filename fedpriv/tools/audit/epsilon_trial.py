@@ -22,11 +22,11 @@ from fedpriv.data.names import DIRECTION
 from fedpriv.experiment.assemble import make_context, work_per_round
 from fedpriv.experiment.build import build_parts, without_rule
 from fedpriv.experiment.canaries import watch_canaries, watched_computation
+from fedpriv.experiment.combinations import NO_STATISTICS
 from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.machine import choose_threads, resolve_device
 from fedpriv.experiment.parts import Parts
-from fedpriv.experiment.settings import NO_STATISTICS
 from fedpriv.experiment.warm_start import NOT_AUDITED, begin_warm
 from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.store.canary_file import RELEASES, SIZES
