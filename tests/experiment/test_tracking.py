@@ -14,6 +14,7 @@ from noting import NOTES, Notes
 
 import fedpriv
 from fedpriv.common.config import fingerprint, identity
+from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.reporter import Reporter
 from fedpriv.experiment.tracking import parameters_of
