@@ -92,6 +92,7 @@ class Attack(Saved, ABC):
         seed: Seed of all randomness of the attack.
         needs: Knowledge without which the attack cannot be made.
         whole_round: Whether all attackers of a round forge together, from the uploads of that round.
+        flips_labels: Whether attackers train on records with reversed labels.
         trigger: The trigger of a backdoor; None for an attack without one.
 
     Raises:
@@ -108,6 +109,7 @@ class Attack(Saved, ABC):
 
     needs: ClassVar[tuple[str, ...]] = ()
     whole_round: ClassVar[bool] = False
+    flips_labels: ClassVar[bool] = False
     trigger: Any = None
 
     attackers: int | None = field(

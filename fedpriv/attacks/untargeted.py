@@ -52,7 +52,6 @@ class Untargeted(Attack):
 
     Attributes:
         uses_uploads: Whether the formula uses uploads of honest clients.
-        flips_labels: Whether attackers train on records with reversed labels.
 
     Example:
         >>> class Zeros(Untargeted):
@@ -62,7 +61,6 @@ class Untargeted(Attack):
 
     whole_round = True
     uses_uploads: ClassVar[bool] = True
-    flips_labels: ClassVar[bool] = False
 
     dp_steps: str = field(
         one_of(DP_STEPS),

@@ -11,17 +11,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedpriv.algorithms.dp_ftrl import DpFtrl
-from fedpriv.algorithms.naseri import PRINTED
+from fedpriv.algorithms.naseri import PRINTED, NaseriCdp, NaseriLdp
+from fedpriv.attacks.backdoor import Backdoor
 from fedpriv.attacks.names import FOLLOW, NOISED_UPLOADS, RAW_UPLOADS, REPLACEMENT
 from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ConfigError
 from fedpriv.data.names import DIRECTION, MISLABELLED
+from fedpriv.data.own_table import OwnTable
 from fedpriv.data.records import CLASSIFICATION
 from fedpriv.experiment.instantiate import within_group
 from fedpriv.privacy.accountants import PublishedAccountant
 from fedpriv.privacy.clippers import ConstantClipper, NoClipper
 from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.privacy.larger_cohort import LargerCohort
+from fedpriv.privacy.noise_schedules import CalibratedNoise
 
 if TYPE_CHECKING:
     from fedpriv.experiment.parts import Parts
@@ -54,6 +57,7 @@ def _first(refused: dict[str, Any]) -> str:
 def _beside_statistics(p: Any) -> str:
     """Return what does not go with statistics of features that every client releases before round 1."""
     a, schedule = p.algorithm, p.noise_schedule
+    per_draw = isinstance(schedule, CalibratedNoise) and schedule.epsilon_per_draw
     moves = schedule.adaptive or schedule.reads_validation or schedule.spreads_budget
     return p.released_statistics and _first(
         {
@@ -63,7 +67,7 @@ def _beside_statistics(p: Any) -> str:
             "algorithm.shares of whole numbers": a.discrete,
             "algorithm.dropout": a.dropout,
             "a noise_schedule that is not fixed in advance": moves,
-            "noise_schedule.epsilon_per_draw": getattr(schedule, "epsilon_per_draw", None),
+            "noise_schedule.epsilon_per_draw": per_draw,
             "budget_view=published": not p.settings.sound,
             "warm_start.records": p.settings.warm_start,
         }
@@ -85,7 +89,7 @@ def _beside_publish(p: Any) -> str:
 def _beside_canaries(p: Any) -> str:
     """Return what does not go with canaries in the run itself."""
     a = p.algorithm
-    single = "whose server sees single uploads: run fedpriv audit epsilon RUN afterwards"
+    single = "where the server sees uploads: audit the finished run with fedpriv audit epsilon RUN"
     return p.settings.canaries and _first(
         {
             "a run without privacy": p.without_noise,
@@ -98,7 +102,7 @@ def _beside_canaries(p: Any) -> str:
 
 def _moving_clip_norm(p: Any) -> bool:
     """Return whether the clipper does not go with noise of the work by Naseri et al. as it is printed."""
-    if getattr(p.algorithm, "noise", None) != PRINTED:
+    if not isinstance(p.algorithm, NaseriCdp | NaseriLdp) or p.algorithm.noise != PRINTED:
         return False
     if p.algorithm.unit == "client":  # an answer would be divided by a number that nobody noises
         return bool(p.clipper.asks_ever())
@@ -130,16 +134,18 @@ def _hidden(p: Any) -> str:
 
 def _blind(p: Any) -> bool:
     """Return whether attackers noise their uploads, and so send them before those that they are to see."""
-    attack, knows = p.attack, getattr(p.attack, "knows", None) or ()
-    told = NOISED_UPLOADS in knows and RAW_UPLOADS not in knows and attack.whole_round
-    return told and attack.dp_steps == FOLLOW and p.private and p.algorithm.unit == "client"
+    attack = p.attack
+    if attack is None or not attack.whole_round or attack.dp_steps != FOLLOW or not attack.knows:
+        return False
+    told = NOISED_UPLOADS in attack.knows and RAW_UPLOADS not in attack.knows
+    return told and p.private and p.algorithm.unit == "client"
 
 
 def _replaces_in_vain(p: Any) -> bool:
     """Return whether attackers want to replace the model where an upload has no weight of its own."""
     steps = p.algorithm.unit == "client" and p.algorithm.optimizer != "sgd"
     weightless = steps or (p.aggregation and not p.aggregation.linear)
-    return getattr(p.attack, "boost", None) == REPLACEMENT and weightless
+    return isinstance(p.attack, Backdoor) and p.attack.boost == REPLACEMENT and weightless
 
 
 def _other_facts(p: Any) -> str:
@@ -173,7 +179,9 @@ TABLE = (
     ),
     Refusal(
         lambda p: (
-            getattr(p.dataset, "user", None) and not (p.partition.by_user or is_own(p.partition))
+            isinstance(p.dataset, OwnTable)
+            and p.dataset.user
+            and not (p.partition.by_user or is_own(p.partition))
         ),
         "dataset.user={p.dataset.user} is for partition=natural; others spread a user's records over clients",
     ),
@@ -251,7 +259,8 @@ TABLE = (
     ),
     Refusal(
         lambda p: (
-            getattr(p.algorithm.server, "name", None) == "dp_adam_bc"
+            p.algorithm.server
+            and p.algorithm.server.name == "dp_adam_bc"
             and (p.aggregation or (p.attack and p.attack.sends_after_release(p.algorithm)))
         ),
         "algorithm.optimizer must be another with this aggregation or attack, got dp_adam_bc; it corrects "
@@ -263,9 +272,7 @@ TABLE = (
     ),
     Refusal(
         lambda p: (
-            p.attack
-            and p.algorithm.augmentation
-            and (p.attack.trigger or getattr(p.attack, "flips_labels", False))
+            p.attack and p.algorithm.augmentation and (p.attack.trigger or p.attack.flips_labels)
         ),
         "attack must be none with algorithm.augmentation_multiplicity, got {p.attack.option}",
     ),

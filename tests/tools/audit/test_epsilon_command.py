@@ -148,7 +148,7 @@ def test_each_wrong_label_may_have_a_run_of_its_own(command, tmp_path):
         ),
         (
             ("dataset=adult", "algorithm.sampling=fixed_size", "audit=epsilon:50:mislabelled"),
-            "2 labels leave no two wrong ones",
+            "no two for replace-one adjacency",
         ),
         (
             ("algorithm=ldp_fedsgd", "audit=epsilon"),
