@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import csv_text, saying_where
-from fedpriv.store.saved import saved_rows, unreadable
+from fedpriv.store.saved import saved_text, unreadable
 
 METRICS = (
     "round",
@@ -185,8 +186,9 @@ def last_round(path: Path) -> dict[str, float]:
     Raises:
         ConfigError: The file cannot be read, or is no table of numbers.
     """
-    names, *cells = saved_rows(path) or [[]]
+    text = saved_text(path)
     # A process that is writing, or was killed, leaves half a row.
+    names, *cells = [*csv.reader(text[: text.rfind("\n") + 1].splitlines())] or [[]]
     rows = [dict(zip(names, row, strict=True)) for row in cells if len(row) == len(names)]
     results: dict[str, float] = {}
     evaluated = [row["test_accuracy"] for row in rows if row.get("test_accuracy")]

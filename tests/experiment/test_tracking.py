@@ -211,12 +211,12 @@ def test_a_name_in_a_folder_leads_to_no_other_run_of_the_readers(train, tmp_path
 
 
 def test_publish_takes_no_tracker():
-    with pytest.raises(ConfigError, match="tracker must be none with publish=true, got wandb"):
+    with pytest.raises(ConfigError, match="tracker must be none with publish=true or"):
         build_parts(fedpriv.compose(["algorithm=dp_fl", "publish=true", "tracker=wandb"]))
 
 
 def test_without_diagnostics_no_tracker_tells_how_long_a_round_took():
-    with pytest.raises(ConfigError, match=r"none with runtime.diagnostics=false, got wandb"):
+    with pytest.raises(ConfigError, match=r"runtime.diagnostics=false, got wandb"):
         build_parts(fedpriv.compose([*SMALL, "runtime.diagnostics=false", "tracker=wandb"]))
 
 

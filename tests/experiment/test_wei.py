@@ -254,11 +254,6 @@ def test_the_ledger_priced_again_says_what_the_statement_says(settings, train, c
     assert priced == pytest.approx(result.privacy["epsilon_published"], rel=1e-9)
 
 
-def test_two_different_budgets_are_refused(train):
-    with pytest.raises(ConfigError, match=r"noise_schedule.epsilon must be epsilon, 10, got 5"):
-        train(*CDP, "noise_schedule.epsilon=5")
-
-
 def test_the_search_is_of_the_mechanism_that_its_siblings_run():
     chosen = [fedpriv.compose([f"algorithm=wei_{name}"]) for name in ("cdp", "crd", "cdp_optimal")]
     assert {config.algorithm.sensitivity for config in chosen} == {"one_step"}

@@ -322,7 +322,7 @@ def test_nobody_else_reads_what_is_kept(cache):
 
 
 def test_an_attack_on_pixels_needs_pixels():
-    words = "features must be none with this attack, got scattering; attack=pixel_pattern changes pixels"
+    words = "attack.trigger needs images .features=none., which dataset=digits does not have"
     settings = ["features=scattering", "attack=pixel_pattern", "algorithm=fedavg", "rounds=2"]
     with pytest.raises(ConfigError, match=words):
         build_parts(fedpriv.compose(settings))

@@ -213,7 +213,7 @@ def test_a_broken_file_of_a_run_is_refused(file, content, grid, command, tmp_pat
     assert "fedpriv: run/" in refused(command("plot", "run"))
 
 
-@pytest.mark.parametrize("file", ["environment.json", "config.yaml"])
+@pytest.mark.parametrize("file", ["metrics.csv", "config.yaml"])
 def test_a_run_that_lacks_a_file_is_refused(file, grid, command, tmp_path):
     shutil.copytree(grid / "noise8-seed0", tmp_path / "run")
     (tmp_path / "run" / file).unlink()
@@ -249,10 +249,9 @@ def test_the_runs_of_a_figure_can_be_overlaid(made, command, tmp_path):
 def test_of_very_many_lines_the_first_are_drawn_and_the_table_has_all(
     grid, command, tmp_path, monkeypatch
 ):
-    """What a run needs thousands of times is read without OmegaConf and pandas."""
+    """What a run needs thousands of times is read without OmegaConf."""
     monkeypatch.setattr(plot_files, "MOST_LINES", 3)
     monkeypatch.setattr("omegaconf.OmegaConf.create", None)
-    monkeypatch.setattr("pandas.read_csv", None)
     said = command("plot", str(grid), "--each", "--out", "plot.svg")
     assert said.status == 0
     assert "Drawn are the first 3 of 4 lines. plot.csv has all." in " ".join(said.out.split())
