@@ -132,7 +132,9 @@ def test_raw_uploads_of_a_private_run_take_omniscience_and_every_finite_epsilon(
     train, noted, name, command
 ):
     raw = ("attack=ipm", *THREE, "attack.knows=[raw_uploads]")
-    with pytest.raises(ConfigError, match=r"attack.knows must be null or a list without raw_uploads"):
+    with pytest.raises(
+        ConfigError, match=r"attack.knows must be null or a list without raw_uploads"
+    ):
         train(*ALGORITHMS[name], *TEN, *raw)
     result = train(*ALGORITHMS[name], *TEN, *raw, "attack.omniscient=true")
     assert result.summary["omniscient"] is True

@@ -217,7 +217,7 @@ def test_a_broken_file_of_a_run_is_refused(file, content, grid, command, tmp_pat
 def test_a_run_that_lacks_a_file_is_refused(file, grid, command, tmp_path):
     shutil.copytree(grid / "noise8-seed0", tmp_path / "run")
     (tmp_path / "run" / file).unlink()
-    assert "fedpriv: run/" in refused(command("plot", "run"))
+    assert "fedpriv: run" in refused(command("plot", "run"))
 
 
 @pytest.mark.parametrize("out", ["plot", "plot.txt", "plot.csv", "plot.jpeg"])
