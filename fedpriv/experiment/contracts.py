@@ -62,7 +62,8 @@ def refuse_incomplete(group: str, made: Any) -> None:
 def refuse_near_misses(group: str, part: object) -> None:
     """Raise ConfigError for a method of an own class that is named almost like one of fedpriv's class.
 
-    It would never be called, and the inherited method would run in its place. Names that begin with an
+    It would never be called, and the inherited method would run in its place: so is a hook that algorithms of
+    the other level have. Names that begin with an
     underscore are not looked at.
     """
     named: dict[bool, set[str]] = {True: set(), False: set()}
@@ -70,6 +71,11 @@ def refuse_near_misses(group: str, part: object) -> None:
         methods = {name for name, value in vars(kind).items() if hasattr(value, "__get__")}
         named[kind.__module__.startswith(PACKAGE)] |= {n for n in methods if not n.startswith("_")}
     for name in sorted(named[False] - named[True]):
+        if group == "algorithm" and name in ("server_step", "uploads", "denominator"):
+            raise ConfigError(
+                f"algorithm: nothing calls {type(part).__name__}.{name}: server_step is of algorithms at "
+                "record level, uploads and denominator of those at client level"
+            )
         if near := difflib.get_close_matches(name, named[True], 1, _NEAR):
             raise ConfigError(
                 f"{group}: nothing calls {type(part).__name__}.{name}; did you mean {near[0]}? Else name it "

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from fedpriv.algorithms import DpFl
+from fedpriv.algorithms.fedsgd import LdpFedSgd
+from fedpriv.common.errors import ConfigError
+from fedpriv.experiment.contracts import refuse_near_misses
+
 CLIPPER = """
 from fedpriv.privacy.clippers import ConstantClipper
 
@@ -60,6 +65,16 @@ def test_a_misspelt_method_is_refused(group, code, wanted, dry, plug_in, tmp_pat
     assert said.status == 2, said
     assert wanted in said.sentence
     assert not (tmp_path / "run" / "metrics.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("base", "name"), [(LdpFedSgd, "server_step"), (DpFl, "uploads"), (DpFl, "denominator")]
+)
+def test_a_hook_of_the_other_level_is_refused(base, name):
+    """Nothing calls it: the run was a mean by the name of a median."""
+    mine = type("Mine", (base,), {name: lambda self, context: None})
+    with pytest.raises(ConfigError, match=f"nothing calls Mine.{name}"):
+        refuse_near_misses("algorithm", mine.__new__(mine))
 
 
 @pytest.mark.parametrize("name", ["factors", "_factor", "decay"])

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _HUGE = 1e12
+_TINY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class ChunkClip:
         return factors.nan_to_num(nan=0.0).minimum(most).maximum(-most)
 
     def _factors(self, norms: Tensor, bounds: Tensor) -> Tensor:
-        """Ask the clipper; one outside fedpriv once more, with another unit huge."""
+        """Ask the clipper; one outside fedpriv again, with another unit huge, and with all others tiny."""
         base = getattr(self._clipper.factors, "__func__", None) is Clipper.factors
         if base or not is_own(self._clipper):
             return self._clipper.factors(norms.clone(), bounds)
@@ -117,6 +118,13 @@ class ChunkClip:
         again[place] = factors[place]
         if not bool((factors.nan_to_num() == again.nan_to_num()).all()):
             raise self._refusal("factors gave a unit another factor when another unit was huge")
+        place = int(whole_norms(norms).nan_to_num(0.0, 0.0, 0.0).argmax())
+        tiny = (
+            norms * _TINY
+        )  # a threshold between units, such as one for outliers, moves with all of them
+        tiny[place] = norms[place]
+        if not bool((ask(tiny)[place] == factors[place]).all()):
+            raise self._refusal("factors gave a unit another factor when the others were tiny")
         return factors
 
     def _ask_copy(self, method: str, *given: Any) -> Any:

@@ -265,7 +265,8 @@ class Mechanism:
             noise_multiplier: Another multiplier than the schedule's, for an audit.
 
         Raises:
-            ReleaseError: A schedule that is not adaptive changed the multiplier of this round.
+            ReleaseError: A schedule that is not adaptive changed the multiplier of this round, or one that is
+                fell below the least that it stated.
         """
         if not self.algorithm.private:
             return Announcement(round_index, ())
@@ -278,6 +279,12 @@ class Mechanism:
                     "planned; a schedule that follows what it observes sets adaptive = True"
                 )
         lowest = self.schedule.lowest(round_index) if noise_multiplier is None else sigma
+        if sigma < lowest * (1 - 1e-9):  # the sound ε counts the least that could have come
+            raise ReleaseError(
+                f"the noise multiplier of round {round_index + 1}, {sigma:g}, is below "
+                f"noise_schedule.lowest, {lowest:g}: lowest(t) must return the least that could come; nothing "
+                "was released"
+            )
         loss_query = self._loss_query()
         # A round of the same kind as the round before it releases the same, so its groups are not made anew.
         # Parts of the user's own may depend on the round in ways that this does not see.

@@ -44,6 +44,20 @@ def test_a_scale_that_looks_at_other_units_is_refused(made):
         clip(made(1.0)).factors(NORMS, OWNERS)
 
 
+class DropsOutliers(ConstantClipper):
+    """A huge unit hardly moves the median, so that another one being huge shows nothing."""
+
+    def factors(self, norms, clip_norms):
+        outlier = norms > 10 * norms.median()
+        return torch.where(outlier, 0.0, (clip_norms / norms).clamp_max(1.0))
+
+
+def test_a_scale_that_drops_outliers_is_refused():
+    norms = torch.linspace(1.0, 2.0, 9)
+    with pytest.raises(ReleaseError, match="another factor when the others were tiny"):
+        clip(DropsOutliers(1.0)).factors(norms, torch.zeros(9, dtype=torch.int64))
+
+
 class RunningMaximum(ConstantClipper):
     largest = 0.0
 

@@ -31,6 +31,7 @@ from rounds import (
 )
 
 from fedpriv.algorithms import DpFl, FedAvg, NaseriCdp, wei_cdp
+from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.accountants import GdpAccountant, PldAccountant
 from fedpriv.privacy.clippers import (
     AdapClipper,
@@ -198,6 +199,21 @@ def test_noise_that_adapts_is_announced_with_the_least_that_could_have_come():
     sample = of.announce(6).groups[0].upload
     assert sample.joint.query(GRADIENT).noise_multiplier == SIGMA
     assert sample.lowest.query(GRADIENT).noise_multiplier == SIGMA * 0.5**2
+
+
+class Faster(ValidationDecay):
+    """It falls faster than the inherited ``lowest`` says."""
+
+    def noise_multiplier(self, round_index):
+        return SIGMA * 0.1**round_index
+
+
+def test_noise_below_the_least_that_was_stated_is_never_drawn():
+    """The sound ε counts the least, and once stood below the running total."""
+    of = mechanism(DP_FL, schedule=Faster(SIGMA, beta=0.5))
+    of.announce(0)
+    with pytest.raises(ReleaseError, match=r"below noise_schedule\.lowest"):
+        of.announce(6)
 
 
 def test_a_filter_lets_no_round_run_that_would_exceed_the_budget():
