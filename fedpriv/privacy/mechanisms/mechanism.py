@@ -281,9 +281,8 @@ class Mechanism:
         lowest = self.schedule.lowest(round_index) if noise_multiplier is None else sigma
         if sigma < lowest * (1 - 1e-9):  # the sound ε counts the least that could have come
             raise ReleaseError(
-                f"the noise multiplier of round {round_index + 1}, {sigma:g}, is below "
-                f"noise_schedule.lowest, {lowest:g}: lowest(t) must return the least that could come; nothing "
-                "was released"
+                f"the noise multiplier of round {round_index + 1}, {sigma:g}, is below noise_schedule.lowest"
+                f"({round_index}), {lowest:g}, which must be the least that could come; nothing was released"
             )
         loss_query = self._loss_query()
         # A round of the same kind as the round before it releases the same, so its groups are not made anew.
