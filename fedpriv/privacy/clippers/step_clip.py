@@ -119,11 +119,9 @@ class ChunkClip:
         if not bool((factors.nan_to_num() == again.nan_to_num()).all()):
             raise self._refusal("factors gave a unit another factor when another unit was huge")
         place = int(whole_norms(norms).nan_to_num(0.0, 0.0, 0.0).argmax())
-        tiny = (
-            norms * _TINY
-        )  # a threshold between units, such as one for outliers, moves with all of them
+        tiny = norms * _TINY  # a threshold for outliers hardly moves with one unit alone
         tiny[place] = norms[place]
-        if not bool((ask(tiny)[place] == factors[place]).all()):
+        if not bool((ask(tiny)[place].nan_to_num() == factors[place].nan_to_num()).all()):
             raise self._refusal("factors gave a unit another factor when the others were tiny")
         return factors
 
