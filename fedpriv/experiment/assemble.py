@@ -439,7 +439,7 @@ def saved_state(
         checkpoint.refuse_lost(folder)
         return None
     try:
-        state = checkpoint.read(folder, device)
+        state: Any = checkpoint.read(folder, device)
     except ConfigError as error:
         raise ConfigError(f"resume: {error}; start anew") from None
     checkpoint.refuse_other_identity(folder, state.get("identity", {}), identity)

@@ -113,7 +113,7 @@ def _has_rows(path: Path) -> bool:
         return bool(file.readline() and file.readline())
 
 
-def read(folder: RunFolder, device: torch.device) -> dict[str, Any]:
+def read(folder: RunFolder, device: torch.device) -> dict[str, object]:
     """Return the checkpoint of a run, with its tensors on a device.
 
     Raises:

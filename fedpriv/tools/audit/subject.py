@@ -217,7 +217,7 @@ def _weights(run: StoredRun, device: Any) -> tuple[Any, int]:
     """Return the last weights, of a checkpoint or by name, and the number of rounds before them."""
     folder = run.files
     if not run.finished and folder.checkpoint.exists():
-        state = checkpoint.read(folder, device)
+        state: Any = checkpoint.read(folder, device)
         try:
             weights, statistics = state["training"]["weights"], state.get("statistics", {})
             named = {name: statistics[name] for name in ("mean", "variance") if statistics}
