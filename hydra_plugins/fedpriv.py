@@ -64,8 +64,8 @@ class CurvesSweeper(BasicSweeper):
         sweep_runs.make_sweep_folder(folder)
         OmegaConf.save(self.config, folder / "multirun.yaml")
         if len(jobs) > 1 and not any(job.values.get("dry_run") for job in jobs):
+            from fedpriv.study.figures.make import config_dir_flags
             from fedpriv.study.figures.of_sweep import write_sweep_figure
-            from fedpriv.study.figures.own_yamls import config_dir_flags
 
             write_sweep_figure(folder, overrides, config_dir_flags(self.config))
         return self._launch(jobs, folder)

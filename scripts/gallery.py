@@ -22,8 +22,8 @@ All reference figures, {figures} of them. Below each picture: what became of the
 the data, and the command that makes it. An ordering holds if the means over seeds are in it; the comparison
 says where they are closer than the seeds lie apart.
 
-[Figures](guide/figures.md) says how a published figure is made, and
-[A figure of your own](guide/own-figure.md) how yours is.
+[Figures](guide/figures.md) says how a published figure is made, and how
+yours is.
 """
 _WORKS = {
     "adap_dpfl": ("Adap DP-FL", "reproductions/adap_dpfl.md"),

@@ -18,8 +18,7 @@ from publish_figures import with_few_colours
 
 from fedpriv.store.caveats import SEES_HIDDEN
 from fedpriv.study.figures.computed import computed_figure, draw_computed, drawn_table
-from fedpriv.study.figures.loading import load_section
-from fedpriv.study.figures.reading import read_figure
+from fedpriv.study.figures.reading import load_section, read_figure
 from fedpriv.study.figures.write import draw_table
 
 REFERENCE = Path(__file__).parents[1] / "outputs" / "reference"

@@ -282,7 +282,7 @@ def test_the_search_finds_what_it_is_for(code):
 
 ONE_WRITER = {  # what one module alone calls, and who else may: frames that move while a run goes on
     "from matplotlib": {"store.plots", "store.drawing"},
-    "from rich.table import": {"store.table", "experiment.reporter", "study.figures.monitor"},
+    "from rich.table import": {"store.table", "experiment.reporter"},
     "csv.writer(": {"common.files"},
     ".to_csv(": {"common.files"},
     ", file=sys.stderr": {"common.notices", "study.figures.make", "__main__"},  # tracebacks

@@ -138,8 +138,8 @@ def read_settings(config: DictConfig) -> Settings:
     for key in config:
         if key == "figure":
             raise ConfigError(
-                "the key figure is not one of a run; the defaults of a figure's YAML need "
-                "'override /hydra/sweeper: curves'"
+                "the key figure is not one of a run; a figure is a sweep: "
+                "fedpriv train -m +figure=NAME"
             )
         if key not in known:
             meant = did_you_mean(str(key), known, "; ")

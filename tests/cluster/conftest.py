@@ -44,13 +44,12 @@ TINY = f"""\
 # digits: two noise multipliers
 defaults:
   - /work: base
-  - override /hydra/sweeper: curves
   - _self_
 figure:
   work: ours
   title: Tiny
   quick: [rounds=2]
-  groups:
+  panels:
     digits:
       title: Digits
       overrides:
@@ -60,8 +59,8 @@ figure:
     loud: {{label: loud, colour: blue, overrides: [noise_schedule.noise_multiplier=16]}}
     quiet: {{label: quiet, colour: orange, overrides: [noise_schedule.noise_multiplier=8]}}
   show: {{digits: [loud, quiet]}}
-  axes:
-    accuracy: {{x: round, y: test_accuracy}}
+  x: round
+  metric: {{accuracy: test_accuracy}}
 """
 
 

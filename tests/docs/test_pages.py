@@ -26,7 +26,7 @@ ON_CLUSTERS = (
     "sbatch",
 )
 TESTED_ELSEWHERE = (
-    "own-figure.md",
+    "figures.md",
     "own-baseline.md",
     "extend-a-study.md",
     "question-to-figure.md",

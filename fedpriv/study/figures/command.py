@@ -5,8 +5,9 @@ The flags of ``fedpriv figure`` become overrides of ``fedpriv train -m +figure=<
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,7 +16,6 @@ import click
 from click.core import ParameterSource
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.files import refuse_foreign
 from fedpriv.common.flags import (
     Command,
     Names,
@@ -28,15 +28,7 @@ from fedpriv.common.flags import (
     written,
 )
 from fedpriv.common.groups import options as options_of
-from fedpriv.common.words import counted
-from fedpriv.study.figures.overrides import (
-    choice_of,
-    for_choice,
-    overrides_of,
-    refuse_file_without_ending,
-)
 
-_PACKED = rb"PK\x03\x04(?s:.){26}README\.md"  # the beginning of what pack writes
 _FIGURE_EXAMPLES = """\b
 examples:
   fedpriv figure accuracy.yaml --dry-run            jobs, epsilon and hours, before anything runs
@@ -46,8 +38,8 @@ examples:
 """
 _FIGURES = Names(lambda: (name for name, _ in options_of("figure")))
 _BANDS = ("t", "sd", "range", "bootstrap", "none")
-_TABLE = rb"\Alabel,x,mean,low,high,n\r?\n"  # the header of what plot writes
 _LIST = "every figure (or those below a name, such as wei) in a line; of one figure its runs"
+_FORCE = switch("--force", "write over the files of --out")
 
 
 @click.command(
@@ -68,7 +60,8 @@ _LIST = "every figure (or those below a name, such as wei) in a line; of one fig
     "--reuse", "DIR", "a further folder, or runs.zip, of finished runs", PathParam(), multiple=True
 )
 @flag("--config-dir", "DIR", "a folder with YAMLs of your own", PathParam(folder=True))
-@flag("--out", "FILE", "of pack: the archive; default: <figure>.zip", NewFile(".zip", mark=_PACKED))
+@flag("--out", "FILE", "of pack: the archive; default: <figure>.zip", NewFile(".zip"))
+@_FORCE
 def figure(words: Sequence[str], **flags: object) -> int:
     """Run the missing runs of a figure, and draw the figure.
 
@@ -79,34 +72,131 @@ def figure(words: Sequence[str], **flags: object) -> int:
     figure with its definition, data, runs, privacy statements and versions to an archive.
     """
     names = [word for word in words if "=" not in word]
-    out = flags.pop("out")
-    if names[:1] == ["pack"]:
-        overrides = [word for word in words if "=" in word]
-        config_dir = cast("str | None", flags["config_dir"])
-        return _pack(names[1:], overrides, cast("Path | None", out), config_dir)
-    if out is not None:
-        raise ConfigError("--out", str(out), "left out but with fedpriv figure pack")
-    if names[1:]:
+    given = [word for word in words if "=" in word]
+    options = SimpleNamespace(**flags)
+    if pack := names[:1] == ["pack"]:
+        del names[0]
+    if len(names) > 1:
         raise ConfigError(f"fedpriv figure takes one name, got {' and '.join(names)}")
-    options = SimpleNamespace(name=names[0] if names else None, **flags)
-    return run(options, [word for word in words if "=" in word])
+    name = names[0] if names else ""
+    file = Path(f"{name}.yaml")
+    if name and not names_file(name) and file.is_file():
+        folders = (None, Path(options.config_dir)) if options.config_dir else (None,)
+        if not any(
+            name == known for folder in folders for known, _ in options_of("figure", folder)
+        ):
+            raise ConfigError(
+                f"there is no figure {name}; for the file here: fedpriv figure {file}"
+            )
+    if pack:
+        return _pack(name, given, options)
+    if options.out is not None:
+        raise ConfigError("--out", str(options.out), "left out but with fedpriv figure pack")
+    settings = [*overrides_of(options), *given]
+    if options.list:
+        from fedpriv.study.figures.catalogue import show_figures
+
+        show_figures(settings, options.config_dir, name)
+        return 0
+    if not name:
+        raise ConfigError("fedpriv figure needs a name, such as adap_dpfl/fig4, or --list")
+    launcher = []
+    if options.jobs is not None:
+        from fedpriv.experiment.machine import refuse_many_processes
+
+        refuse_many_processes("--jobs", options.jobs)
+        launcher = ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={options.jobs}"]
+    print(f"{name}: composing its runs", flush=True)  # first, since imports take a while
+    from fedpriv.train import main as train
+
+    folder = ["--config-dir", options.config_dir] if options.config_dir else []
+    train(["-m", *folder, choice_of(name), *for_choice(name, settings), *launcher])
+    return 0
 
 
-def _pack(
-    names: Sequence[str], overrides: Sequence[str], out: Path | None, config_dir: str | None
-) -> int:
+def _pack(name: str, overrides: Sequence[str], options: SimpleNamespace) -> int:
     """Pack one finished figure."""
     key = "runtime.output_dir"
-    if len(names) != 1:
+    if not name:
         raise ConfigError("fedpriv figure pack needs one figure: fedpriv figure pack FILE.yaml")
     if other := [word for word in overrides if not word.startswith(f"{key}=")]:
         raise ConfigError("fedpriv figure pack", other[0], f"without overrides but {key}")
+    _refuse_present([options.out] if options.out else [], options.force)
     from fedpriv.study.figures.pack import LEFT_OUT, NOT_COVERED, pack_figure
 
     outputs = overrides[-1].partition("=")[2] if overrides else "outputs"
-    archive = pack_figure(names[0], Path(outputs), out, Path(config_dir) if config_dir else None)
+    config_dir = Path(options.config_dir) if options.config_dir else None
+    archive = pack_figure(name, Path(outputs), cast("Path | None", options.out), config_dir)
     print(f"packed: {archive} ({archive.stat().st_size / 1000:,.0f} kB). {NOT_COVERED} {LEFT_OUT}")
     return 0
+
+
+def _refuse_present(files: Iterable[Path], force: bool) -> None:
+    """Raise ConfigError for files that are there already, unless they may be written over."""
+    for file in files:
+        if file.exists() and not force:
+            raise ConfigError("--out", file, "a new file", "--force writes over it")
+
+
+def overrides_of(flags: SimpleNamespace) -> list[str]:
+    """Return the overrides that the flags of ``fedpriv figure`` stand for.
+
+    Raises:
+        ConfigError: ``--seeds`` is not a list of whole numbers.
+    """
+    settings = []
+    if flags.quick:
+        settings.append("figure.scale=quick")
+    if flags.seeds is not None:
+        seeds = flags.seeds.split(",")
+        if not all(seed.strip().isascii() and seed.strip().isdigit() for seed in seeds):
+            raise ConfigError("--seeds", flags.seeds or "nothing", "whole numbers, such as 0,1,2")
+        settings.append(f"figure.seeds=[{','.join(str(int(seed)) for seed in seeds)}]")
+    if flags.reuse:
+        quoted = ",".join("'" + folder.replace("'", "\\'") + "'" for folder in flags.reuse)
+        settings.append(f"figure.reuse=[{quoted}]")
+    if flags.draw:
+        settings.append("figure.draw_only=true")
+    if flags.dry_run:
+        settings.append("dry_run=true")
+    return settings
+
+
+def as_flag(override: str) -> str:
+    """Return the flag that stands for an override of :func:`overrides_of`, else the override, quoted."""
+    flags = {"figure.scale=quick": "--quick", "figure.draw_only=true": "--draw"}
+    if override.startswith("++figure."):
+        override = override.removeprefix("++")
+    if override.startswith("figure.reuse=['"):
+        folders = re.findall(r"'((?:[^'\\]|\\.)*)'", override)
+        unquoted = (folder.replace("\\'", "'") for folder in folders)
+        return " ".join(f"--reuse {shlex.quote(folder)}" for folder in unquoted)
+    if override.startswith("figure.seeds=["):
+        return "--seeds " + override.partition("[")[2].rstrip("]").replace(" ", "")
+    return flags.get(override, shlex.quote(override))
+
+
+def names_file(name: str) -> bool:
+    """Return whether the name of a figure is that of a user's file."""
+    return name.endswith((".yaml", ".yml"))
+
+
+def choice_of(name: str) -> str:
+    """Return the override that chooses a figure, by its name or by its file."""
+    if not names_file(name):
+        return f"+figure={name}"
+    quoted = name.replace("\\", "\\\\").replace("'", "\\'")
+    return f"+figure.file='{quoted}'"
+
+
+def for_choice(name: str, settings: list[str]) -> list[str]:
+    """Return the overrides of a figure as they are written beside its choice.
+
+    The section of a figure that a file describes has no keys yet, so they are added.
+    """
+    if not names_file(name):
+        return settings
+    return [f"++{s}" if s.startswith("figure.") else s for s in settings]
 
 
 class _FontSize(click.ParamType):
@@ -122,18 +212,6 @@ class _FontSize(click.ParamType):
         if not 4 <= size <= 24:
             raise ConfigError(written(param), value or "nothing", "a number of points from 4 to 24")
         return size
-
-
-class _Picture(NewFile):
-    """Parameter for a new picture, beside which a CSV of the same name is written."""
-
-    def convert(self, value: str | Path, param: Any, ctx: Any) -> Path:
-        path = super().convert(value, param, ctx)
-        refuse_foreign(f"{written(param)}: its table", path.with_suffix(".csv"), _TABLE)
-        refuse_foreign(
-            f"{written(param)}: its caption", path.with_suffix(".txt"), rb"\Afedpriv plot "
-        )
-        return path
 
 
 @click.command(
@@ -174,10 +252,11 @@ class _Picture(NewFile):
     "--out",
     "FILE",
     "a .png, .pdf or .svg; may be repeated; default: plot.png",
-    _Picture(".png", ".pdf", ".svg", mark=rb"fedpriv plot"),
+    NewFile(".png", ".pdf", ".svg"),
     multiple=True,
     default=("plot.png",),
 )
+@_FORCE
 @click.pass_context
 def plot(context: click.Context, **flags: object) -> int:
     """Overlay runs in one picture, any column of metrics.csv against any other.
@@ -190,6 +269,10 @@ def plot(context: click.Context, **flags: object) -> int:
     """
     options = SimpleNamespace(**{**flags, "x": flags["x"] or "round"})
     options.command = _given(context)
+    if context.get_parameter_source("out") == ParameterSource.COMMANDLINE:
+        pictures = cast("Sequence[Path]", flags["out"])
+        tables = (pictures[0].with_suffix(ending) for ending in (".csv", ".txt"))
+        _refuse_present([*pictures, *tables], bool(flags["force"]))
     if flags["points"] is not None:
         if flags["x"] is not None or flags["each"]:
             raise ConfigError("fedpriv plot takes --points without --x and --each")
@@ -215,45 +298,3 @@ def _given(context: click.Context) -> str:
             for each in values:
                 words += [param.opts[0]] if each is True else [param.opts[0], str(each)]
     return shlex.join(words)
-
-
-def run(options: SimpleNamespace, overrides: Sequence[str]) -> int:
-    """Make or list figures.
-
-    Args:
-        options: Flags of the command, and ``name``, the figure's name or None.
-        overrides: Overrides of the command line.
-
-    Raises:
-        ConfigError: A flag is not allowed, or the name is missing.
-    """
-    settings = [*overrides_of(options), *overrides]
-    refuse_file_without_ending(options.name, options.config_dir)
-    if options.list:
-        from fedpriv.study.figures.catalogue import show_figures
-
-        show_figures(settings, options.config_dir, options.name or "")
-        return 0
-    if not options.name:
-        raise ConfigError("fedpriv figure needs a name, such as adap_dpfl/fig4, or --list")
-    if options.jobs is not None:
-        from fedpriv.experiment.machine import refuse_many_processes
-
-        refuse_many_processes("--jobs", options.jobs)
-    from fedpriv.study.figures.catalogue import count_runs
-
-    # Printed first, since importing everything and composing each curve takes a while.
-    runs = count_runs(options.name, settings, options.config_dir)
-    if runs is not None:
-        print(f"{options.name}: composing {counted(runs, 'run')}", flush=True)
-    from fedpriv.train import main as train
-
-    folder = ["--config-dir", options.config_dir] if options.config_dir else []
-    launcher = (
-        []
-        if options.jobs is None
-        else ["hydra/launcher=joblib", f"hydra.launcher.n_jobs={options.jobs}"]
-    )
-    chosen = [choice_of(options.name), *for_choice(options.name, settings)]
-    train(["-m", *folder, *chosen, *launcher])
-    return 0

@@ -25,9 +25,8 @@ from fedpriv.store.pairs import (
     spread_words,
 )
 from fedpriv.store.table import Table
-from fedpriv.study.figures.cost import joint_words
 from fedpriv.study.figures.definition import Curve, CurveGroup, Figure, Ordering, StatedValue
-from fedpriv.study.figures.provenance import provenance
+from fedpriv.study.figures.provenance import joint_words, provenance
 from fedpriv.study.figures.series import FigureRun
 
 

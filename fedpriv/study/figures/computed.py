@@ -28,14 +28,14 @@ from fedpriv.common.files import write_csv, write_text
 from fedpriv.experiment.instantiate import within_group
 from fedpriv.store.display import console
 from fedpriv.store.plots import Panel, draw_panels
-from fedpriv.study.figures.entries import refuse_unknown
+from fedpriv.study.figures.figure_keys import refuse_unknown
 from fedpriv.study.figures.provenance import drawn_by
 from fedpriv.study.figures.reading import KEYS, plain_section
 from fedpriv.study.figures.write import written_words
 from fedpriv.tools.report.write import write_figure_report
 
 QUICK = "quick"
-_OF_RUNS = ("show", "axes", "points", "stated", "orderings", "marks", "seeds")
+_OF_RUNS = ("show", "x", "metric", "stated", "orderings", "baselines", "seeds")
 _NO_MATTER = ("runtime.", "dataset.path=", "dry_run=")
 
 

@@ -1,18 +1,16 @@
-"""Parts of a figure, as defined in ``conf/figure/<work>/<figure>.yaml``; :mod:`reading` checks the YAML.
+"""Parts of a figure, as :mod:`fedpriv.study.figures.reading` reads them from a YAML.
 
-    groups    rows of panels: a title, overrides and seeds (such as a data set)
-    curves    name → overrides, label, colour; a curve of one name has the same runs in every figure
-    show      the curves of each group that the figure shows
+    groups    rows of panels: a title, overrides, seeds and curves (``panels`` of the YAML)
+    axes      columns of panels: two quantities drawn against each other, as lines or as a map (``metric``)
     points    a setting and its values, or named choices with overrides: every curve is run at each of
               them, and the end of a run is a point (axes with ``x: point``; choices are drawn as a map)
-    axes      columns of panels: two quantities drawn against each other, as lines or as a map
     stated    numbers that the paper states
     orderings curves from best to worst, where the paper states an order
-    marks     numbers published elsewhere, about none of the curves: symbols (axes with ``x: point``)
+    marks     numbers from elsewhere, about none of the curves (``baselines``)
 
 A panel shows one group on one axes. A job is a curve of a group with one seed, at one point if the figure
-has points. A figure with ``compute`` has no runs: see :mod:`fedpriv.study.figures.computed`. A user's own
-file has a shorter form: see :mod:`fedpriv.study.figures.figure_file`.
+has points. A curve of one name has the same runs in every figure of a work. A figure with ``compute`` has no
+runs: see :mod:`fedpriv.study.figures.computed`.
 """
 
 from __future__ import annotations
@@ -79,11 +77,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class CurveGroup:
-    """Curves that share overrides and seeds, such as the curves on one data set.
-
-    In the YAML a group's ``quick`` is its title at the quick scale, which has other data, or false if the
-    quick scale leaves the group out.
-    """
+    """Curves that share overrides and seeds, such as the curves on one data set."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""Jobs of a figure: the runs that the figure needs, and the state of each.
+"""Jobs of a figure: the runs that the figure needs, the state of each, and the tables about them.
 
 A job is known by the identity of its run, the resolved configuration without ``runtime``. So figures share
 runs, finished runs are never repeated, and a run with a changed configuration is a different job.
@@ -6,26 +6,36 @@ runs, finished runs are never repeated, and a run with a changed configuration i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.files import csv_text, write_text
+from fedpriv.common.words import counted
+from fedpriv.store.display import duration
 from fedpriv.store.folder import RunFolder
+from fedpriv.store.packed import unpack_runs
 from fedpriv.store.run_folders import runs_below
 from fedpriv.store.stored_run import StoredRun
+from fedpriv.store.table import Table
+from fedpriv.study.figures.catalogue import read_record
 from fedpriv.study.figures.definition import Curve, CurveGroup, Figure
+from fedpriv.study.figures.reading import Compose, plain_section, read_figure, read_own
 from fedpriv.tools.audit.request import missing
 
-POINT_IN_OVERRIDE = "{point}"  # stands for the point in overrides of a curve
-DONE, PARTLY, MISSING = "done", "partly", "not run"
+if TYPE_CHECKING:
+    from fedpriv.study.figures.forecast import JobForecast
 
-Compose = Callable[[Sequence[str]], DictConfig]
+DONE, PARTLY, MISSING = "done", "partly", "not run"
 
 
 @dataclass(frozen=True)
@@ -69,10 +79,42 @@ class Job:
             return DONE
         return PARTLY if self.folder.config.exists() else MISSING
 
-    @property
-    def minutes(self) -> float | None:
-        """Measured minutes of the whole run on one core, or None."""
-        return self.curve.minutes.get(self.group.name)
+
+def plan_figure(
+    config: DictConfig, name: str, compose: Compose, arguments: Sequence[str] = ()
+) -> tuple[Figure, list[Job]]:
+    """Read the figure that a configuration defines, and compose its jobs.
+
+    Args:
+        config: The composed configuration.
+        name: Name of the figure, ``<work>/<figure>``.
+        compose: Returns the configuration of a job for a list of overrides.
+        arguments: Overrides of the command line, for the figure and for its runs.
+
+    Returns:
+        The figure, with the overrides that change its runs, and the jobs.
+
+    Raises:
+        ConfigError: The figure is not well defined, or a job cannot be composed.
+    """
+    section = plain_section(config.figure)
+    figure = read_own(section, compose) if "file" in section else read_figure(section, name)
+    outputs = Path(config.runtime.output_dir)
+    stores = [outputs / "runs"]
+    for given in map(Path, figure.reuse):
+        if not given.is_file() and not given.is_dir():
+            allowed = "an existing folder of runs, or a file runs.zip"
+            raise ConfigError("--reuse (figure.reuse)", str(given), allowed)
+        stores.append(unpack_runs(given, outputs / "reused") if given.is_file() else given)
+    for_runs = [
+        argument
+        for argument in arguments
+        if re.split(r"[=.]", argument.lstrip("+~"))[0] != "figure"
+        and not argument.startswith("dry_run=")
+    ]
+    same_result = [a for a in for_runs if a.lstrip("+").startswith(("runtime.", "dataset.path="))]
+    figure = replace(figure, changed=tuple(a for a in for_runs if a not in same_result))
+    return figure, JobMaker(compose, stores, same_result).jobs(figure)
 
 
 class JobMaker:
@@ -96,19 +138,33 @@ class JobMaker:
         Raises:
             ConfigError: A job cannot be composed, or two curves or points of a group are the same run.
         """
-        _refuse_fixed(figure, self._common)
-        seeds = max(len(group.seeds) for group in figure.groups)
+        given = [o for g in figure.groups for c in g.curves for o in (*g.overrides, *c.overrides)]
+        if any(_key(override) == "seed" for override in (*given, *figure.altered, *self._common)):
+            raise ConfigError(
+                "seed is not set for the runs of a figure; use --seeds 0,1 (figure.seeds=[0,1])"
+            )
+        if figure.points is not None and figure.points.key in map(_key, figure.changed):
+            key = figure.points.key
+            raise ConfigError(f"{key} is set by the figure's x; use 'figure.x={{{key}:[…]}}'")
         jobs = []
-        for position in range(seeds):
+        for position in range(max(len(group.seeds) for group in figure.groups)):
             for group in figure.groups:
-                group_jobs = [
-                    self._job(figure, group, curve, point, group.seeds[position])
-                    for curve in group.curves
-                    if position < len(group.seeds_of(curve))
-                    for point in figure.points_of(curve)
-                ]
-                _refuse_twins(group_jobs)
-                jobs += group_jobs
+                seen: dict[Path, Job] = {}
+                for curve in group.curves:
+                    for seed in group.seeds_of(curve)[position : position + 1]:
+                        for point in figure.points_of(curve):
+                            job = self._job(figure, group, curve, point, seed)
+                            jobs.append(job)
+                            if (other := seen.setdefault(job.folder.path, job)) is not job:
+                                first, second = (
+                                    (other.at, f"{job.at} of {curve.name}")
+                                    if other.curve is curve
+                                    else (other.curve.name, curve.name)
+                                )
+                                raise ConfigError(
+                                    f"figure: {first} and {second} are the same runs in panel "
+                                    f"{group.name}{f' at {job.at}' if job.at else ''}"
+                                )
         return jobs
 
     def _job(
@@ -118,91 +174,65 @@ class JobMaker:
         quick = curve.quick if figure.scale == "quick" else ()
         given = (*group.overrides, *curve.overrides, *quick, *figure.altered, *self._common)
         overrides = given = at(given, point)
-        point_words = ""
-        if point is not None and figure.points is not None:
-            point_words = figure.points.words(point)
-            if figure.points.choices:
-                overrides = given = (*given, *figure.points.overrides(point))
+        points, words = figure.points, ""
+        if point is not None and points is not None:
+            words = points.words(point)
+            if points.choices:
+                overrides = given = (*given, *points.overrides(point))
             else:
-                given = tuple(o for o in given if _key(o) != figure.points.key)
-                overrides = (*given, *figure.points.overrides(point))
+                given = tuple(o for o in given if _key(o) != points.key)
+                overrides = (*given, *points.overrides(point))
         if overrides not in self._seedless:
-            config = self._configured(given, figure, point)
+            if given not in self._composed:
+                self._composed[given] = self._compose(given)
+            config = self._composed[given]
+            if point is not None and points is not None and not points.choices:
+                # A curve is composed once, and then the one key is set as Hydra sets it.
+                config = config.copy()
+                if OmegaConf.is_config(OmegaConf.select(config, points.key)):
+                    raise ConfigError("figure.x", points.key, "a key with a number, not a group")
+                try:
+                    OmegaConf.update(config, points.key, point)
+                except OmegaConfBaseException:
+                    config = self._compose(overrides)  # raises an error about the key
             if config.get("publish"):
-                raise ConfigError(
-                    "publish",
-                    config.publish,
-                    "false in a figure",
-                    "its runs are found by their configuration, and a published run is never found again",
-                )
+                hint = "its runs are found by their configuration, a published run is never found"
+                raise ConfigError("publish", config.publish, "false in a figure", hint)
             self._seedless[overrides] = _Seedless(config)
         shared = self._seedless[overrides]
         identity = shared.identity(seed)
         folder = self._folder(configuration.run_name(shared.config, identity), identity)
-        return Job(
-            group,
-            curve,
-            seed,
-            (*overrides, f"seed={seed}"),
-            identity,
-            folder,
-            shared.config,
-            point,
-            point_words,
-        )
-
-    def _configured(
-        self, overrides: tuple[str, ...], figure: Figure, point: float | None
-    ) -> DictConfig:
-        """Return the configuration at a point: composed once a curve, then the one key set, as Hydra does."""
-        if overrides not in self._composed:
-            self._composed[overrides] = self._compose(overrides)
-        config = self._composed[overrides]
-        if point is None or figure.points is None or figure.points.choices:
-            return config
-        key, config = figure.points.key, config.copy()
-        if OmegaConf.is_config(OmegaConf.select(config, key)):
-            raise ConfigError("figure.points.key", key, "a key with a number, not a group")
-        try:
-            OmegaConf.update(config, key, point)
-        except OmegaConfBaseException:
-            return self._compose((*overrides, f"{key}={point}"))  # raises an error about the key
-        return config
+        whole = (*overrides, f"seed={seed}")
+        return Job(group, curve, seed, whole, identity, folder, shared.config, point, words)
 
     def _folder(self, name: str, identity: dict[str, object]) -> RunFolder:
-        """Return the folder of a finished run of that name in any store, else a folder in the first store.
+        """Return the folder of a finished run in any store, else a folder in the first store.
+
+        Further stores may hold the run under another name, as the folder of a sweep does.
 
         Raises:
             ConfigError: The folder holds another run.
         """
+        wanted = configuration.fingerprint(identity)
         runs = [StoredRun(store / name) for store in self._stores]
-        run = next((run for run in runs if run.finished), None) or self._under_another_name(
-            identity
-        )
-        run = run or runs[0]
-        if run.files.config.exists() and (
-            configuration.fingerprint(run.identity) != configuration.fingerprint(identity)
-        ):
-            raise ConfigError(
-                f"{run.path} holds another run than its name says (its config.yaml was changed, or "
-                "its seeds withheld); move it away"
-            )
-        return run.files
-
-    def _under_another_name(self, identity: dict[str, object]) -> StoredRun | None:
-        """Return a finished run of another name, as in the folder of a sweep, from the further stores."""
-        if self._by_fingerprint is None:
-            self._by_fingerprint = {}
-            for store in self._stores[1:]:
-                for _, path in runs_below(store):
+        found = next((run for run in runs if run.finished), None)
+        if found is None:
+            if self._by_fingerprint is None:
+                self._by_fingerprint = {}
+                for _, path in (below for store in self._stores[1:] for below in runs_below(store)):
                     run = StoredRun(path)
-                    # One that cannot be read may be none of the figure's.
-                    with suppress(ConfigError):
+                    with suppress(ConfigError):  # one that cannot be read may be none of the figure's
                         if run.finished and run.values.get("seed") is not None:
                             key = configuration.fingerprint(run.identity)
                             self._by_fingerprint.setdefault(key, path)
-        found = self._by_fingerprint.get(configuration.fingerprint(identity))
-        return None if found is None else StoredRun(found)
+            other = self._by_fingerprint.get(wanted)
+            found = runs[0] if other is None else StoredRun(other)
+        if found.files.config.exists() and configuration.fingerprint(found.identity) != wanted:
+            raise ConfigError(
+                f"{found.path} holds another run than its name says (its config.yaml was changed, or "
+                "its seeds withheld); move it away"
+            )
+        return found.files
 
 
 class _Seedless:
@@ -238,50 +268,84 @@ def at(overrides: Sequence[str], point: float | None) -> tuple[str, ...]:
     """Return the overrides with the point in place of ``{point}``."""
     if point is None:
         return tuple(overrides)
-    return tuple(override.replace(POINT_IN_OVERRIDE, f"{point:g}") for override in overrides)
+    return tuple(override.replace("{point}", f"{point:g}") for override in overrides)
 
 
 def _key(override: str) -> str:
     return override.partition("=")[0]
 
 
-def _refuse_fixed(figure: Figure, common: Sequence[str]) -> None:
-    """Raise ConfigError for overrides of the seed and of the points' key, which the figure itself sets."""
-    defined = [o for g in figure.groups for o in g.overrides]
-    defined += [o for g in figure.groups for c in g.curves for o in c.overrides]
-    for override in (*defined, *figure.altered, *common):
-        if _key(override) == "seed":
-            raise ConfigError(
-                "seed is not set for the runs of a figure; use --seeds 0,1 (figure.seeds=[0,1])"
-            )
-    if figure.points is not None and figure.points.key in map(_key, figure.changed):
-        key = figure.points.key
-        raise ConfigError(f"{key} is set by the figure's points; use figure.points.values=[…]")
-
-
-def _refuse_twins(jobs: Sequence[Job]) -> None:
-    """Raise ConfigError where two curves, or two points of a curve, are the same run and hide one another."""
-    seen: dict[Path, Job] = {}
+def distinct(jobs: Iterable[Job]) -> list[Job]:
+    """Return the jobs, without jobs that are the same run as an earlier job."""
+    runs: dict[Path, Job] = {}
     for job in jobs:
-        other = seen.setdefault(job.folder.path, job)
-        if other is job:
-            continue
-        if other.curve is job.curve:
-            raise ConfigError(
-                f"figure.points: {other.at} and {job.at} are the same runs of "
-                f"{job.curve.name} in group {job.group.name}"
-            )
-        point = f" at {job.at}" if job.at else ""
-        raise ConfigError(
-            f"figure.curves: {other.curve.name} and {job.curve.name} are the same runs in group "
-            f"{job.group.name}{point}"
-        )
+        runs.setdefault(job.folder.path, job)
+    return [*runs.values()]
 
 
-def distinct(jobs: Iterable[Job]) -> Iterator[Job]:
-    """Yield the jobs, without jobs that are the same run as an earlier job."""
-    seen: set[Path] = set()
+def announcement(figure: Figure, jobs: Sequence[Job]) -> str:
+    """Return a line about the number of runs, finished runs and the time that the others take."""
+    runs = distinct(jobs)
+    left = [job for job in runs if job.state != DONE]
+    quick = "quick scale" if figure.scale == "quick" else ""
+    kind = ", ".join(filter(None, (quick, "changed" if figure.changed else "")))
+    line = f"{figure.name}{f' ({kind})' if kind else ''}: {counted(len(runs), 'run')}, "
+    line += f"{len(runs) - len(left)} done"
+    if partly := sum(job.state == PARTLY for job in left):
+        line += f", {partly} to be resumed"
+    minutes = [job.curve.minutes.get(job.group.name, 0.0) for job in left]
+    if left and figure.as_defined and all(minutes):
+        line += f"; the rest takes about {duration(60 * sum(minutes))} on one core"
+    return line
+
+
+def job_table(figure: Figure, jobs: Sequence[Job], forecast: JobForecast | None = None) -> Table:
+    """Return a table with a row for each curve of each group, at each point.
+
+    Args:
+        figure: The figure.
+        jobs: Its jobs.
+        forecast: Rounds, ε and time of the jobs, for columns of their own.
+    """
+    point = () if figure.points is None else (figure.points.key or figure.points.label,)
+    title, shared = "Runs", set[str]()
+    if forecast is not None and len(jobs) > 1:
+        shared = set.intersection(*(set(job.overrides) for job in jobs))
+        words = [o for o in jobs[0].overrides if o in shared and not o.startswith("runtime.")]
+        title = f"Runs of fedpriv train {' '.join(words)} ..."
+    names = ("group", "curve") if any(group.title for group in figure.groups) else ("curve",)
+    forecasts = () if forecast is None else forecast.columns
+    table = Table(title, (*names, *point, "seeds: state", *forecasts, "fedpriv train ..."))
+    rows: dict[tuple[str, ...], list[Job]] = {}
     for job in jobs:
-        if job.folder.path not in seen:
-            seen.add(job.folder.path)
-            yield job
+        where = () if figure.points is None else (job.at or "–",)
+        rows.setdefault((job.group.name, job.curve.name, *where)[2 - len(names) :], []).append(job)
+    for key, same_curve in rows.items():
+        left_out = ("runtime.", "seed=")
+        given = same_curve[0].overrides
+        shown = [o for o in given if not o.startswith(left_out) and o not in shared]
+        counts = Counter(job.state for job in same_curve)
+        states = ", ".join(f"{job.seed}: {job.state}" for job in same_curve)
+        if len(same_curve) > 5:
+            partly = f", {counts[PARTLY]} partly" if counts[PARTLY] else ""
+            states = f"{counts[DONE]} of {len(same_curve)} done{partly}"
+        cells = () if forecast is None else forecast.cells(same_curve)
+        table.add(*key, states, *cells, " ".join(shown))
+    return table
+
+
+def write_record(folder: Path, jobs: Sequence[Job], why: Mapping[str, str]) -> None:
+    """Write runs.csv: the state of each job, read from the run folders now, and label → why it failed."""
+    rows: list[tuple[object, ...]] = [("group", "curve", "point", "seed", "state", "why", "run")]
+    for job in jobs:
+        names = (job.group.name, job.curve.name, job.at, job.seed)
+        rows.append((*names, job.state, why.get(job.label, ""), job.folder.path))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "runs.csv", csv_text(rows))
+
+
+def read_failures(folder: Path, jobs: Sequence[Job]) -> dict[str, str]:
+    """Return label → reason of the last failure, for the jobs that are not done, from runs.csv."""
+    why = {Path(row.get("run", "")).name: row.get("why", "") for row in read_record(folder)}
+    reasons = {job.label: why.get(job.folder.path.name) for job in jobs if job.state != DONE}
+    return {label: reason for label, reason in reasons.items() if reason}

@@ -6,6 +6,7 @@ these. As long as a run is missing, every call tells which run, and why it faile
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import traceback
@@ -30,27 +31,26 @@ from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.stop import StopFile
 from fedpriv.experiment.sweeps import SweepJob, only_moves_the_end
 from fedpriv.store.display import console
+from fedpriv.study.figures.command import as_flag
 from fedpriv.study.figures.definition import Figure
-from fedpriv.study.figures.forecast import JobForecast, processes
-from fedpriv.study.figures.jobs import DONE, Job, distinct
+from fedpriv.study.figures.forecast import JobForecast
+from fedpriv.study.figures.jobs import (
+    DONE,
+    Job,
+    announcement,
+    distinct,
+    job_table,
+    plan_figure,
+    read_failures,
+    write_record,
+)
 from fedpriv.study.figures.monitor import Monitor
-from fedpriv.study.figures.overrides import as_flag
-from fedpriv.study.figures.own_yamls import config_dir_flags
-from fedpriv.study.figures.planning import announcement, job_table, plan_figure
 from fedpriv.study.figures.reading import is_computed
-from fedpriv.study.figures.record import read_failures, write_record
 
 # Launchers whose jobs run in processes on this machine that nobody else looks after (LocalLauncher is
 # submitit's). Jobs of a cluster go on when the submitting process is gone; the same command finds their runs.
 _LOCAL = ("JoblibLauncher", "LocalLauncher")
-
-
 DEFINITION = "figure.yaml"  # copy of the user's file in the folder of its figure
-_CHOICE_OR_RUNTIME = (
-    "+figure=",
-    "+figure.file=",
-    "runtime.",
-)  # overrides that the command does not repeat
 
 
 class FigureIncomplete(FedprivError):
@@ -95,53 +95,53 @@ def make_figure(
         return job
 
     name = str(config.hydra.runtime.choices.get("figure", config.figure.get("file", "figure")))
+    kept = [a for a in arguments if not a.startswith(("+figure=", "+figure.file=", "runtime."))]
+    command = shlex.join(["fedpriv", "figure", name, *own_yamls])
+    command = " ".join([command, *map(as_flag, kept)])
     if is_computed(config):
         from fedpriv.study.figures.computed import make_computed
 
-        make_computed(config, name, arguments, _command(name, config, arguments))
+        make_computed(config, name, arguments, command)
         return []
     if not config.runtime.diagnostics:
-        raise ConfigError(
-            "runtime.diagnostics", False, "true for a figure", "it tells its runs apart by seeds"
-        )
+        hint = "it tells its runs apart by seeds"
+        raise ConfigError("runtime.diagnostics", False, "true for a figure", hint)
     figure, jobs = plan_figure(config, name, compose, arguments)
     unfinished = [job for job in distinct(jobs) if job.state != DONE]
     folder = Path(config.runtime.output_dir) / "figures" / figure.folder
-    console().print(announcement(figure, jobs, unfinished))
+    console().print(announcement(figure, jobs))
     for note in _notes_on_epsilon(figure, jobs):
         console().print(f"note: {note}", soft_wrap=True)
-    # Build the parts of finished jobs too: a figure with a configuration that cannot run is refused.
-    # A figure that is only drawn needs no data, as in an archive that leaves the data out.
-    parts = {} if figure.draw_only and not config.dry_run else _built(jobs)
+    parts: dict[int, Parts] = {}
+    if config.dry_run or not figure.draw_only:
+        # Build the parts of finished jobs too: a figure with a configuration that cannot run is refused.
+        # A figure that is only drawn needs no data, as in an archive that leaves the data out.
+        _for_each(jobs, lambda job: parts.update({id(job.config): build_parts(job.config)}))
     if config.dry_run:
-        forecast = None
-        if figure.file is not None:
-            _refuse_impossible(jobs, parts)
-            forecast = JobForecast(figure, jobs, parts, console().print)
-        console().print(job_table(figure, jobs, forecast))
-        if forecast is not None:
-            for sentence in forecast.joint_sentences(jobs):
-                console().print(sentence, soft_wrap=True)
-            console().print(forecast.total(jobs, processes(figure, config.hydra.launcher)))
+        _show_plan(figure, jobs, parts, config.hydra.launcher.get("n_jobs"))
         return []
     returned: list[JobReturn] = []
     failures = read_failures(folder, jobs)
     if unfinished and not figure.draw_only:
-        _prepare(unfinished, parts)
+        _refuse_impossible(unfinished, parts)
+        datasets = [parts[id(job.config)].dataset for job in unfinished]
+        for dataset in {(type(one), one.path): one for one in datasets}.values():
+            dataset.prepare()  # found or fetched once, before any job begins
         # Before the launch, so that a killed command leaves a record of what it began.
         write_record(folder, jobs, failures)
         with Monitor(unfinished, shown=config.runtime.progress != "none"):
             name_of_launcher = str(config.hydra.launcher.get("_target_")).rpartition(".")[2]
             stop = StopFile(folder, watched=name_of_launcher in _LOCAL)
             returned, failures = _launch(launcher, unfinished, stop)
-    _finish(figure, jobs, failures, folder, _command(name, config, arguments))
+    _finish(figure, jobs, failures, folder, command)
     return returned
 
 
-def _command(name: str, config: DictConfig, arguments: Sequence[str]) -> str:
-    """Return the command that makes the figure again, as a user would type it."""
-    flags = [as_flag(a) for a in arguments if not a.startswith(_CHOICE_OR_RUNTIME)]
-    return " ".join([shlex.join(["fedpriv", "figure", name, *config_dir_flags(config)]), *flags])
+def config_dir_flags(config: DictConfig) -> list[str]:
+    """Return ``--config-dir FOLDER`` if the command of a composed configuration was given it."""
+    sources = config.hydra.runtime.config_sources
+    folders = [source.path for source in sources if source.provider == "command-line"]
+    return [word for path in folders for word in ("--config-dir", os.path.relpath(path))]
 
 
 def _notes_on_epsilon(figure: Figure, jobs: Sequence[Job]) -> list[str]:
@@ -150,32 +150,27 @@ def _notes_on_epsilon(figure: Figure, jobs: Sequence[Job]) -> list[str]:
         return []
     alike: dict[str, list[SweepJob]] = {}
     for job in jobs:
-        if (
-            job.point is not None
-            and job.seed == job.group.seeds[0]
-            and job.group is figure.groups[0]
-        ):
+        first = job.group is figure.groups[0] and job.seed == job.group.seeds[0]
+        if first and job.point is not None:
             overrides = tuple(o for o in job.overrides if not o.startswith("seed="))
-            values = {"paired": job.config.get("paired")}
-            swept = SweepJob(overrides, job.config, values=values)
+            swept = SweepJob(overrides, job.config, values={"paired": job.config.get("paired")})
             alike.setdefault(job.curve.label, []).append(swept)
     notes = {label: only_moves_the_end(swept) for label, swept in alike.items()}
     return [f"{label}: {note}" for label, note in notes.items() if note is not None]
 
 
-def _built(jobs: Sequence[Job]) -> dict[int, Parts]:
-    """Return the parts of each configuration, by the identity of its object.
-
-    Raises:
-        ConfigError: A configuration cannot run.
-    """
-    parts: dict[int, Parts] = {}
-
-    def build(job: Job) -> None:
-        parts[id(job.config)] = build_parts(job.config)
-
-    _for_each(jobs, build)
-    return parts
+def _show_plan(
+    figure: Figure, jobs: Sequence[Job], parts: Mapping[int, Parts], at_a_time: object
+) -> None:
+    """Print the jobs, and of a user's figure the forecast of these."""
+    if figure.file is None:
+        console().print(job_table(figure, jobs))
+        return
+    _refuse_impossible(jobs, parts)
+    forecast = JobForecast(figure, jobs, parts, console().print)
+    console().print(job_table(figure, jobs, forecast))
+    for sentence in (*forecast.joint_sentences(jobs), forecast.total(jobs, at_a_time)):
+        console().print(sentence, soft_wrap=True)
 
 
 def _refuse_impossible(jobs: Sequence[Job], parts: Mapping[int, Parts]) -> None:
@@ -198,87 +193,60 @@ def _for_each(jobs: Sequence[Job], check: Callable[[Job], None]) -> None:
             raise ConfigError(f"{job.label}: {error}") from None
 
 
-def _prepare(needed: Sequence[Job], parts_of: Mapping[int, Parts]) -> None:
-    """Refuse budgets that allow no round, and find or fetch each data set once, before any job begins.
-
-    Raises:
-        ConfigError: A budget allows no round.
-        DataError: A data set cannot be read or fetched.
-    """
-    _refuse_impossible(needed, parts_of)
-    prepared = set()
-    for parts in {id(job.config): parts_of[id(job.config)] for job in needed}.values():
-        data = (type(parts.dataset), parts.dataset.path)
-        if data not in prepared:
-            parts.dataset.prepare()
-        prepared.add(data)
-
-
 def _launch(
     launcher: Launcher, jobs: Sequence[Job], stop: StopFile
 ) -> tuple[list[JobReturn], dict[str, str]]:
     """Run the jobs, and return the launcher's answers and, for each failed job, label → reason."""
-    failures: dict[str, str] = {}
-    batch = [_launch_overrides(job, stop) for job in jobs]
+
+    def quoted(path: Path) -> str:  # as a value of Hydra's grammar
+        text = str(path).replace("\\", "\\\\").replace("'", "\\'")
+        return f"'{text}'"
+
+    batch = []
+    for job in jobs:
+        quiet = {"runtime.progress": "none", "runtime.plots": "false"}
+        given = {override.partition("=")[0] for override in job.overrides}
+        batch.append([
+            *job.overrides,
+            *(f"{key}={value}" for key, value in quiet.items() if key not in given),
+            f"runtime.run_dir={quoted(job.folder.path)}",
+            "runtime.reuse=true",  # another figure may have made the run by the time the job begins
+            f"runtime.stop_file={quoted(stop.path)}",
+            f"hydra.sweep.dir={quoted(stop.folder)}",
+            "hydra.sweep.subdir=.",
+        ])  # fmt: skip
+    returned, broken = [], None
     try:
         with stop:
             returned = list(launcher.launch(batch, initial_job_idx=0))
-    except KeyboardInterrupt:
-        raise _interrupted(jobs) from None
-    except Exception as error:  # a launcher may die with its workers; finished runs are still drawn
-        if stop.requested:
-            raise _interrupted(jobs) from None
-        reason = f"the launcher ended early: {type(error).__name__}: {_one_line(error)}"
+    except (Exception, KeyboardInterrupt) as error:  # a launcher may die with its workers
+        broken = error
+    if stop.requested or isinstance(broken, KeyboardInterrupt):
+        done = sum(job.state == DONE for job in jobs)
+        raise FigureInterrupted(
+            f"interrupted with {done} of {counted(len(jobs), 'run')} done; the same command finishes the "
+            "others from their checkpoints"
+        )
+    if broken is not None:  # finished runs are still drawn
+        reason = f"the launcher ended early: {_one_line(broken)}"
         return [], {job.label: reason for job in jobs if job.state != DONE}
-    if stop.requested:
-        raise _interrupted(jobs)
+    failures: dict[str, str] = {}
     for job, answer in zip(jobs, returned, strict=True):
-        if answer.status == JobStatus.FAILED:
-            failures[job.label] = _explain(job, answer._return_value)
+        if answer.status != JobStatus.FAILED:
+            continue
+        error = answer._return_value
+        failures[job.label] = "ended without a result"
+        if isinstance(error, FedprivError):
+            failures[job.label] = str(error)
+        elif isinstance(error, BaseException):  # a defect, whose traceback tells where
+            print(f"{job.label}:", file=sys.stderr)
+            traceback.print_exception(error, file=sys.stderr)
+            failures[job.label] = _one_line(error)
     return returned, failures
 
 
-def _interrupted(jobs: Sequence[Job]) -> FigureInterrupted:
-    done = sum(job.state == DONE for job in jobs)
-    return FigureInterrupted(
-        f"interrupted with {done} of {counted(len(jobs), 'run')} done; the same command finishes the "
-        "others from their checkpoints"
-    )
-
-
-def _launch_overrides(job: Job, stop: StopFile) -> list[str]:
-    """Return the overrides from which the launcher composes the job."""
-    folders = (
-        f"runtime.run_dir={_quoted(job.folder.path)}",
-        "runtime.reuse=true",  # another figure may have made the run by the time the job begins
-        f"runtime.stop_file={_quoted(stop.path)}",
-    )
-    quiet = ("runtime.progress=none", "runtime.plots=false")
-    hydra = (f"hydra.sweep.dir={_quoted(stop.folder)}", "hydra.sweep.subdir=.")
-    keys = [o.partition("=")[0] for o in job.overrides]
-    return [
-        *job.overrides, *(q for q in quiet if q.partition("=")[0] not in keys), *folders, *hydra
-    ]  # fmt: skip
-
-
-def _quoted(path: Path) -> str:
-    """Return a path as a quoted value of Hydra's grammar."""
-    text = str(path).replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{text}'"
-
-
-def _explain(job: Job, error: object) -> str:
-    if isinstance(error, FedprivError):
-        return str(error)
-    if isinstance(error, BaseException):  # a defect, whose traceback tells where
-        print(f"{job.label}:", file=sys.stderr)
-        traceback.print_exception(error, file=sys.stderr)
-        return f"{type(error).__name__}: {_one_line(error)}"
-    return "ended without a result"
-
-
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def _finish(
@@ -301,7 +269,7 @@ def _finish(
         FigureIncomplete: A curve lacks a run, or has a run that diverged.
     """
     # Imported late, as pandas and matplotlib are not needed before the runs are done.
-    from fedpriv.study.figures.cost import paragraph
+    from fedpriv.study.figures.provenance import paragraph
     from fedpriv.study.figures.series import read_runs
     from fedpriv.study.figures.write import write_figure, written_words
     from fedpriv.tools.report.privacy_paragraph import PARAGRAPH
@@ -328,24 +296,16 @@ def _finish(
         complain(f"{in_short(labels)}: {reason}")
     if not failed and not missing:
         return
-    message = _incomplete(figure, jobs, failed, missing)
+    unexplained = [label for label in missing if label not in failed]
+    of_all = f" of {counted(len(jobs), 'run')} of {figure.name}"
+    parts = [f"{len(failed)}{of_all} failed, see above"] if failed else []
+    if unexplained:
+        verb = "is" if len(unexplained) == 1 else "are"
+        count = f"{len(unexplained)}{'' if failed else of_all}"
+        parts.append(f"{count} {verb} not finished: {in_short(unexplained)}")
+    if len(unexplained) == len(jobs):
+        parts = [f"no run of {figure.name} is finished"]
     if missing:
         again = f"the same command tries {len(missing)} again"
-        message += f"; {'run it without --draw' if figure.draw_only else again}"
-    raise FigureIncomplete(message)
-
-
-def _incomplete(
-    figure: Figure, jobs: Sequence[Job], failed: Mapping[str, str], missing: Mapping[str, str]
-) -> str:
-    """Return a sentence about the runs that failed, and the missing runs without a known reason."""
-    if len(missing) == len(jobs) and not failed:
-        return f"no run of {figure.name} is finished"
-    unexplained = [label for label in missing if label not in failed]
-    runs = counted(len(jobs), "run")
-    parts = [f"{len(failed)} of {runs} of {figure.name} failed, see above"] if failed else []
-    if unexplained:
-        of = "" if failed else f" of {runs} of {figure.name}"
-        verb = "is" if len(unexplained) == 1 else "are"
-        parts.append(f"{len(unexplained)}{of} {verb} not finished: {in_short(unexplained)}")
-    return "; ".join(parts)
+        parts.append("run it without --draw" if figure.draw_only else again)
+    raise FigureIncomplete("; ".join(parts))

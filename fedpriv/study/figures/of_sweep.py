@@ -13,9 +13,10 @@ from hydra.core.override_parser.types import Override
 from fedpriv.common.checks import is_number
 from fedpriv.common.files import write_text
 from fedpriv.store.saved import YamlLoader
+from fedpriv.study.figures.figure_keys import typed
 
 FILE = "figure.yaml"
-_NOT_OF_A_FIGURE = ("publish", "resume", "dry_run", "seed", "noise_seed")
+_NOT_OF_A_FIGURE = ("publish", "resume", "dry_run", "noise_seed")
 _PLAIN = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-/")
 
 
@@ -47,28 +48,24 @@ def figure_of_sweep(overrides: Sequence[Override], name: str) -> dict[str, Any] 
     """
     base: list[str] = []
     swept: dict[str, list[object]] = {}
-    seeds: list[object] = []
+    seeds: list[object] = [0]
     for override in overrides:
         key, text = override.key_or_group, override.input_line or ""
         if key.startswith(("runtime.", "hydra")):
             continue
         values = _values(override)
-        if key == "seed":
-            seeds = values or []
-        if values is None or (key in _NOT_OF_A_FIGURE and key != "seed") or "@" in text:
+        if values is None or key in _NOT_OF_A_FIGURE or "@" in text:
             return None
         if key == "seed":
-            continue
-        if len(values) > 1:
-            if override.input_line is None or override.input_line[0] in "+~":
-                return None
-            swept[key] = values
+            seeds = values
+        elif len(values) == 1 and not override.is_sweep_override():
+            base.append(text)
+        elif len(values) == 1:
+            base.append(f"{text.partition('=')[0]}={typed(values[0])}")
+        elif text[:1] in ("", "+", "~"):
+            return None
         else:
-            base.append(
-                f"{text.partition('=')[0]}={_typed(values[0])}"
-                if override.is_sweep_override()
-                else text
-            )
+            swept[key] = values
     numeric = [key for key, values in swept.items() if all(map(is_number, values))]
     x = "epsilon" if "epsilon" in numeric else next(iter(numeric), None)
     definition: dict[str, Any] = {
@@ -76,7 +73,7 @@ def figure_of_sweep(overrides: Sequence[Override], name: str) -> dict[str, Any] 
         "base": shlex.join(base),
         "x": "round" if x is None else {x: swept.pop(x)},
         "curves": swept,
-        "seeds": seeds or [0],
+        "seeds": seeds,
         "metric": "accuracy",
         "reuse": ".",
     }
@@ -87,21 +84,14 @@ def _values(override: Override) -> list[object] | None:
     """Return the values that an override takes; None where a figure's file cannot say them."""
     if override.is_delete() or override.package is not None:
         return None
-    if not override.is_sweep_override():
-        words = [str(override.input_line).partition("=")[2]]
-    elif override.is_discrete_sweep():
+    words = [str(override.input_line).partition("=")[2]]
+    if override.is_sweep_override():
+        if not override.is_discrete_sweep():
+            return None
         words = list(override.sweep_string_iterator())
-    else:
-        return None
-    if override.is_sweep_override() and not all(set(word) <= _PLAIN for word in words):
-        return None
+        if not all(set(word) <= _PLAIN for word in words):
+            return None
     try:
         return [yaml.load(word, YamlLoader) for word in words]
     except yaml.YAMLError:
         return None
-
-
-def _typed(value: object) -> str:
-    return (
-        "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    )

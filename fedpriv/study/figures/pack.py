@@ -14,14 +14,12 @@ from fedpriv.common.words import counted
 from fedpriv.experiment.own_code import own_modules, own_targets
 from fedpriv.store.packed import LEDGER, pack_runs
 from fedpriv.store.run_folders import runs_of_figure
-from fedpriv.store.saved import saved_rows
+from fedpriv.store.saved import refuse_no_file, saved_rows
 from fedpriv.store.stored_run import StoredRun
-from fedpriv.study.figures.figure_file import Baseline, read_figure_file
-from fedpriv.study.figures.loading import compose_safely
+from fedpriv.study.figures.command import choice_of, names_file
+from fedpriv.study.figures.jobs import plan_figure
 from fedpriv.study.figures.make import DEFINITION
-from fedpriv.study.figures.overrides import choice_of, names_file, refuse_file_without_ending
-from fedpriv.study.figures.own_yamls import used_yamls
-from fedpriv.study.figures.planning import plan_figure
+from fedpriv.study.figures.reading import compose_safely, load_file
 
 NOT_COVERED = (
     "It holds seeds and exact values of the data, as run folders do; no epsilon covers these. Hand it on "
@@ -43,7 +41,7 @@ def pack_figure(name: str, outputs: Path, out: Path | None, config_dir: Path | N
         name: The figure: its file, or its name.
         outputs: The output folder, ``runtime.output_dir``.
         out: The archive; None: ``<figure>.zip`` in the working folder.
-        config_dir: Folder with the user's own YAMLs. The archive gets those that the figure uses.
+        config_dir: Folder with the user's own YAMLs. The archive gets all of them.
 
     Returns:
         The archive.
@@ -53,117 +51,86 @@ def pack_figure(name: str, outputs: Path, out: Path | None, config_dir: Path | N
             where it needs ``config_dir``.
         WriteError: The archive cannot be written.
     """
-    refuse_file_without_ending(name)
-    own = read_figure_file(Path(name)) if names_file(name) else None
-    title = name if own is None else own.folder
+    own = Path(name) if names_file(name) else None
+    values = {} if own is None else load_file(own)
+    title = name if own is None else str(values.get("name") or own.stem)
     folder = outputs / "figures" / title
     if not (folder / "figure.csv").is_file():
         raise ConfigError(f"{folder} has no figure yet; fedpriv figure {name} makes it")
-    overrides = _overrides(name, config_dir)
-    archive = out or Path(f"{title.replace('/', '_')}.zip")
+    if own is not None or config_dir is not None:  # else a reviewer could not make the figure again
+        config = compose_safely([choice_of(name)], config_dir)
+        plan_figure(config, name, lambda overrides: compose_safely(overrides, config_dir))
     finished = [path for path in runs_of_figure(folder) if StoredRun(path).finished]
     missing = len(saved_rows(folder / "runs.csv")) - 1 - len(finished)
     contents: list[tuple[str, bytes]] = []
-    for file in (folder / entry for entry in _FILES):
-        if file.is_file():
+    for baseline in values.get("baselines") or []:
+        table = Path(str(baseline.get("csv") or ""))  # under the path that the figure's file names
+        if own is not None and table.name and not table.is_absolute() and ".." not in table.parts:
+            contents.append((str(table), (own.parent / table).read_bytes()))
+    for entry in _FILES:
+        if (folder / entry).is_file():
             # Under the name of the user's file, from which the figure's folder has its name.
-            entry = own.path.name if own is not None and file.name == DEFINITION else file.name
-            contents.append((entry, file.read_bytes()))
-    if own is not None:
-        contents[:0] = _tables(own.baselines, own.path.parent)
-    yamls = [] if config_dir is None else used_yamls(config_dir, overrides)
-    if config_dir is not None:
-        contents += [
-            (f"{_YAMLS}/{path.as_posix()}", (config_dir / path).read_bytes()) for path in yamls
-        ]
+            named = own.name if own is not None and entry == DEFINITION else entry
+            contents.append((named, (folder / entry).read_bytes()))
+    yamls = [] if config_dir is None else sorted(config_dir.rglob("*.yaml"))
+    for path in yamls:
+        refuse_no_file(path)
+        relative = path.relative_to(config_dir or Path()).as_posix()
+        contents.append((f"{_YAMLS}/{relative}", path.read_bytes()))
     with tempfile.TemporaryDirectory() as temporary:
         runs = Path(temporary) / "runs.zip"
         pack_runs(finished, runs, (LEDGER,))
         contents.append(("runs.zip", runs.read_bytes()))
     for path in finished:
-        statement = path / "privacy.txt"
-        if statement.is_file():
-            contents.append((f"statements/{path.name}.txt", statement.read_bytes()))
-    versions = _versions(finished)
+        if (path / "privacy.txt").is_file():
+            statement = (path / "privacy.txt").read_bytes()
+            contents.append((f"statements/{path.name}.txt", statement))
+    versions, beside = _facts(finished)
     contents.append(("versions.txt", "".join(f"{line}\n" for line in versions).encode()))
     source = [line for line in versions if line.startswith("fedpriv ")]
     if not any(line.startswith("fedpriv commit") for line in source):
         source.append("commit unknown")
-    definition = None if own is None else own.path.name
-    counts = (len(finished), missing)
-    readme = _readme(name, definition, counts, bool(yamls), ", ".join(source), _beside(finished))
-    write_atomically(
-        archive, lambda file: file.write(_zipped([("README.md", readme.encode()), *contents])), "wb"
+    definition = own.name if own is not None else ""
+    readme = _readme(
+        name, definition, bool(yamls), (len(finished), missing), ", ".join(source), beside
     )
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as zipped:
+        for entry, content in {"README.md": readme.encode(), **dict(contents)}.items():
+            zipped.writestr(zipfile.ZipInfo(entry, _TIME), content, zipfile.ZIP_DEFLATED, 9)
+    archive = out or Path(f"{title.replace('/', '_')}.zip")
+    write_atomically(archive, lambda file: file.write(buffer.getvalue()), "wb")
     return archive
 
 
-def _overrides(name: str, config_dir: Path | None) -> list[str]:
-    """Return every override of a figure and its runs; composing them finds out that none is unknown."""
-    if config_dir is None and not names_file(name):
-        return []
-    config = compose_safely([choice_of(name)], config_dir)
-    _, jobs = plan_figure(config, name, lambda given: compose_safely(given, config_dir))
-    return [choice_of(name), *dict.fromkeys(o for job in jobs for o in job.overrides)]
-
-
-def _tables(baselines: Sequence[Baseline], folder: Path) -> list[tuple[str, bytes]]:
-    """Return the CSVs of baselines under the paths that the figure's file names."""
-    return [
-        (b.csv, (folder / b.csv).read_bytes())
-        for b in baselines
-        if b.csv is not None and not Path(b.csv).is_absolute() and ".." not in Path(b.csv).parts
-    ]
-
-
-def _beside(runs: Sequence[Path]) -> list[str]:
-    """Return the files that runs read and the archive lacks: the user's modules and data files."""
-    targets, data = dict[str, None](), dict[str, None]()
-    for path in runs:
-        values = StoredRun(path).values
-        targets |= dict.fromkeys(own_targets(values).values())
-        named = (v for key, v in values.items() if key.startswith("dataset.") and "path" in key)
-        data |= dict.fromkeys(str(value) for value in named if value is not None)
-    return [*own_modules(targets), *data]
-
-
-def _versions(runs: Sequence[Path]) -> list[str]:
-    """Return a line for each package of the runs, with every version that a run had."""
+def _facts(runs: Sequence[Path]) -> tuple[list[str], str]:
+    """Return a line for each package with its versions, and the files that runs read beside the archive."""
     versions: dict[str, dict[str, None]] = {}
+    targets, data = dict[str, None](), dict[str, None]()
     for path in runs:
         stored = StoredRun(path)
         facts = {**stored.versions, "python": stored.environment.get("python")}
         commit = stored.environment.get("commit")
-        for name, version in {**facts, "fedpriv commit": commit}.items():
+        for package, version in {**facts, "fedpriv commit": commit}.items():
             if version is not None:
-                versions.setdefault(name, {})[str(version)] = None
-    return [f"{name} {' or '.join(found)}" for name, found in sorted(versions.items())]
+                versions.setdefault(package, {})[str(version)] = None
+        targets |= dict.fromkeys(own_targets(stored.values).values())
+        named = (v for k, v in stored.values.items() if k.startswith("dataset.") and "path" in k)
+        data |= dict.fromkeys(str(value) for value in named if value is not None)
+    lines = [f"{package} {' or '.join(found)}" for package, found in sorted(versions.items())]
+    return lines, ", ".join([*own_modules(targets), *data])
 
 
 def _readme(
-    name: str,
-    definition: str | None,
-    counts: tuple[int, int],
-    yamls: bool,
-    source: str,
-    beside: Sequence[str],
+    name: str, definition: str, yamls: bool, counts: tuple[int, int], source: str, beside: str
 ) -> str:
-    """Return the text that tells a reviewer what is in the archive and how to repeat it.
-
-    Args:
-        name: The figure.
-        definition: The user's file that defines the figure, as the archive names it; None without one.
-        counts: Number of finished and of missing runs.
-        yamls: True if the archive has YAMLs of the user's own.
-        source: Version and commit of fedpriv.
-        beside: Files to put beside the archive's.
-    """
-    runs, missing = counts
+    """Return the text that tells a reviewer what is in the archive and how to repeat it."""
+    finished, missing = counts
     again = f"{definition or name}{f' --config-dir {_YAMLS}' if yamls else ''}"
     lines = [
         f"# {name}",
         "",
-        f"Made by fedpriv from {counted(runs, 'finished run')}.",
+        f"Made by fedpriv from {counted(finished, 'finished run')}.",
         *([f"{counted(missing, 'run')} of the figure are missing, see comparison.md."] * bool(missing)),
         "",
         "| file | content |",
@@ -178,8 +145,8 @@ def _readme(
         "",
         NOT_COVERED.replace("It holds", "The runs hold").replace("Hand it on", "Hand them on"),
         "",
-        f"fedpriv is installed from its source ({source}); no package index has it. In a checkout of this "
-        "version:",
+        f"fedpriv is installed from its source ({source}); no package index has it. In a checkout "
+        "of this version:",
         "",
         "```",
         "pip install .",
@@ -193,18 +160,6 @@ def _readme(
         "",
         f"`fedpriv figure {again}` makes the runs anew.",
         "",
-        *(
-            [f"These files are not in the archive; put them beside it first: {', '.join(beside)}.", ""]
-            if beside
-            else []
-        ),
+        *([f"These files are not in the archive; put them beside it first: {beside}.", ""] * bool(beside)),
     ]  # fmt: skip
     return "\n".join(lines)
-
-
-def _zipped(contents: Sequence[tuple[str, bytes]]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, content in dict(contents).items():
-            archive.writestr(zipfile.ZipInfo(name, _TIME), content, zipfile.ZIP_DEFLATED, 9)
-    return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""Provenance of a figure for comparison.md: the command, commits, versions and runs."""
+"""Where a figure comes from and what its runs cost together, for comparison.md and for a paper."""
 
 from __future__ import annotations
 
@@ -9,8 +9,46 @@ from datetime import UTC, datetime
 
 from fedpriv.common.words import counted
 from fedpriv.store.folder import commit_words, own_commit_words
+from fedpriv.store.joint_privacy import choice_warning, joint_privacy
 from fedpriv.study.figures.definition import Figure
+from fedpriv.study.figures.figure_keys import keys_of
 from fedpriv.study.figures.series import FigureRun
+from fedpriv.tools.report.privacy_paragraph import privacy_paragraph
+
+
+def paragraph(figure: Figure, runs: Sequence[FigureRun]) -> str:
+    """Return the LaTeX paragraph about the privacy of a figure's runs.
+
+    Raises:
+        ConfigError: A stored run is damaged.
+    """
+    return privacy_paragraph([run.stored for run in runs], _warning(figure, runs))
+
+
+def joint_words(figure: Figure, runs: Sequence[FigureRun]) -> list[str]:
+    """Return sentences on the joint ε of all runs.
+
+    A figure of the user's own also gets a warning where the best of its values is chosen on test records.
+
+    Raises:
+        ConfigError: A stored run is damaged.
+    """
+    words = [s for joint in joint_privacy(run.stored for run in runs) for s in joint.sentences()]
+    warning = "" if figure.file is None else _warning(figure, runs)
+    return [*words, warning] if warning else words
+
+
+def _warning(figure: Figure, runs: Sequence[FigureRun]) -> str:
+    """Return a warning where private runs differ in a key whose best value test records choose."""
+    given: dict[str, set[str]] = {}
+    private = [run.job.overrides for run in runs if run.summary.get("epsilon_sound") is not None]
+    for overrides in private:
+        for override in overrides:
+            key, _, value = override.lstrip("+~").partition("=")
+            given.setdefault(key, set()).add(value)
+    counts = Counter(key for overrides in private for key in keys_of(overrides))
+    varied = [key for key, values in given.items() if len(values) > 1 or counts[key] < len(private)]
+    return choice_warning(varied, [axes.y for axes in figure.axes])
 
 
 def drawn_by(command: str, runs_by: str | None = None) -> Iterator[str]:

@@ -27,7 +27,7 @@ TINY = {
     "work": "ours",
     "title": "Tiny",
     "quick": ["rounds=2"],
-    "groups": {
+    "panels": {
         "digits": {
             "title": "Digits",
             "overrides": ["dataset=digits", "epsilon=null", "rounds=4", "evaluation_interval=2"],
@@ -47,15 +47,15 @@ TINY = {
         },
     },
     "show": {"digits": ["loud", "quiet"]},
-    "axes": {"accuracy": {"x": "round", "y": "test_accuracy"}},
-    "stated": [{"group": "digits", "curve": "loud", "column": "test_accuracy", "value": 80}],
+    "x": "round",
+    "metric": {"accuracy": "test_accuracy"},
+    "stated": [{"panel": "digits", "curve": "loud", "metric": "accuracy", "value": 80}],
 }
 HEAD = """\
 # @package _global_
 # digits: two noise multipliers
 defaults:
   - /work: base
-  - override /hydra/sweeper: curves
   - _self_
 """
 QUIET = ("runtime.progress=none",)
@@ -166,14 +166,14 @@ def tiny_over_points() -> dict:
         for n, colour in ((1, "blue"), (2, "orange"))
     }
     reference = {
-        "label": "reference", "colour": "black", "points": False, "overrides": ["rounds=4"],
+        "label": "reference", "colour": "black", "at": "once", "overrides": ["rounds=4"],
     }  # fmt: skip
     return copy.deepcopy({
         "work": "ours",
         "title": "Points",
         "quick": ["evaluation_interval=1"],
-        "points": POINTS,
-        "groups": {
+        **POINTS,
+        "panels": {
             "digits": {
                 "title": "Digits",
                 "overrides": ["algorithm=fedsgd", "dataset=digits"],
@@ -182,17 +182,13 @@ def tiny_over_points() -> dict:
         },
         "curves": {**rounds, "reference": reference},
         "show": {"digits": ["t1", "t2", "reference"]},
-        "axes": {
-            "loss": {"x": "point", "y": "test_loss", "x_scale": "log", "band": "sd"},
-            "rounds": {"x": "point", "y": "round"},
-            "map": {"x": "point", "y": "test_accuracy", "kind": "map", "best": "high"},
+        "metric": {
+            "loss": {"column": "test_loss", "x_scale": "log", "band": "sd"},
+            "rounds": "round",
+            "map": {"column": "test_accuracy", "kind": "map", "best": "high"},
         },
-        "stated": [
-            {"group": "digits", "curve": "t1", "column": "rounds", "value": 1, "point": 0.5}
-        ],
-        "orderings": [
-            {"group": "digits", "column": "test_loss", "curves": ["reference", "t1"], "point": 2}
-        ],
+        "stated": [{"curve": "t1", "metric": "rounds", "value": 1, "x": 0.5}],
+        "orderings": [{"metric": "loss", "curves": ["reference", "t1"], "x": 2}],
     })  # fmt: skip
 
 

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-POINTS = {"key": "algorithm.learning_rate", "values": [0.1, 0.5, 2], "label": "η", "quick": [0.5]}
+POINTS = {"x": {"algorithm.learning_rate": [0.1, 0.5, 2]}, "x_label": "η", "x_quick": [0.5]}

@@ -90,14 +90,13 @@ def test_the_list_refuses_what_it_does_not_show(command):
     assert "does not show what epsilon=1 changes" in said.sentence
 
 
-def test_of_one_figure_its_runs_are_shown(command, write, tiny):
-    tiny["curves"]["loud"]["minutes"] = {"digits": 2}
+def test_of_one_figure_its_runs_are_shown(command, write, wide_cells):
     write()
     said = command("figure", "own/tiny", "--list", "--config-dir", "mine", "--seeds", "0,1,2")
     assert (said.status, said.err) == (0, "")
     assert "own/tiny: 6 runs, 0 done" in said.out
-    (loud,) = [line.split() for line in said.out.splitlines() if "loud noise" in line]
-    assert loud == ["digits", "loud", "loud", "noise", "0/3", "2"]
+    (loud,) = [line for line in said.out.splitlines() if " loud " in line]
+    assert "0: not run, 1: not run, 2: not run" in loud
 
 
 @pytest.mark.thorough

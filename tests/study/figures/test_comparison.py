@@ -147,7 +147,7 @@ def test_an_infinite_epsilon_of_a_real_run_is_said(make, tiny, tmp_path):
 
 
 def stated(curve: str, value: float) -> dict:
-    return {"group": "digits", "curve": curve, "column": "test_accuracy", "value": value}
+    return {"panel": "digits", "curve": curve, "metric": "accuracy", "value": value}
 
 
 def test_an_ordering_of_stated_accuracies_that_holds(compared, tiny):
@@ -174,7 +174,7 @@ def test_one_stated_number_is_no_ordering(compared):
 
 @pytest.mark.parametrize(("quiet", "verdict"), [(0.5, "**Holds.**"), (2.0, "**Does not hold**")])
 def test_a_smaller_loss_is_better(quiet, verdict, compared, tiny):
-    tiny["orderings"] = [{"group": "digits", "column": "test_loss", "curves": ["quiet", "loud"]}]
+    tiny["orderings"] = [{"panel": "digits", "metric": "loss", "curves": ["quiet", "loud"]}]
     ends = {("loud", 0): {"test_loss": 1.0}, ("quiet", 0): {"test_loss": quiet}}
     assert verdict in compared(ends)
 

@@ -29,7 +29,7 @@ FILES = {"figure.csv", "figure.png", "figure.pdf", "comparison.md", "report.html
 def computed(tmp_path, tiny) -> dict:
     """``tiny`` becomes a figure drawn by a function of the user's own; its ``compute``."""
     (tmp_path / "squares_of_a_figure.py").write_text(MODULE)
-    shared = {k: tiny[k] for k in ("work", "title", "groups", "curves", "quick")}
+    shared = {k: tiny[k] for k in ("work", "title", "panels", "curves", "quick")}
     tiny.clear()
     tiny |= shared | {"compute": {"_target_": "squares_of_a_figure.squares", "most": 3}}
     return tiny["compute"]

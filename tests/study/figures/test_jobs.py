@@ -45,7 +45,7 @@ def test_a_curve_can_have_fewer_seeds_than_its_group(read, tiny, jobs_of):
 
 
 def test_the_first_seed_of_every_group_comes_before_any_second(read, tiny, jobs_of):
-    tiny["groups"]["again"] = {**tiny["groups"]["digits"], "seeds": [5]}
+    tiny["panels"]["again"] = {**tiny["panels"]["digits"], "seeds": [5]}
     tiny["show"]["again"] = ["loud"]
     labels = [job.label for job in jobs_of(read(tiny))]
     assert labels == [
@@ -87,14 +87,14 @@ def test_different_jobs_have_different_folders(figure, jobs_of):
 def test_the_same_run_has_the_same_folder_in_another_figure(read, tiny, jobs_of):
     first = folders(jobs_of(read(tiny)))
     tiny["curves"]["other"] = {**tiny["curves"]["loud"], "label": "other", "colour": "red"}
-    tiny["groups"]["mine"] = {**tiny["groups"]["digits"], "title": "Mine"}
+    tiny["panels"]["mine"] = {**tiny["panels"]["digits"], "title": "Mine"}
     tiny |= {"title": "Another", "show": {"mine": ["other", "quiet"]}, "stated": []}
     assert folders(jobs_of(read(tiny, "own/another"))) == first
 
 
 def test_the_order_of_overrides_does_not_make_another_run(read, tiny, jobs_of):
     first = folders(jobs_of(read(tiny)))
-    tiny["groups"]["digits"]["overrides"].reverse()
+    tiny["panels"]["digits"]["overrides"].reverse()
     assert folders(jobs_of(read(tiny))) == first
 
 
@@ -121,12 +121,12 @@ def test_the_seed_is_not_an_override(common, figure, jobs_of):
 def test_two_curves_that_are_the_same_runs_are_refused(read, tiny, jobs_of):
     tiny["curves"]["twin"] = {**tiny["curves"]["loud"], "label": "twin"}
     tiny["show"]["digits"] = ["loud", "twin"]
-    with pytest.raises(ConfigError, match="loud and twin are the same runs in group digits"):
+    with pytest.raises(ConfigError, match="loud and twin are the same runs in panel digits"):
         jobs_of(read(tiny))
 
 
 def test_equal_runs_of_two_groups_are_run_once(read, tiny, jobs_of):
-    tiny["groups"]["again"] = dict(tiny["groups"]["digits"])
+    tiny["panels"]["again"] = dict(tiny["panels"]["digits"])
     tiny["show"] = {"digits": ["loud"], "again": ["loud"]}
     jobs = jobs_of(read(tiny))
     assert [job.label for job in distinct(jobs)] == ["digits/loud/seed 0", "digits/loud/seed 1"]
@@ -186,11 +186,6 @@ def test_a_folder_that_holds_another_run_is_refused(changed, figure, jobs_of):
     with pytest.raises(ConfigError, match="holds another run than its name says") as caught:
         jobs_of(figure)
     assert str(job.folder.path) in str(caught.value)
-
-
-def test_the_minutes_are_those_of_the_group(read, tiny, jobs_of):
-    tiny["curves"]["loud"]["minutes"] = {"digits": 3}
-    assert [job.minutes for job in jobs_of(read(tiny))] == [3, None, 3, None]
 
 
 def test_the_point_stands_in_overrides_too():

@@ -326,7 +326,7 @@ def test_the_same_run_in_two_figures_is_made_once(make, there, command, write, t
 
 
 def test_a_line_for_each_client_is_drawn(make, there, tiny, tmp_path):
-    tiny["axes"] = {"norm": {"x": "round", "y": "gradient_norm", "lines": "clients"}}
+    tiny["metric"] = {"norm": {"column": "gradient_norm", "kind": "clients"}}
     assert make("rounds=2", "--seeds", "0").status == 0
     table = pd.read_csv(changed_folder(tmp_path) / "figure.csv")
     assert table["client"].nunique() == 10

@@ -29,7 +29,7 @@ def add(tiny: dict, curve: dict) -> None:
     """Put a curve before the others, with one seed."""
     tiny["curves"]["bad"] = curve
     tiny["show"]["digits"] = ["bad", *tiny["show"]["digits"]]
-    tiny["groups"]["digits"]["seeds"] = [0]
+    tiny["panels"]["digits"]["seeds"] = [0]
 
 
 def test_a_job_that_fails_does_not_stop_the_others(make, tiny, tmp_path, wide_cells):
@@ -71,7 +71,7 @@ def test_what_failed_and_runs_then_is_forgotten(make, there, tiny, tmp_path):
 @pytest.mark.slow
 def test_a_run_that_is_in_two_groups_fails_in_both(make, tiny):
     add(tiny, FAILS_WHEN_RUN)
-    tiny["groups"]["again"] = tiny["groups"]["digits"]
+    tiny["panels"]["again"] = tiny["panels"]["digits"]
     tiny["show"]["again"] = ["bad"]
     for said in (make(), make("--draw")):
         failed, _ = said.err.splitlines()

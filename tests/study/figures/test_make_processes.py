@@ -71,8 +71,8 @@ def test_a_figure_that_was_interrupted_goes_on_to_what_it_would_have_been(
 
 @pytest.mark.thorough
 def test_ctrl_c_stops_the_workers_with_checkpoints(start, write, tiny, tmp_path):
-    tiny["groups"]["digits"]["overrides"][2] = "rounds=1000000"
-    tiny["groups"]["digits"]["seeds"] = [0]
+    tiny["panels"]["digits"]["overrides"][2] = "rounds=1000000"
+    tiny["panels"]["digits"]["seeds"] = [0]
     write()
     child = start(
         "figure", "own/tiny", "--config-dir", "mine", "--jobs", "2", "runtime.progress=none"
@@ -94,8 +94,8 @@ def test_ctrl_c_stops_the_workers_with_checkpoints(start, write, tiny, tmp_path)
 @pytest.mark.slow
 @pytest.mark.parametrize("quiet", [400, 2])  # with 2 one of the workers waits for a next job
 def test_workers_end_with_a_figure_that_was_killed(quiet, start, make, write, tiny, tmp_path):
-    tiny["groups"]["digits"]["overrides"][2] = "rounds=400"
-    tiny["groups"]["digits"]["seeds"] = [0]
+    tiny["panels"]["digits"]["overrides"][2] = "rounds=400"
+    tiny["panels"]["digits"]["seeds"] = [0]
     tiny["curves"]["quiet"]["overrides"].append(f"rounds={quiet}")
     write()
     child = start(

@@ -19,21 +19,21 @@ NOISY = "label noise (Nobody 2020)"
 
 def mark(**changed) -> dict:
     return {
-        "group": "digits", "column": "test_accuracy", "point": 2.93, "value": 98.7, "label": LINEAR,
+        "panel": "digits", "metric": "accuracy", "x": 2.93, "value": 98.7, "label": LINEAR,
     } | changed  # fmt: skip
 
 
 @pytest.fixture
 def tiny(tiny) -> dict:
     """The two curves of two seeds at three ε, with three marks of two publications."""
-    tiny["points"] = {"key": "epsilon", "values": [1, 2, 8], "label": "ε", "quick": [1, 8]}
-    tiny["axes"] = {
-        "accuracy": {"x": "point", "y": "test_accuracy"},
-        "rounds": {"x": "point", "y": "round"},
-        "map": {"x": "point", "y": "test_loss", "kind": "map"},
+    tiny |= {"x": {"epsilon": [1, 2, 8]}, "x_label": "ε", "x_quick": [1, 8]}
+    tiny["metric"] = {
+        "accuracy": {"column": "test_accuracy"},
+        "rounds": "round",
+        "map": {"column": "test_loss", "kind": "map"},
     }
     tiny["stated"] = []
-    tiny["marks"] = [mark(), mark(point=0.5, value=90.25), mark(label=NOISY, point=9)]
+    tiny["baselines"] = [mark(value={2.93: 98.7, 0.5: 90.25}, x=None), mark(label=NOISY, x=9)]
     return tiny
 
 
@@ -84,9 +84,9 @@ def test_marks_are_symbols_after_the_curves_on_the_axes_of_their_column(panels):
 
 
 def test_a_label_looks_the_same_in_every_group(read, tiny):
-    tiny["groups"]["again"] = {**tiny["groups"]["digits"], "title": "Again"}
+    tiny["panels"]["again"] = {**tiny["panels"]["digits"], "title": "Again"}
     tiny["show"]["again"] = ["loud"]
-    tiny["marks"].append(mark(label=NOISY, group="again"))
+    tiny["baselines"].append(mark(label=NOISY, panel="again"))
     figure = read(tiny)
     rows, axes = figure_table(figure, []), figure.axes[0]
     first, again = (list(mark_lines(figure, group, axes, rows)) for group in figure.groups)
@@ -95,7 +95,7 @@ def test_a_label_looks_the_same_in_every_group(read, tiny):
 
 
 def test_a_dozen_labels_are_told_apart_by_shape_and_colour(read, tiny):
-    tiny["marks"] = [mark(label=f"work {i}") for i in range(12)]
+    tiny["baselines"] = [mark(label=f"work {i}") for i in range(12)]
     figure = read(tiny)
     rows = figure_table(figure, [])
     lines = list(mark_lines(figure, figure.groups[0], figure.axes[0], rows))
@@ -108,7 +108,7 @@ def test_no_mark_has_the_symbol_of_a_curve(panels):
 
 
 def test_limits_are_widened_to_hold_the_marks(panels, tiny):
-    tiny["axes"]["accuracy"] |= {"x_limits": [0, 8], "y_limits": {"digits": [40, 100]}}
+    tiny["metric"]["accuracy"] |= {"x_limits": [0, 8], "y_limits": {"digits": [40, 100]}}
     (low, high), y_limits = panels()[0].x_limits, panels()[0].y_limits
     assert low == 0
     assert high > 9
@@ -165,7 +165,7 @@ def test_the_comparison_lists_them_as_published(read, tiny, runs_of):
 
 
 def test_a_figure_without_marks_says_nothing_of_them(read, tiny, runs_of):
-    del tiny["marks"]
+    del tiny["baselines"]
     figure = read(tiny)
     runs = runs_of(figure)
     assert "elsewhere" not in caption_of(figure, runs, {})
@@ -175,8 +175,7 @@ def test_a_figure_without_marks_says_nothing_of_them(read, tiny, runs_of):
 @pytest.mark.thorough
 def test_they_are_drawn_and_told_by_the_command(make, tiny, tmp_path):
     tiny["show"]["digits"] = ["quiet"]
-    tiny["axes"] = {"accuracy": {"x": "point", "y": "test_accuracy"}}
-    tiny["points"]["quick"] = [8]
+    tiny |= {"metric": {"accuracy": "test_accuracy"}, "x_quick": [8]}
     assert make("--quick").status == 0
     folder = tmp_path / "outputs" / "figures" / "own" / "tiny_quick"
     assert LINEAR in (folder / "comparison.md").read_text()
@@ -187,21 +186,20 @@ def test_they_are_drawn_and_told_by_the_command(make, tiny, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"group": "mnist"}, "figure.marks.0.group must be one of digits, got mnist"),
-        ({"column": "accuracy"}, "figure.marks.0.column must be one of test_accuracy, round"),
-        ({"column": "test_loss"}, "figure.marks.0.column must be one of test_accuracy, round"),
-        ({"point": "2,93"}, "figure.marks.0.point must be a number, got 2,93"),
-        ({"point": None}, "figure.marks.0.point must be given"),
-        ({"value": "98.7 %"}, "figure.marks.0.value must be a number"),
-        ({"value": float("inf")}, "figure.marks.0.value must be finite"),
-        ({"label": None}, "figure.marks.0.label must be given"),
-        ({"label": 3}, "figure.marks.0.label must be a text"),
-        ({"label": "loud noise"}, "figure.marks.0.label must be another text than that of a curve"),
-        ({"labl": "x"}, "unknown key figure.marks.0.labl; did you mean label?"),
+        ({"panel": "mnist"}, "figure.baselines.0.panel must be one of digits, got mnist"),
+        ({"metric": "auc"}, "figure.baselines.0.metric must be one of accuracy, test_accuracy, round"),
+        ({"metric": "loss"}, "figure.baselines.0.metric must be one of accuracy, test_accuracy, round"),
+        ({"x": "2,93"}, "figure.baselines.0.x must be a number, got 2,93"),
+        ({"value": "98.7 %"}, "figure.baselines.0.value must be a number"),
+        ({"value": float("inf")}, "figure.baselines.0.value must be finite"),
+        ({"label": None}, "figure.baselines.0.label must be a text"),
+        ({"label": 3}, "figure.baselines.0.label must be a text"),
+        ({"label": "loud noise"}, "figure.baselines.0.label must be a label that no curve has"),
+        ({"labl": "x"}, "figure.baselines.0.labl must be one of label, run"),
     ],
 )  # fmt: skip
 def test_a_wrong_mark_is_refused(changed, words, read, tiny):
-    tiny["marks"] = [mark(**changed)]
+    tiny["baselines"] = [mark(**changed)]
     with pytest.raises(ConfigError) as caught:
         read(tiny)
     assert str(caught.value).startswith(words)
@@ -210,28 +208,26 @@ def test_a_wrong_mark_is_refused(changed, words, read, tiny):
 @pytest.mark.parametrize(
     ("marks", "words"),
     [
-        (98.7, "figure.marks must be a list"),
-        ({"a": mark()}, "figure.marks must be a list"),
-        ([98.7], "figure.marks.0 must be a group of keys"),
+        (98.7, "figure.baselines must be a list"),
+        ({"a": mark()}, "figure.baselines must be a list"),
+        ([98.7], "figure.baselines.0 must be a group of keys"),
     ],
 )
 def test_marks_are_a_list(marks, words, read, tiny):
-    tiny["marks"] = marks
+    tiny["baselines"] = marks
     with pytest.raises(ConfigError, match=words):
         read(tiny)
 
 
-@pytest.mark.parametrize(("axis", "key"), [("x_scale", "point"), ("y_scale", "value")])
+@pytest.mark.parametrize(("axis", "key"), [("x_scale", "x"), ("y_scale", "value")])
 def test_a_mark_that_a_logarithmic_axis_cannot_show_is_refused(axis, key, read, tiny):
-    tiny["axes"]["accuracy"][axis] = "log"
-    tiny["marks"] = [mark(**{key: 0})]
-    with pytest.raises(ConfigError, match=rf"figure\.marks\.0\.{key} must be > 0, got 0"):
+    tiny["metric"]["accuracy"][axis] = "log"
+    tiny["baselines"] = [mark(**{key: 0})]
+    with pytest.raises(ConfigError, match=rf"figure.baselines.0\.{key} must be > 0, got 0"):
         read(tiny)
 
 
 def test_a_mark_of_a_figure_over_rounds_is_about_a_round(read, tiny):
-    del tiny["points"]
-    tiny["axes"] = {"accuracy": {"x": "round", "y": "test_accuracy"}}
-    tiny["marks"] = [mark(point=3)]
+    tiny |= {"x": "round", "metric": "accuracy", "baselines": [mark(x=3)]}
     (read_mark,) = read(tiny).marks
     assert read_mark.point == 3

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from fedpriv.study.figures.figure_file import read_figure_file
-from fedpriv.study.figures.figure_keys import Values
+from fedpriv.common.config import compose
 from fedpriv.study.figures.of_sweep import figure_of_sweep, write_sweep_figure
+from fedpriv.study.figures.reading import read_own
 
 
 def figure(*overrides: str) -> dict | None:
@@ -45,11 +45,13 @@ def test_what_a_figure_cannot_say_leaves_no_file(override):
 
 
 def test_the_file_is_read_again_and_never_written_over(tmp_path):
-    overrides = OverridesParser.create().parse_overrides(["epsilon=1,0.00001", "algorithm=a,b"])
+    overrides = OverridesParser.create().parse_overrides(
+        ["epsilon=1,0.00001", "algorithm=dp_fl,adap_dpfl"]
+    )
     write_sweep_figure(tmp_path, overrides)
-    file = read_figure_file(tmp_path / "figure.yaml")
-    assert file.x == Values("epsilon", (1e-5, 1))
-    assert [c.label for c in file.curves] == ["a", "b"]
+    read = read_own({"file": str(tmp_path / "figure.yaml")}, compose)
+    assert (read.points.key, read.points.values) == ("epsilon", (1e-5, 1))
+    assert [c.label for c in read.groups[0].curves] == ["dp_fl", "adap_dpfl"]
     (tmp_path / "figure.yaml").write_text("# changed")
     write_sweep_figure(tmp_path, overrides)
     assert (tmp_path / "figure.yaml").read_text() == "# changed"

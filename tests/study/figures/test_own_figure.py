@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from fedpriv import cli
-from fedpriv.study.figures.from_file import figure_of_file
+from fedpriv.study.figures.reading import read_own
 
 QUIET = ("runtime.progress=none",)
 BASE = (
@@ -61,7 +61,7 @@ def figure_of(tmp_path):
 
     def run(settings=(), **changes: object):
         write_own(tmp_path, **changes)
-        return figure_of_file({"file": str(tmp_path / "own.yaml"), **dict(settings)}, compose)
+        return read_own({"file": str(tmp_path / "own.yaml"), **dict(settings)}, compose)
 
     return run
 
@@ -277,7 +277,8 @@ def test_a_packed_figure_is_drawn_again_from_the_archive(here, command, monkeypa
     assert said.status == 0, said.err
     assert "no epsilon covers" in said.out
     first = (here / "own.zip").read_bytes()
-    assert command("figure", "pack", "own.yaml", "--out", "own.zip").status == 0
+    assert "--force" in command("figure", "pack", "own.yaml", "--out", "own.zip").sentence
+    assert command("figure", "pack", "own.yaml", "--out", "own.zip", "--force").status == 0
     assert (here / "own.zip").read_bytes() == first
     with zipfile.ZipFile(here / "own.zip") as archive:
         archive.extractall(here / "review")

@@ -21,9 +21,7 @@ def write_mine(folder: Path) -> None:
         (folder / path).write_text(head + text)
 
 
-def test_an_archive_has_the_own_yamls_and_names_the_own_files_that_the_figure_uses(
-    tmp_path, command, monkeypatch
-):
+def test_an_archive_has_the_own_yamls_and_names_the_own_files(tmp_path, command, monkeypatch):
     write_mine(tmp_path / "mine")
     (tmp_path / "ownnets.py").write_text(
         "from torch import nn\n\n\nclass Small(nn.Sequential):\n"
@@ -48,6 +46,7 @@ def test_an_archive_has_the_own_yamls_and_names_the_own_files_that_the_figure_us
         assert {n for n in archive.namelist() if n.startswith("yamls/")} == {
             "yamls/algorithm/mine.yaml",
             "yamls/keys/mine.yaml",
+            "yamls/clipper/unused.yaml",
         }
     readme = (tmp_path / "review" / "README.md").read_text()
     assert "beside it first: ownnets.py, own.csv." in readme
@@ -68,12 +67,3 @@ def test_an_unknown_option_in_a_file_hints_at_own_yamls_unless_they_are_given(tm
         said = command("figure", "own.yaml", "--config-dir", "mine", *flags, *QUIET).sentence
         assert "did you mean mine?" in said
         assert "--config-dir" not in said
-
-
-def test_a_figure_of_ones_own_may_choose_its_band(tmp_path):
-    from fedpriv.common.config import compose
-    from fedpriv.study.figures.from_file import figure_of_file
-
-    write_own(tmp_path, band="sd")
-    (axes,) = figure_of_file({"file": str(tmp_path / "own.yaml")}, compose).axes
-    assert axes.band == "sd"

@@ -37,7 +37,7 @@ def test_the_identity_is_that_of_the_run_with_the_overrides(figure, jobs_of):
 
 
 def test_seeds_that_follow_the_seed_do_so(read, tiny, jobs_of):
-    tiny["groups"]["digits"]["overrides"].append("noise_seed=7")
+    tiny["panels"]["digits"]["overrides"].append("noise_seed=7")
     for job in jobs_of(read(tiny))[::4]:
         assert job.identity == identity(compose(job.overrides))
         assert (job.identity["noise_seed"], job.identity["partition.seed"]) == (7, job.seed)
@@ -51,39 +51,42 @@ def test_a_key_computed_from_the_seed_is_resolved_for_each(figure, jobs_of):
 
 
 def test_a_group_is_no_key_of_points(read, tiny, jobs_of):
-    tiny["points"]["key"] = "clipper"
+    tiny["x"] = {"clipper": [1, 2]}
     with pytest.raises(ConfigError, match="a key with a number, not a group, got clipper"):
         jobs_of(read(tiny))
 
 
 def test_an_unknown_key_is_refused_with_the_nearest_one(read, tiny, jobs_of):
-    tiny["points"]["key"] = "algorithm.learning_rat"
+    tiny["x"] = {"algorithm.learning_rat": [1]}
     with pytest.raises(ConfigError, match=r"did you mean algorithm\.learning_rate\?"):
         jobs_of(read(tiny))
 
 
 def test_a_value_that_cannot_be_is_refused_before_any_run(make, tiny, tmp_path):
-    tiny["points"]["values"] = [-1, 1]
+    tiny["x"]["algorithm.learning_rate"] = [-1, 1]
+    for metric in ("loss", "stated", "orderings"):
+        (tiny["metric"] if metric == "loss" else tiny).pop(metric)
     said = make("--dry-run")
     assert said.status == 2
     assert "algorithm.learning_rate must be > 0" in said.sentence
 
 
 def test_two_points_that_are_the_same_runs_are_refused(read, tiny, jobs_of):
-    tiny["points"] |= {"key": "dry_run", "values": [0, 1]}
-    with pytest.raises(ConfigError, match="0 and 1 are the same runs of t1 in group digits"):
+    tiny["x"] = {"dry_run": [0, 1]}
+    del tiny["metric"]["loss"]
+    with pytest.raises(ConfigError, match="0 and 1 of t1 are the same runs in panel digits"):
         jobs_of(read(tiny))
 
 
 def test_an_override_of_the_points_key_is_refused(make):
     said = make("algorithm.learning_rate=1")
     assert said.status == 2
-    assert "use figure.points.values=[" in said.sentence
+    assert "use 'figure.x={algorithm.learning_rate:[" in said.sentence
 
 
 def test_the_quick_scale_has_points_of_its_own(read, tiny):
     assert read({**tiny, "scale": "quick"}).points.values == (0.5,)
-    del tiny["points"]["quick"]
+    del tiny["x_quick"]
     assert read({**tiny, "scale": "quick"}).points.values == (0.1, 0.5, 2)
 
 
@@ -96,7 +99,7 @@ def test_a_quick_override_of_the_points_key_leaves_the_points(read, tiny, jobs_o
 
 
 def test_a_curve_with_points_of_its_own_is_run_at_those_alone(read, tiny, jobs_of):
-    tiny["curves"]["t2"]["points"] = [0.1, 2.0]
+    tiny["curves"]["t2"]["at"] = [0.1, 2.0]
     figure = read(tiny)
     jobs = jobs_of(figure)
     assert [job.label for job in jobs if job.curve.name == "t2"] == [
@@ -108,21 +111,21 @@ def test_a_curve_with_points_of_its_own_is_run_at_those_alone(read, tiny, jobs_o
 
 def test_the_runs_at_a_curves_own_points_are_those_of_the_whole_curve(read, tiny, jobs_of):
     whole = {job.folder.path for job in jobs_of(read(tiny))}
-    tiny["curves"]["t2"]["points"] = [0.1, 2.0]
+    tiny["curves"]["t2"]["at"] = [0.1, 2.0]
     assert {job.folder.path for job in jobs_of(read(tiny))} < whole
 
 
 def test_at_the_quick_scale_a_curve_is_run_at_those_of_its_points_that_are_quick(
     read, tiny, jobs_of
 ):
-    tiny["points"]["quick"] = [0.5, 2]
-    tiny["curves"]["t2"]["points"] = [0.1, 2]
+    tiny["x_quick"] = [0.5, 2]
+    tiny["curves"]["t2"]["at"] = [0.1, 2]
     jobs = jobs_of(read({**tiny, "scale": "quick"}))
     assert [job.point for job in jobs if job.curve.name == "t2"] == [2]
 
 
 def test_a_curve_without_a_quick_point_is_left_out_and_that_is_said(read, tiny, jobs_of):
-    tiny["curves"]["t2"]["points"] = [0.1, 2]
+    tiny["curves"]["t2"]["at"] = [0.1, 2]
     figure = read({**tiny, "scale": "quick"})
     jobs = jobs_of(figure)
     assert [job.curve.name for job in jobs] == ["t1", "reference"]
@@ -139,78 +142,21 @@ def test_a_group_without_a_quick_point_is_refused(read, tiny):
     tiny["show"]["digits"] = ["t1", "t2"]
     tiny["orderings"] = []
     for name in ("t1", "t2"):
-        tiny["curves"][name]["points"] = [0.1]
+        tiny["curves"][name]["at"] = [0.1]
     assert read(tiny).run_count == 4
     with pytest.raises(ConfigError) as caught:
         read({**tiny, "scale": "quick"})
     assert str(caught.value) == (
-        "figure.points.quick must be such that a curve of group digits is run at one of them, got [0.5]"
+        "figure.x_quick must be such that a curve of panel digits is run at one of them, got [0.5]"
     )
 
 
 def test_a_figure_without_points_asks_no_curve_where_it_is_run(read, tiny):
-    for key in ("points", "stated", "orderings"):
+    for key in ("x_quick", "stated", "orderings"):
         del tiny[key]
-    tiny["axes"] = {"loss": {"x": "round", "y": "test_loss"}}
-    tiny["curves"]["t2"]["points"] = [1]
+    tiny |= {"x": "round", "metric": "loss"}
+    tiny["curves"]["t2"]["at"] = [1]
     assert read(tiny).run_count == 6
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "words"),
-    [
-        (("points", "key"), None, "figure.points.key must be a text"),
-        (("points", "key"), "seed", "figure.points.key must be a key that makes another run"),
-        (("points", "values"), [2, 1], "figure.points.values must be a list of increasing numbers"),
-        (("points", "values"), [1, 1], "figure.points.values must be a list of increasing numbers"),
-        (("points", "values"), [], "figure.points.values must be a list of increasing numbers"),
-        (("points", "values"), ["a"], "figure.points.values must be a number"),
-        (("points", "quick"), 1, "figure.points.quick must be a list of increasing numbers"),
-        (("points", "label"), 3, "figure.points.label must be a text"),
-        (("points", "lable"), "x", "unknown key figure.points.lable; did you mean label?"),
-        (("axes", "loss", "x"), "round", "figure.axes.loss.x must be one of point"),
-        (("axes", "loss", "x_scale"), "ln", "figure.axes.loss.x_scale must be one of linear, log"),
-        (("axes", "loss", "band"), "se", "figure.axes.loss.band must be one of t, range, sd"),
-        (("axes", "loss", "kind"), "heat", "figure.axes.loss.kind must be one of lines, map"),
-        (("axes", "loss", "lines"), "clients", "figure.axes.loss.lines must be one of curves"),
-        (("axes", "map", "best"), "least", "figure.axes.map.best must be one of low, high"),
-        (("curves", "t1", "points"), "no", "figure.curves.t1.points must be true or false"),
-        (("curves", "t1", "points"), 1, "true or false, or a list of increasing numbers, got 1"),
-        (("curves", "t1", "points"), [], "true or false, or a list of increasing numbers, got []"),
-        (("curves", "t1", "points"), [2, 1], "points must be true or false, or a list of incr"),
-        (("curves", "t1", "points"), ["2"], "figure.curves.t1.points must be a number, got 2"),
-        (("curves", "t1", "points"), [0.5, 1],
-         "figure.curves.t1.points must be true, or some of figure.points.values 0.1, 0.5, 2, got"),
-        (("stated", 0, "point"), None, "figure.stated.0.point must be a number"),
-        (("stated", 0, "curve"), "reference", "figure.stated.0.point must be absent"),
-        (("orderings", 0, "point"), "all", "figure.orderings.0.point must be a number"),
-    ],
-)  # fmt: skip
-def test_a_wrong_value_is_refused_with_its_key_and_what_is_allowed(place, value, words, read, tiny):
-    *way, last = place
-    node = tiny
-    for name in way:
-        node = node[name]
-    node[last] = value
-    with pytest.raises(ConfigError) as caught:
-        read(tiny)
-    assert words in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("axes", "words"),
-    [
-        ({"x": "point", "y": "test_loss"}, "x must be a column, unless the figure has points"),
-        ({"x": "round", "y": "test_loss", "kind": "map"}, "kind must be one of lines"),
-    ],
-)
-def test_a_figure_without_points_has_no_axes_over_them(axes, words, read, tiny):
-    for key in ("points", "stated", "orderings"):
-        del tiny[key]
-    tiny["axes"] = {"loss": axes}
-    with pytest.raises(ConfigError) as caught:
-        read(tiny)
-    assert words in str(caught.value)
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def test_what_is_missing_is_drawn_without_and_said(there, make):
 
 @pytest.mark.thorough
 def test_fewer_values_use_the_runs_that_are_there(there, make):
-    assert make("figure.points.values=[0.5]", "--draw").status == 0
+    assert make("figure.x={algorithm.learning_rate:[0.5]}", "--draw").status == 0
     assert set(pd.read_csv(made(there, "figure.csv"))["x"]) == {0.5}
 
 

@@ -19,14 +19,14 @@ from fedpriv.study.figures.jobs import DONE, PARTLY, Job
 from fedpriv.study.figures.reading import read_figure
 from fedpriv.study.figures.series import FigureRun, over_points
 
-POINTS = {"key": "epsilon", "values": [1, 8], "label": "ε", "quick": [1]}
+POINTS = {"x": {"epsilon": [1, 8]}, "x_label": "ε", "x_quick": [1]}
 
 
 def figure(**more) -> dict:
     return OmegaConf.create({
         "scale": "paper", "seeds": None, "reuse": [], "draw_only": False, "work": "ours",
         "title": "Leakage", "quick": ["rounds=1"],
-        "groups": {"digits": {"title": "Digits", "overrides": ["audit=membership"], "seeds": [0]}},
+        "panels": {"digits": {"title": "Digits", "overrides": ["audit=membership"], "seeds": [0]}},
         "curves": {"one": {"label": "one", "colour": "blue", "overrides": []}},
         "show": {"digits": ["one"]},
         **more,
@@ -34,9 +34,7 @@ def figure(**more) -> dict:
 
 
 def job(tmp_path: Path, summary: dict, *overrides: str, point: float | None = None) -> Job:
-    drawn = read_figure(figure(axes={"a": {"x": "round", "y": "test_loss"}}), "own/leakage").groups[
-        0
-    ]
+    (drawn,) = read_figure(figure(x="round", metric="loss"), "own/leakage").groups
     config = fedpriv.compose(overrides)
     (tmp_path / "config.yaml").touch()
     (tmp_path / "summary.json").write_text(json.dumps({"stop_reason": "rounds", **summary}))
@@ -45,14 +43,13 @@ def job(tmp_path: Path, summary: dict, *overrides: str, point: float | None = No
 
 
 def test_a_figure_over_points_may_draw_an_audit():
-    axes = {"auc": {"x": "point", "y": "membership_auc"}}
-    drawn = read_figure(figure(points=POINTS, axes=axes), "own/leakage")
+    drawn = read_figure(figure(**POINTS, metric="membership_auc"), "own/leakage")
     assert drawn.axes[0].y == "membership_auc"
 
 
 def test_a_figure_over_rounds_may_not(tmp_path):
     with pytest.raises(ConfigError, match="membership_auc"):
-        read_figure(figure(axes={"auc": {"x": "round", "y": "membership_auc"}}), "own/leakage")
+        read_figure(figure(x="round", metric="membership_auc"), "own/leakage")
 
 
 def test_what_is_drawn_is_what_the_summary_says(tmp_path):
