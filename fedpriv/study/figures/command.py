@@ -39,7 +39,7 @@ examples:
 _FIGURES = Names(lambda: (name for name, _ in options_of("figure")))
 _BANDS = ("t", "sd", "range", "bootstrap", "none")
 _LIST = "every figure (or those below a name, such as wei) in a line; of one figure its runs"
-_FORCE = switch("--force", "write over the files of --out")
+_FORCE = switch("--force", "write over files that are there")
 
 
 @click.command(
@@ -121,12 +121,15 @@ def _pack(name: str, overrides: Sequence[str], options: SimpleNamespace) -> int:
         raise ConfigError("fedpriv figure pack needs one figure: fedpriv figure pack FILE.yaml")
     if other := [word for word in overrides if not word.startswith(f"{key}=")]:
         raise ConfigError("fedpriv figure pack", other[0], f"without overrides but {key}")
-    _refuse_present([options.out] if options.out else [], options.force)
     from fedpriv.study.figures.pack import LEFT_OUT, NOT_COVERED, pack_figure
 
     outputs = overrides[-1].partition("=")[2] if overrides else "outputs"
     config_dir = Path(options.config_dir) if options.config_dir else None
-    archive = pack_figure(name, Path(outputs), cast("Path | None", options.out), config_dir)
+    archive = options.out or Path(
+        f"{Path(name).stem if names_file(name) else name.replace('/', '_')}.zip"
+    )
+    _refuse_present([archive], options.force)
+    pack_figure(name, Path(outputs), archive, config_dir)
     print(f"packed: {archive} ({archive.stat().st_size / 1000:,.0f} kB). {NOT_COVERED} {LEFT_OUT}")
     return 0
 
@@ -269,10 +272,9 @@ def plot(context: click.Context, **flags: object) -> int:
     """
     options = SimpleNamespace(**{**flags, "x": flags["x"] or "round"})
     options.command = _given(context)
-    if context.get_parameter_source("out") == ParameterSource.COMMANDLINE:
-        pictures = cast("Sequence[Path]", flags["out"])
-        tables = (pictures[0].with_suffix(ending) for ending in (".csv", ".txt"))
-        _refuse_present([*pictures, *tables], bool(flags["force"]))
+    pictures = cast("Sequence[Path]", flags["out"])
+    tables = (pictures[0].with_suffix(ending) for ending in (".csv", ".txt"))
+    _refuse_present([*pictures, *tables], bool(flags["force"]))
     if flags["points"] is not None:
         if flags["x"] is not None or flags["each"]:
             raise ConfigError("fedpriv plot takes --points without --x and --each")

@@ -34,17 +34,14 @@ _FILES = (
 )  # fmt: skip
 
 
-def pack_figure(name: str, outputs: Path, out: Path | None, config_dir: Path | None = None) -> Path:
+def pack_figure(name: str, outputs: Path, archive: Path, config_dir: Path | None = None) -> None:
     """Write a figure, its definition, data, runs, statements and versions to an archive.
 
     Args:
         name: The figure: its file, or its name.
         outputs: The output folder, ``runtime.output_dir``.
-        out: The archive; None: ``<figure>.zip`` in the working folder.
+        archive: The archive.
         config_dir: Folder with the user's own YAMLs. The archive gets all of them.
-
-    Returns:
-        The archive.
 
     Raises:
         ConfigError: The figure has not been made, a file cannot be read, or a job cannot be composed, as
@@ -98,9 +95,7 @@ def pack_figure(name: str, outputs: Path, out: Path | None, config_dir: Path | N
     with zipfile.ZipFile(buffer, "w") as zipped:
         for entry, content in {"README.md": readme.encode(), **dict(contents)}.items():
             zipped.writestr(zipfile.ZipInfo(entry, _TIME), content, zipfile.ZIP_DEFLATED, 9)
-    archive = out or Path(f"{title.replace('/', '_')}.zip")
     write_atomically(archive, lambda file: file.write(buffer.getvalue()), "wb")
-    return archive
 
 
 def _facts(runs: Sequence[Path]) -> tuple[list[str], str]:

@@ -81,7 +81,7 @@ def test_a_figure_that_is_wrong_is_called_broken(listed, write, tiny):
     tiny["show"]["digits"] = ["quite"]
     write()
     (row,) = rows(listed("own", "--config-dir", "mine"))
-    assert row[1:3] == ["broken:", "figure.show.digits:"]
+    assert row[1:3] == ["broken:", "figure.show.digits"]
 
 
 def test_the_list_refuses_what_it_does_not_show(command):

@@ -113,7 +113,7 @@ def test_of_a_computed_figure_it_is_said_where_it_is(computed, make, command):
     [
         ("figure.compute.most=0", "figure.compute.most must be >= 1, got 0"),
         ("figure.seeds=[0]", "figure.seeds must be absent"),
-        ("+figure.marks=[1]", "figure.marks must be absent"),
+        ("+figure.baselines=[1]", "figure.baselines must be absent"),
         ("rounds=3", "own/tiny has no runs that rounds=3 could change"),
     ],
 )

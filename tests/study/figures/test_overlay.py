@@ -297,9 +297,10 @@ def test_a_wrong_look_is_refused_before_anything_is_written(flags, named, grid, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_text_of_another_origin_is_not_written_over(grid, command, tmp_path):
+def test_files_that_are_there_are_not_written_over_without_force(grid, command, tmp_path):
     (tmp_path / "plot.txt").write_text("notes")
-    assert "its caption" in refused(command("plot", str(grid)))
+    assert "--force writes over it" in refused(command("plot", str(grid)))
+    assert command("plot", str(grid), "--force").status == 0
 
 
 def test_lines_are_ordered_by_the_numbers_in_their_labels():
