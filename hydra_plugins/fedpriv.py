@@ -68,7 +68,13 @@ class CurvesSweeper(BasicSweeper):
             from fedpriv.study.figures.of_sweep import write_sweep_figure
 
             write_sweep_figure(folder, overrides, config_dir_flags(self.config))
-        return self._launch(jobs, folder)
+        try:
+            return self._launch(jobs, folder)
+        finally:
+            if len(jobs) > 1:
+                from fedpriv.study.figures.overlay import draw_sweep
+
+                draw_sweep(folder)
 
     def _checked_jobs(self, batch: Sequence[Sequence[str]], folder: Path) -> list[SweepJob]:
         """Return the jobs of the sweep, all of which can run. Raises FedprivError if one cannot."""

@@ -17,7 +17,7 @@ import pandas as pd
 from publish_figures import with_few_colours
 
 from fedpriv.store.caveats import SEES_HIDDEN
-from fedpriv.study.figures.computed import computed_figure, draw_computed, drawn_table
+from fedpriv.study.figures.computed import draw_computed, drawn_table, read_computed
 from fedpriv.study.figures.reading import load_section, read_figure
 from fedpriv.study.figures.write import draw_table
 
@@ -34,7 +34,7 @@ def redraw(name: str) -> None:
     folder, section = REFERENCE / name, load_section(name)
     table = pd.read_csv(folder / "figure.csv")
     if section.get("compute") is not None:
-        figure = computed_figure(section, name)
+        figure = read_computed(section, name)
         drawing = figure.draw()
         now = drawn_table(drawing)
         if len(now) != len(table) or not np.allclose(

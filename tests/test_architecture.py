@@ -281,7 +281,7 @@ def test_the_search_finds_what_it_is_for(code):
 
 
 ONE_WRITER = {  # what one module alone calls, and who else may: frames that move while a run goes on
-    "from matplotlib": {"store.plots", "store.drawing"},
+    "from matplotlib": {"store.plots"},
     "from rich.table import": {"store.table", "experiment.reporter"},
     "csv.writer(": {"common.files"},
     ".to_csv(": {"common.files"},

@@ -1,18 +1,18 @@
-"""Pictures of panels.
+"""Pictures of panels; only this module uses matplotlib.
 
-Only this module and :mod:`fedpriv.store.drawing` use matplotlib. A caller describes panels as plain values
-(:class:`Panel`, :class:`HeatMap`, :class:`StackedBars`) and passes them to one of three functions.
-:func:`draw_panels` makes a picture of print size, as for a paper; its caption is text beside the picture.
-:func:`draw_plot` quickly makes a picture for the screen, with panels above one another. :func:`draw_beside`
-puts the panels side by side.
+A caller describes panels as plain values (:class:`Panel`, :class:`HeatMap`, :class:`StackedBars`) and passes
+them to one of three functions. :func:`draw_panels` makes a picture of print size, as for a paper; its caption
+is text beside the picture. :func:`draw_plot` quickly makes a picture for the screen, with panels above one
+another. :func:`draw_beside` puts the panels side by side.
 """
 
 from __future__ import annotations
 
-import itertools
+import io
 import math
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,49 +20,206 @@ import matplotlib
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.backend_bases import RendererBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.legend import Legend
+from matplotlib.patches import Rectangle
 from matplotlib.text import Text
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
+from numpy.typing import ArrayLike
 
+from fedpriv.common.files import write_atomically
 from fedpriv.store.colours import COLOURS
-from fedpriv.store.drawing import (
-    draw_bars,
-    draw_map,
-    draw_panel,
-    from_zero,
-    save_picture,
-    tick_measured,
-)
-from fedpriv.store.panels import (
-    CYCLE,
-    MARKERS,
-    PANEL_WIDTH,
-    WIDTHS,
-    HeatMap,
-    Line,
-    Look,
-    Panel,
-    StackedBars,
-)
 
-__all__ = [
-    "CYCLE", "MARKERS", "WIDTHS", "HeatMap", "Line", "Look", "Panel", "StackedBars", "draw_beside",
-    "draw_panels", "draw_plot", "from_zero", "save_picture", "spread_apart",
-]  # fmt: skip
-TITLE_SIZE = 9.0  # points, on the screen
+# A matplotlibrc in the working directory must not change the pictures.
+matplotlib.rcdefaults()
+
+CYCLE = tuple(COLOURS.values())
+MARKERS = "os^Dv*Xph<"
+"""Shapes that tell curves apart in grey, in the order in which curves take them."""
+FONT_SIZE = 8.0  # points, of the labels of axes in print; legends are smaller by one
+WIDTHS = {"one": 3.4, "two": 7.0}
+"""Inches of one column of a two-column paper, and of both columns."""
+PANEL_WIDTH, PANEL_HEIGHT = 3.4, 2.5  # inches
+INCHES_PER_LETTER = 0.05
+CELL = (0.36, 0.26)  # width and height in inches of a heat map's cell
 DPI, SCREEN_DPI = 200, 150
 SCREEN_WIDTH = 5.2  # inches
 _END_WIDTH, _BESIDE_WIDTH = 1.15, 2.4  # inches of labels at the ends of curves, and beside a panel
 _LEADER = 0.16  # inches from the axes to a label at the end of a curve
-_STAMP: dict[str, Any] = {
-    "color": COLOURS["red"], "weight": "bold",
-    "bbox": {"boxstyle": "square,pad=0.25", "facecolor": "#FDEDE3", "edgecolor": COLOURS["red"]},
-}  # fmt: skip
+_MARKED = 24  # points of a line that has a marker at each of them; longer lines have some markers
+_MOST_TICKS = 12
+
+Numbers = Sequence[float] | np.ndarray
+
+
+def distinct(index: int) -> tuple[str, str, bool]:
+    """Return colour, marker and dottedness of a curve by its number.
+
+    Every curve has a look, however many there are. The first ten times eleven looks differ, and from the
+    twelfth curve on lines are dotted.
+    """
+    return CYCLE[index % len(CYCLE)], MARKERS[index % len(MARKERS)], index >= len(CYCLE)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a panel, with a band from ``low`` to ``high`` if both are given.
+
+    Attributes:
+        label: Label in the legend; one that begins with an underscore is not shown.
+        colour: Colour as matplotlib reads it.
+        x: Horizontal positions [n].
+        y: Vertical positions [n].
+        low: Lower ends of the band [n].
+        high: Upper ends of the band [n].
+        dotted: True for a dotted line.
+        dashed: True for a dashed line.
+        thin: True for a thinner line.
+        marker: matplotlib's name of a symbol at each point.
+        joined: False for symbols without a line between them.
+        style: matplotlib's name of a line style; it replaces ``dotted`` and ``dashed``.
+        width: Width in points; None: that of a printed figure.
+        marker_size: Size of the symbols in points; None: that of a printed figure.
+        band_label: Label of the band in the legend; a labelled band is darker.
+        sparse: True for markers at some points only where the line has many.
+        at_bottom: True for symbols at the bottom of the axes, whatever ``y`` is.
+    """
+
+    label: str
+    colour: str
+    x: Numbers
+    y: Numbers
+    low: Numbers | None = None
+    high: Numbers | None = None
+    dotted: bool = False
+    dashed: bool = False
+    thin: bool = False
+    marker: str | None = None
+    joined: bool = True
+    style: str | tuple[int, tuple[float, ...]] = ""
+    width: float | None = None
+    marker_size: float | None = None
+    band_label: str = ""
+    sparse: bool = False
+    at_bottom: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One coordinate system of a picture, with lines.
+
+    Attributes:
+        title: Title above the axes.
+        x_label: Label of the x axis.
+        y_label: Label of the y axis.
+        lines: The lines, in the order of the legend.
+        x_limits: Ends of the x axis; an end that is None follows from the data.
+        y_limits: Ends of the y axis; an end that is None follows from the data.
+        x_from_zero: True if an x axis without limits begins at zero.
+        y_from_zero: True if a y axis without limits begins at zero.
+        x_log: True for a logarithmic x axis with plain numbers.
+        y_log: True for a logarithmic y axis.
+        x_powers: True for a logarithmic x axis with powers of ten.
+        vacuous_above: Largest ε of the x axis that is not vacuous; everything to the right of it is drawn at
+            one place, whose tick says so. None: x is no ε, or has no such place.
+        y_ticks: Names of the rows at y = 0, 1, 2, …
+        legend: ``inside`` or ``beside`` the axes; empty: the panel has no legend of its own.
+        legend_title: Heading of the panel's own legend.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...]
+    x_limits: tuple[float | None, float | None] | None = None
+    y_limits: tuple[float | None, float | None] | None = None
+    x_from_zero: bool = True
+    y_from_zero: bool = False
+    x_log: bool = False
+    y_log: bool = False
+    x_powers: bool = False
+    vacuous_above: float | None = None
+    y_ticks: tuple[str, ...] = ()
+    legend: str = ""
+    legend_title: str | None = None
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches; named rows need space for their labels."""
+        if not self.y_ticks:
+            return PANEL_WIDTH, PANEL_HEIGHT
+        label_width = INCHES_PER_LETTER * max(map(len, self.y_ticks))
+        return PANEL_WIDTH + label_width, max(PANEL_HEIGHT, 0.9 + CELL[1] * len(self.y_ticks))
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A table shown as colours, with each number in its cell.
+
+    Attributes:
+        title: Title above the axes.
+        x_label: Label of the x axis.
+        y_label: Label of the y axis.
+        label: Label of the colour bar.
+        rows: Labels of the rows [r].
+        columns: Labels of the columns [c].
+        values: The numbers [r, c]; NaN leaves a cell empty.
+        decimals: Number of decimals in a cell.
+        best: ``low`` or ``high``: the cell of each row that is framed.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    label: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: np.ndarray
+    decimals: int = 2
+    best: str = "low"
+
+    @property
+    def slanted(self) -> bool:
+        """True where the labels of the columns are words, wider than a cell."""
+        return max(map(len, self.columns), default=0) > 5
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height in inches, so that each number fits into its cell."""
+        label_width = 1.1 + INCHES_PER_LETTER * max(map(len, self.rows))
+        width = label_width + CELL[0] * len(self.columns)
+        below = 0.9
+        if self.slanted:
+            below += 0.6 * INCHES_PER_LETTER * max(map(len, self.columns))
+        return max(PANEL_WIDTH, width), max(PANEL_HEIGHT, below + CELL[1] * len(self.rows))
+
+
+@dataclass(frozen=True)
+class StackedBars:
+    """A horizontal bar for each row of counts, made of coloured parts.
+
+    Attributes:
+        x_label: Label of the x axis.
+        y_label: Label of the y axis.
+        counts: Lengths of the parts [rows, parts].
+        apart: True for bars with gaps and numbers; False for many bars, which then form bands.
+        legend_title: Heading of the legend, in which the parts are numbered.
+        legend: Place of the legend.
+    """
+
+    x_label: str
+    y_label: str
+    counts: np.ndarray
+    apart: bool
+    legend_title: str
+    legend = "beside"
+
+
+# ---- pictures
 
 
 def draw_panels(
@@ -72,7 +229,8 @@ def draw_panels(
     note: str = "",
     stamp: str = "",
     creator: str = "",
-    look: Look | None = None,
+    width: float | None = None,
+    font_size: float = FONT_SIZE,
 ) -> None:
     """Draw a grid of panels of print size.
 
@@ -87,292 +245,268 @@ def draw_panels(
         note: Short text below the panels that a picture without its caption needs.
         stamp: Text above the panels that a reader must not overlook.
         creator: Command that may later write over the files; see :func:`save_picture`.
-        look: Width and font size; None: as in the reference figures.
+        width: Width of the picture in inches; None: that of the panels and what stands beside them.
+        font_size: Size of the axes' labels in points; legends are one smaller, the title one larger.
 
     Raises:
         WriteError: A file cannot be written.
     """
-    look = look or Look()
-    with matplotlib.rc_context(_style(look.font_size)):
-        figure = _grid(rows, title, note, stamp, look)
+    style = {
+        "font.size": font_size, "axes.titlesize": font_size + 0.5, "figure.titlesize": font_size + 1,
+        "legend.fontsize": font_size - 1, "pdf.fonttype": 42, "svg.hashsalt": "fedpriv",
+    }  # fmt: skip
+    with matplotlib.rc_context(cast("Any", style)):
+        figure = _grid(rows, title, note, stamp, width, font_size)
         for path in files:
             save_picture(figure, path, DPI, creator)
 
 
-def _style(font_size: float) -> dict[Any, Any]:
-    return {
-        "font.size": font_size, "axes.titlesize": font_size + 0.5, "figure.titlesize": font_size + 1,
-        "legend.fontsize": font_size - 1, "pdf.fonttype": 42, "svg.hashsalt": "fedpriv",
-    }  # fmt: skip
-
-
 def _grid(
-    rows: Sequence[Sequence[Panel | HeatMap]], title: str, note: str, stamp: str, look: Look
+    rows: Sequence[Sequence[Panel | HeatMap]],
+    title: str,
+    note: str,
+    stamp: str,
+    width: float | None,
+    font_size: float,
 ) -> Figure:
-    """Return the picture of :func:`draw_panels`, with bands above and below the panels for texts."""
-    columns = max(len(row) for row in rows)
-    widths = [
-        max(row[column].size[0] for row in rows if column < len(row)) for column in range(columns)
-    ]
+    """Return the picture of :func:`draw_panels`. Panels keep their height, whatever stands around them."""
+    columns = max(map(len, rows))
+    widths = [max(row[c].size[0] for row in rows if c < len(row)) for c in range(columns)]
     heights = [max(panel.size[1] for panel in row) for row in rows]
-    width, height = sum(widths), sum(heights)
-    if look.width is not None:
-        shrunk = min(1.0, max(0.75, look.width / width))
-        width, height = look.width, shrunk * height
-    figure = Figure(figsize=(width, height), layout="constrained")
-    canvas = FigureCanvasAgg(figure)
-    axes = figure.subplots(
+    height = sum(heights) * (1 if width is None else min(1.0, max(0.75, width / sum(widths))))
+    figure = Figure(figsize=(width or sum(widths), height), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(
         len(rows), columns, squeeze=False, width_ratios=widths, height_ratios=heights
     )
-    for row, row_axes in zip(rows, axes, strict=True):
-        for panel, axis in zip(row, row_axes, strict=False):
-            if isinstance(panel, HeatMap):
-                draw_map(axis, panel)
-            else:
-                draw_panel(axis, panel)
-        for axis in row_axes[len(row) :]:
+    drawn: list[tuple[Axes, Panel | HeatMap]] = []
+    for row, axes in zip(rows, grid, strict=True):
+        for panel, axis in zip(row, axes, strict=False):
+            (draw_map if isinstance(panel, HeatMap) else draw_panel)(axis, cast("Any", panel))
+            drawn.append((axis, panel))
+        for axis in axes[len(row) :]:
             axis.set_axis_off()
-    last_axes = [row_axes[len(row) - 1] for row, row_axes in zip(rows, axes, strict=True)]
-    space = _Space(figure, canvas.get_renderer(), height, look.font_size)
-    space.below(note)
-    ends = [_ends_of(row) for row in rows]
-    if not all(ends) or not space.label_ends(last_axes, ends, look.width is None):
-        wide = look.width is None or look.width > 1.5 * PANEL_WIDTH
-        space.add_legend(axes.flat, len(rows) == columns == 1 and wide, look.width is None)
-    space.above(title, stamp)
-    for panel, axis in zip(itertools.chain(*rows), _used(rows, axes), strict=True):
+    above, below = list[Artist](), list[Artist]()  # from the picture's edge to the panels
+    small, grow = font_size - 1, width is None
+    if note:
+        text = _wrapped(figure, note, figure.get_figwidth() - 0.2, small)
+        below.append(figure.text(0.5, 0, text, fontsize=small, ha="center", va="bottom"))
+    ends = [(axes[len(row) - 1], row) for row, axes in zip(rows, grid, strict=True)]
+    right = _label_ends(figure, ends, height, below, grow, small)
+    if not right:
+        roomy = len(drawn) == 1 and (width is None or width > 1.5 * PANEL_WIDTH)
+        height, right = _add_legend(figure, height, below, roomy, grow, small)
+    stamped: dict[str, Any] = {
+        "color": COLOURS["red"], "weight": "bold",
+        "bbox": {"boxstyle": "square,pad=0.25", "facecolor": "#FDEDE3", "edgecolor": COLOURS["red"]},
+    }  # fmt: skip
+    for words, size, look in ((title, font_size + 1, {}), (stamp, font_size, stamped)):
+        if words:
+            room = figure.get_figwidth() - 0.3
+            text = _wrapped(figure, words, room, size, look.get("weight", "normal"))
+            look |= {"ha": "center", "va": "top", "parse_math": False}
+            above.append(figure.text(0.5, 1, text, fontsize=size, **look))
+    _fit(figure, height, above, below, right)
+    for axis, panel in drawn:
         if isinstance(panel, Panel):
-            tick_measured(figure, axis, panel, canvas.get_renderer())
+            _tick_measured(figure, axis, panel)
     return figure
 
 
-def _used(rows: Sequence[Sequence[object]], axes: np.ndarray) -> Iterator[Axes]:
-    for row, row_axes in zip(rows, axes, strict=True):
-        yield from row_axes[: len(row)]
+def _fit(
+    figure: Figure,
+    height: float,
+    above: Sequence[Artist],
+    below: Sequence[Artist],
+    right: float = 0.0,
+) -> None:
+    """Give the panels their height in inches, and make room for what stands above, below and to the right."""
+    gaps = {a: 0.04 if isinstance(a, Legend) else 0.08 for a in below} | dict.fromkeys(above, 0.14)
+    sizes = {a: a.get_window_extent().height / figure.dpi + gap for a, gap in gaps.items()}
+    bottom = sum(sizes[a] for a in below)
+    total = bottom + height + sum(sizes[a] for a in above)
+    figure.set_figheight(total)
+    engine = cast("ConstrainedLayoutEngine", figure.get_layout_engine())
+    engine.set(rect=(0, bottom / total, 1 - right / figure.get_figwidth(), height / total))
+    for legend in figure.legends:
+        if legend not in below:
+            legend.set_bbox_to_anchor((1.0, (bottom + height / 2) / total))
+    places, up, down = dict[Artist, float](), 0.0, total
+    for artist in below:
+        places[artist] = up + gaps[artist] / 2
+        up += sizes[artist]
+    for artist in above:
+        places[artist] = down - 0.06
+        down -= sizes[artist]
+    for artist, y in places.items():
+        if isinstance(artist, Legend):
+            artist.set_bbox_to_anchor((0.5, y / total))
+        elif isinstance(artist, Text):
+            artist.set_position((0.5, y / total))
 
 
-def _ends_of(row: Sequence[Panel | HeatMap]) -> dict[str, Line]:
-    """Return label → line of a row's last panel, or nothing if its ends cannot name all lines of the row."""
-    panels = [panel for panel in row if isinstance(panel, Panel)]
-    if len(panels) < len(row):
-        return {}
-    lines = [[line for line in panel.lines if line.label[:1] != "_"] for panel in panels]
-    last = {line.label: line for line in lines[-1]}
-    plain = all(line.joined and not line.band_label for each in lines for line in each)
-    labels = {line.label for each in lines for line in each}
-    if not plain or len(last) < len(lines[-1]) or labels != set(last) or panels[-1].y_ticks:
-        return {}
-    return last
+def _width(figure: Figure, text: str, size: float, weight: str = "normal") -> float:
+    """Return the width of a text in inches, that of its longest line."""
+    font = FontProperties(size=size, weight=weight)
+    measure = cast("FigureCanvasAgg", figure.canvas).get_renderer().get_text_width_height_descent
+    return max(measure(line or " ", font, False)[0] for line in text.split("\n")) / figure.dpi
 
 
-class _Space:
-    """The bands around the panels of a picture, which grow with the texts that are put there.
+def _wrapped(figure: Figure, text: str, inches: float, size: float, weight: str = "normal") -> str:
+    """Return a text broken into lines that are at most so wide; line breaks are kept."""
+    lines = []
+    for paragraph in text.split("\n"):
+        width = _width(figure, paragraph, size, weight)
+        letters = max(20, len(paragraph))
+        if width > inches:
+            letters = max(20, int(len(paragraph) * inches / width))
+        broken = textwrap.wrap(paragraph, letters) or [""]
+        while letters > 20 and _width(figure, "\n".join(broken), size, weight) > inches:
+            letters -= 1  # wide letters are together
+            broken = textwrap.wrap(paragraph, letters)
+        lines += broken
+    return "\n".join(lines)
+
+
+def _label_ends(
+    figure: Figure,
+    rows: Sequence[tuple[Axes, Sequence[Panel | HeatMap]]],
+    height: float,
+    below: Sequence[Artist],
+    grow: bool,
+    size: float,
+) -> float:
+    """Label the curves of each row at their ends, to the right of its last panel.
 
     Args:
-        figure: The picture, with a constrained layout.
-        renderer: Measures texts.
+        figure: The picture.
+        rows: Last axes and panels of each row.
         height: Height of the panels in inches.
-        font_size: Size of the axes' labels in points.
+        below: What stands below the panels.
+        grow: True for a picture that grows by the width of the labels, else the panels shrink.
+        size: Size of the labels in points.
+
+    Returns:
+        The inches to the right of the panels; 0 where there is no room, or a row has a line that the ends
+        of its last panel cannot name.
     """
-
-    def __init__(self, figure: Figure, renderer: RendererBase, height: float, font_size: float):
-        self.figure, self.renderer = figure, renderer
-        self.height, self.font_size = height, font_size
-        self.top, self.bottom, self.right = 0.0, 0.0, 0.0  # inches
-        self._placed: list[tuple[Artist, str, float]] = []
-
-    def above(self, title: str, stamp: str) -> None:
-        """Put title and stamp above the panels, the stamp in a box of its own."""
-        texts: tuple[tuple[str, float, dict[str, Any]], ...]
-        texts = ((title, self.font_size + 1, {}), (stamp, self.font_size, _STAMP))
-        for text, size, more in texts:
-            if text:
-                room = self.figure.get_figwidth() - 0.3
-                wrapped = self._wrapped(text, room, size, more.get("weight", "normal"))
-                drawn = self.figure.text(
-                    0.5, 1, wrapped, fontsize=size, ha="center", va="top", parse_math=False, **more
-                )
-                self._placed.append((drawn, "top", self.top + 0.06))
-                self.top += drawn.get_window_extent(self.renderer).height / self.figure.dpi + 0.14
-        self._fit()
-
-    def below(self, note: str) -> None:
-        """Put a note below the panels."""
-        if note:
-            size = self.font_size - 1
-            wrapped = self._wrapped(note, self.figure.get_figwidth() - 0.2, size)
-            drawn = self.figure.text(0.5, 0, wrapped, fontsize=size, ha="center", va="bottom")
-            self._placed.append((drawn, "bottom", 0.04))
-            self.bottom += drawn.get_window_extent(self.renderer).height / self.figure.dpi + 0.08
-            self._fit()
-
-    def _wrapped(self, text: str, inches: float, size: float, weight: str = "normal") -> str:
-        """Return a text broken into lines that are at most so wide; line breaks are kept."""
-        lines = []
-        for paragraph in text.split("\n"):
-            width, letters = self._width(paragraph, size, weight), max(20, len(paragraph))
-            while letters > 20 and width * letters / len(paragraph) > inches:
-                letters -= 1
-            broken = textwrap.wrap(paragraph, letters) or [""]
-            while letters > 20 and self._width("\n".join(broken), size, weight) > inches:
-                letters -= 1  # wide letters are together
-                broken = textwrap.wrap(paragraph, letters)
-            lines += broken
-        return "\n".join(lines)
-
-    def _width(self, text: str, size: float, weight: str = "normal") -> float:
-        """Return the width of a text in inches, that of its longest line."""
-        font = FontProperties(size=size, weight=weight)
-        widths = (
-            self.renderer.get_text_width_height_descent(line or " ", font, False)[0]
-            for line in text.split("\n")
-        )
-        return max(widths) / self.figure.dpi
-
-    def _fit(self) -> None:
-        """Give the panels their height, and place the texts in the bands around them."""
-        width, total = self.figure.get_figwidth(), self.top + self.height + self.bottom
-        self.figure.set_figheight(total)
-        engine = cast("ConstrainedLayoutEngine", self.figure.get_layout_engine())
-        engine.set(rect=(0, self.bottom / total, 1 - self.right / width, self.height / total))
-        for artist, edge, inches in self._placed:
-            y = 1 - inches / total if edge == "top" else inches / total
-            if isinstance(artist, Text):
-                artist.set_position((0.5, y))
-            elif isinstance(artist, Legend):
-                beside = 1.0, (self.bottom + inches) / total
-                artist.set_bbox_to_anchor(beside if edge == "beside" else (0.5, y))
-
-    def label_ends(
-        self, axes: Sequence[Axes], lines: Sequence[Mapping[str, Line]], grow: bool
-    ) -> bool:
-        """Label the lines at their ends, to the right of their axes.
-
-        Args:
-            axes: The last axes of each row.
-            lines: Label → line of each of the axes.
-            grow: True for a picture that grows by the width of the labels, else the panels shrink.
-
-        Returns:
-            False where there is no room. Then the picture is as before.
-        """
-        size = self.font_size - 1
-        width = self.figure.get_figwidth()
-        texts = [
-            {label: self._wrapped(label, _END_WIDTH, size) for label in each} for each in lines
-        ]
-        widest = max(self._width(text, size) for each in texts for text in each.values())
-        if widest > _END_WIDTH * 1.3 or widest > 0.36 * width:
-            return False
-        line_height = 1.15 * size / 72
-        self.right = widest + _LEADER + 0.05
-        self.figure.set_figwidth(width + self.right if grow else width)
-        self._fit()
-        self.figure.draw_without_rendering()
-        places = []
-        for axis, each, shown in zip(axes, lines, texts, strict=True):
-            box = axis.get_window_extent(self.renderer)
-            heights = [line_height * (1 + text.count("\n")) * self.figure.dpi / box.height
-                       for text in shown.values()]  # fmt: skip
-            ends = [end for line in each.values() if (end := _end(axis, line)) is not None]
-            all_end_right = len(ends) == len(each) and min(x for x, _ in ends) >= 0.8
-            if sum(heights) > 1.05 or not all_end_right:
-                self.right = 0.0
-                self.figure.set_figwidth(width)
-                self._fit()
-                return False
-            inches = box.width / self.figure.dpi
-            places.append((spread_apart([y for _, y in ends], heights), ends, inches))
-        for axis, each, shown, (centres, ends, inches) in zip(
-            axes, lines, texts, places, strict=True
-        ):
-            for line, text, (x, y), centre in zip(
-                each.values(), shown.values(), ends, centres, strict=True
-            ):
-                colour = _dark(line.colour)
-                (leader,) = axis.plot(
-                    [x, 1 + _LEADER / inches * 0.9], [y, centre], color=colour, linewidth=0.5,
-                    transform=axis.transAxes, clip_on=False, label="_leader", zorder=1,
-                )  # fmt: skip
-                label = axis.text(
-                    1 + _LEADER / inches, centre, text, transform=axis.transAxes, fontsize=size,
-                    color=colour, va="center", linespacing=1.0, parse_math=False,
-                )  # fmt: skip
-                leader.set_in_layout(False)  # else the layout would shrink the panels for them
-                label.set_in_layout(False)
-        return True
-
-    def add_legend(self, axes: Iterable[Axes], alone: bool, grow: bool) -> None:
-        """Name each line once: below the panels, or beside a panel that is alone and lower than its legend.
-
-        Args:
-            axes: All coordinate systems of the picture.
-            alone: True for a picture of one panel that is wide enough for a legend beside it.
-            grow: True for a picture that grows by the width of a legend beside the panel.
-        """
-        handles: dict[str, Artist] = {}
-        for axis in axes:
-            for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
-                handles.setdefault(label, handle)
-        if not handles:
-            return
-        size, width = self.font_size - 1, self.figure.get_figwidth()
-        handle_width = 3.6 * size / 72
-        labels = [self._wrapped(label, width - handle_width - 0.1, size) for label in handles]
-        entry = handle_width + max(self._width(label, size) for label in labels)
-        most = max(1, min(len(labels), int(width / entry)))
-        columns = math.ceil(len(labels) / math.ceil(len(labels) / most))
-        count = sum(1 + label.count("\n") for label in labels) / columns
-        below = 1.35 * size / 72 * count
-        artists = list(handles.values())
-        if alone and below > 0.4 * self.height:
-            labels = [self._wrapped(label, _BESIDE_WIDTH, size) for label in handles]
-            self.right = handle_width + max(self._width(label, size) for label in labels) + 0.1
-            self.figure.set_figwidth(width + self.right if grow else width)
-            count = sum(1 + label.count("\n") for label in labels)
-            self.height = max(self.height, 1.35 * size / 72 * count + 0.1)
-            legend = self._legend(artists, labels, 1)
-            legend.set(loc="center right")
-            self._placed.append((legend, "beside", self.height / 2))
-            self._fit()
-            return
-        # matplotlib fills a legend column by column; a reader reads it row by row.
-        order = [i for column in range(columns) for i in range(column, len(labels), columns)]
-        legend = self._legend([artists[i] for i in order], [labels[i] for i in order], columns)
-        legend.set(loc="lower center", bbox_to_anchor=(0.5, 0))
-        self._placed.append((legend, "bottom", self.bottom + 0.02))
-        self._fit()
-        self.bottom += legend.get_window_extent(self.renderer).height / self.figure.dpi + 0.04
-        self._fit()
-
-    def _legend(self, handles: Sequence[Artist], labels: Sequence[str], columns: int) -> Legend:
-        legend = self.figure.legend(
-            handles, labels, ncols=columns, frameon=False, columnspacing=1.2, labelspacing=0.35,
-            handlelength=2.4, borderpad=0.1, borderaxespad=0,
-        )  # fmt: skip
-        for text in legend.get_texts():
-            text.set_parse_math(False)
-        legend.set_in_layout(False)
-        return legend
+    named: list[tuple[Axes, list[Line], list[str]]] = []
+    for axis, row in rows:
+        lines = [[x for x in p.lines if x.label[:1] != "_"] for p in row if isinstance(p, Panel)]
+        if len(lines) < len(row) or cast("Panel", row[-1]).y_ticks:
+            return 0.0
+        plain = all(line.joined and not line.band_label for each in lines for line in each)
+        labels = [line.label for line in lines[-1]]
+        everywhere = {line.label for each in lines for line in each}
+        if not plain or len({*labels}) < len(labels) or everywhere != {*labels} or not labels:
+            return 0.0
+        named.append((axis, lines[-1], [_wrapped(figure, x, _END_WIDTH, size) for x in labels]))
+    widest = max(_width(figure, text, size) for _, _, texts in named for text in texts)
+    width = figure.get_figwidth()
+    if widest > _END_WIDTH * 1.3 or widest > 0.36 * width:
+        return 0.0
+    right = widest + _LEADER + 0.05
+    figure.set_figwidth(width + right if grow else width)
+    _fit(figure, height, (), below, right)
+    figure.draw_without_rendering()
+    ends = [[_end(axis, line) for line in lines] for axis, lines, _ in named]
+    line_heights = [
+        1.15 * size / 72 * figure.dpi / axis.get_window_extent().height for axis, _, _ in named
+    ]
+    heights = [
+        [one * (1 + text.count("\n")) for text in texts]
+        for one, (_, _, texts) in zip(line_heights, named, strict=True)
+    ]
+    if max(map(sum, heights)) > 1.05 or min(x for each in ends for x, _ in each) < 0.8:
+        figure.set_figwidth(width)
+        return 0.0
+    for (axis, curves, texts), line_ends, high in zip(named, ends, heights, strict=True):
+        inch = figure.dpi / axis.get_window_extent().width
+        centres = spread_apart([y for _, y in line_ends], high)
+        for line, text, (x, y), centre in zip(curves, texts, line_ends, centres, strict=True):
+            # Text on white must be dark enough to read.
+            red, green, blue = to_rgb(line.colour)
+            brightness = 0.299 * red + 0.587 * green + 0.114 * blue
+            dark = min(1.0, 0.5 / brightness) if brightness else 1.0
+            colour = (red * dark, green * dark, blue * dark)
+            (leader,) = axis.plot(
+                [x, 1 + 0.9 * _LEADER * inch], [y, centre], color=colour, linewidth=0.5,
+                transform=axis.transAxes, clip_on=False, label="_leader", zorder=1,
+            )  # fmt: skip
+            label = axis.text(
+                1 + _LEADER * inch, centre, text, transform=axis.transAxes, fontsize=size,
+                color=colour, va="center", linespacing=1.0, parse_math=False,
+            )  # fmt: skip
+            leader.set_in_layout(False)  # else the layout would shrink the panels for them
+            label.set_in_layout(False)
+    return right
 
 
-def _end(axis: Axes, line: Line) -> tuple[float, float] | None:
-    """Return the last finite point of a line in coordinates of the axes; None without a point inside."""
+def _end(axis: Axes, line: Line) -> tuple[float, float]:
+    """Return the last finite point of a line in coordinates of the axes; (-inf, 0) without a point inside."""
     x, y = np.asarray(line.x, dtype=float), np.asarray(line.y, dtype=float)
     points = axis.transAxes.inverted().transform(axis.transData.transform(np.column_stack([x, y])))
-    inside = points[(np.isfinite(points)).all(axis=1) & (points[:, 0] <= 1.001)]
-    if not len(inside):
-        return None
-    last_x, last_y = inside[-1]
-    return float(last_x), float(np.clip(last_y, 0, 1))
+    inside = points[np.isfinite(points).all(axis=1) & (points[:, 0] <= 1.001)]
+    return (
+        (float(inside[-1, 0]), float(np.clip(inside[-1, 1], 0, 1)))
+        if len(inside)
+        else (-math.inf, 0.0)
+    )
 
 
-def _dark(colour: str) -> tuple[float, float, float]:
-    """Return a colour dark enough for text on white."""
-    red, green, blue = to_rgb(colour)
-    brightness = 0.299 * red + 0.587 * green + 0.114 * blue
-    factor = min(1.0, 0.5 / brightness) if brightness else 1.0
-    return red * factor, green * factor, blue * factor
+def _add_legend(
+    figure: Figure, height: float, below: list[Artist], roomy: bool, grow: bool, size: float
+) -> tuple[float, float]:
+    """Name each line once: below the panels, or beside a panel that is alone and lower than its legend.
+
+    Args:
+        figure: The picture.
+        height: Height of the panels in inches.
+        below: What stands below the panels; gets the legend.
+        roomy: True for a picture of one panel that is wide enough for a legend beside it.
+        grow: True for a picture that grows by the width of a legend beside the panel.
+        size: Size of the labels in points.
+
+    Returns:
+        The height of the panels, which is at least that of a legend beside them, and the legend's width if it
+        stands there.
+    """
+    handles: dict[str, Artist] = {}
+    for axis in figure.axes:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    if not handles:
+        return height, 0.0
+    width, right = figure.get_figwidth(), 0.0
+    line_height, handle_width = 1.35 * size / 72, 3.6 * size / 72
+    labels = [_wrapped(figure, label, width - handle_width - 0.1, size) for label in handles]
+    entry = handle_width + max(_width(figure, label, size) for label in labels)
+    most = max(1, min(len(labels), int(width / entry)))
+    columns = math.ceil(len(labels) / math.ceil(len(labels) / most))
+    look: dict[str, Any] = {
+        "frameon": False, "columnspacing": 1.2, "labelspacing": 0.35, "handlelength": 2.4,
+        "borderpad": 0.1, "borderaxespad": 0,
+    }  # fmt: skip
+    lines = sum(1 + label.count("\n") for label in labels)
+    if roomy and line_height * lines / columns > 0.4 * height:
+        labels = [_wrapped(figure, label, _BESIDE_WIDTH, size) for label in handles]
+        right = handle_width + max(_width(figure, label, size) for label in labels) + 0.1
+        figure.set_figwidth(width + right if grow else width)
+        legend = figure.legend(handles.values(), labels, loc="center right", **look)
+        height = max(height, line_height * sum(1 + label.count("\n") for label in labels) + 0.1)
+    else:
+        # matplotlib fills a legend column by column; a reader reads it row by row.
+        order = [i for column in range(columns) for i in range(column, len(labels), columns)]
+        artists = [*handles.values()]
+        legend = figure.legend(
+            [artists[i] for i in order], [labels[i] for i in order], ncols=columns,
+            loc="lower center", bbox_to_anchor=(0.5, 0), **look,
+        )  # fmt: skip
+        below.append(legend)
+    legend.set_in_layout(False)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return height, right
 
 
 def draw_plot(path: Path, panels: Sequence[Panel | StackedBars], title: str, subtitle: str) -> None:
@@ -423,16 +557,11 @@ def draw_beside(path: Path, panels: Sequence[Panel], note: str, creator: str) ->
     figure = Figure(figsize=(width, 3.4), layout="constrained")
     FigureCanvasAgg(figure)
     if note:
-        wrapped = _wrapped(note, width, TITLE_SIZE)
-        figure.suptitle(wrapped, fontsize=TITLE_SIZE, color=COLOURS["red"])
+        wrapped = _wrapped(figure, note, width, 9)
+        figure.suptitle(wrapped, fontsize=9, color=COLOURS["red"])
     for axis, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         draw_panel(axis, panel)
     save_picture(figure, path, SCREEN_DPI, creator)
-
-
-def _wrapped(text: str, inches: float, size: float) -> str:
-    """Return a text broken into lines that fit. A letter is about half as wide as it is high."""
-    return "\n".join(textwrap.wrap(text, max(20, int(inches * 72 / (0.52 * size)))))
 
 
 def spread_apart(centres: Sequence[float], heights: Sequence[float]) -> list[float]:
@@ -450,25 +579,268 @@ def spread_apart(centres: Sequence[float], heights: Sequence[float]) -> list[flo
         >>> spread_apart([0.5, 0.5], [0.1, 0.1])
         [0.45, 0.55]
     """
-    order = sorted(range(len(centres)), key=lambda i: centres[i])
-    groups: list[list[int]] = []
+    from scipy.optimize import (
+        isotonic_regression,
+    )  # imported late: plots on a screen have no such labels
 
-    def bottom(group: list[int]) -> float:
-        total = sum(heights[i] for i in group)
-        middle = sum(centres[i] for i in group) / len(group)
-        return max(0.0, min(1.0 - total, middle - total / 2)) if total < 1 else (1 - total) / 2
+    order = np.argsort(centres, kind="stable")
+    sizes = np.asarray(heights, dtype=float)[order]
+    inside = (
+        np.cumsum(sizes) - sizes / 2
+    )  # centres of the labels if they stood on one another, from 0 on
+    room = 1.0 - sizes.sum()
+    # Labels that would overlap get one common shift; the regression finds which ones those are.
+    shifts = isotonic_regression(np.asarray(centres, dtype=float)[order] - inside).x
+    places = np.empty(len(order))
+    places[order] = inside + (np.clip(shifts, 0, room) if room > 0 else room / 2)
+    return places.tolist()
 
-    for index in order:
-        groups.append([index])
-        while len(groups) > 1:
-            top = bottom(groups[-2]) + sum(heights[i] for i in groups[-2])
-            if top <= bottom(groups[-1]) + 1e-9:
-                break
-            groups[-2:] = [groups[-2] + groups[-1]]
-    places = [0.0] * len(centres)
-    for group in groups:
-        at = bottom(group)
-        for index in group:
-            places[index] = at + heights[index] / 2
-            at += heights[index]
-    return places
+
+# ---- one panel
+
+
+def save_picture(figure: Figure, path: Path, dpi: int, creator: str = "") -> None:
+    """Write a picture atomically.
+
+    Args:
+        figure: The picture.
+        path: File to write; its ending decides on the format.
+        dpi: Dots per inch.
+        creator: Command that is noted in the file, so that this command alone may write over it.
+
+    Raises:
+        WriteError: The file cannot be written.
+    """
+    # Without a date the same numbers give the same bytes.
+    dates = {".pdf": "CreationDate", ".svg": "Date"}
+    metadata: dict[str, str | None] = {dates[path.suffix]: None} if path.suffix in dates else {}
+    if creator:
+        metadata["Software" if path.suffix == ".png" else "Creator"] = creator
+    content = io.BytesIO()  # writing directly, matplotlib would leave half a file on a full disk
+    figure.savefig(content, dpi=dpi, metadata=metadata, format=path.suffix[1:])
+    write_atomically(path, lambda file: file.write(content.getbuffer()), "wb")
+
+
+def draw_panel(axis: Axes, panel: Panel) -> None:
+    """Draw the lines of a panel, its labels and limits, and its own legend if it has one."""
+    for index, line in enumerate(panel.lines):
+        _draw_line(axis, line, index)
+    _limit_bands(axis, panel)
+    axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+    x = np.concatenate([np.asarray(line.x, dtype=float) for line in panel.lines] or [np.zeros(0)])
+    if panel.x_limits:
+        axis.set_xlim(*panel.x_limits)
+    elif panel.lines and panel.x_from_zero and not panel.x_log:
+        axis.set_xlim(from_zero(x) or axis.get_xlim())
+    _scale(axis, panel, x)
+    if panel.y_ticks:
+        axis.set_yticks(range(len(panel.y_ticks)), panel.y_ticks)
+        axis.set_ylim(-0.6, len(panel.y_ticks) - 0.4)
+    elif panel.y_limits:
+        axis.set_ylim(*panel.y_limits)
+    elif panel.y_from_zero and panel.lines and not panel.y_log:
+        axis.set_ylim(0, 1.05 * max(np.nanmax(line.y) for line in panel.lines) or 1)
+    if not panel.lines:
+        axis.text(0.5, 0.5, "no finished run", transform=axis.transAxes, ha="center", color="grey")
+    _finish(axis, panel.legend, panel.legend_title)
+
+
+def _scale(axis: Axes, panel: Panel, x: np.ndarray) -> None:
+    """Set the scales of a panel whose lines stand at ``x``, with plain numbers where they fit."""
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    if panel.x_powers:
+        axis.set_xscale("log")
+    elif panel.x_log:  # plain numbers: powers of ten, and 2 and 5 between them if they fit
+        low, high = panel.x_limits or (None, None)
+        wide = low is not None and high is not None and high / low > 300
+        axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1,) if wide else (1, 2, 5)))
+        axis.xaxis.set_major_formatter(plain)
+        axis.xaxis.set_minor_formatter(NullFormatter())
+    if (
+        panel.vacuous_above is not None
+    ):  # powers of ten, and a tick for all points to the right of them
+        most, vacuous = panel.vacuous_above, x[x > panel.vacuous_above]
+        powers = [10.0**power for power in range(-3, 7)]
+        ticks = {p: f"{p:g}" for p in powers if axis.get_xlim()[0] <= p <= most}
+        if len(vacuous):
+            ticks[float(vacuous.min())] = "vacuous\nor ∞"
+            border = math.sqrt(most * vacuous.min())
+            axis.axvline(border, color="grey", linestyle=":", linewidth=0.8)
+        axis.set_xticks(list(ticks), list(ticks.values()))
+    if panel.y_log:
+        axis.set_yscale("log")
+        low, high = axis.get_ylim()
+        if high / low < 100 and low > 1e-3 and high < 1e4:
+            subs = (1, 2, 5) if high / low > 5 else range(1, 10)
+            axis.yaxis.set_major_locator(LogLocator(subs=subs))
+            axis.yaxis.set_major_formatter(plain)
+            axis.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _draw_line(axis: Axes, line: Line, index: int) -> None:
+    """Draw the line of this index in its panel, and its interval: a band, or bars at single symbols."""
+    count = np.size(line.x)
+    # Sparse markers begin elsewhere on each line, so that those of close lines do not cover.
+    step = max(1, count // 7)
+    more: dict[str, Any] = {"transform": axis.get_xaxis_transform(), "clip_on": False}
+    style: object = (0, (1, 1.2)) if line.dotted else "--" if line.dashed else "-"
+    axis.plot(
+        line.x, np.full(count, 0.03) if line.at_bottom else line.y, label=line.label,
+        color=line.colour, linestyle=line.style or (style if line.joined else "none"),
+        markevery=(step * (index % 5) // 5, step) if line.sparse and count > _MARKED else None,
+        linewidth=line.width or (0.9 if line.thin else 1.4),
+        marker=line.marker or ("o" if count == 1 else None),
+        markersize=line.marker_size or (3 if line.joined else 5), **more if line.at_bottom else {},
+    )  # fmt: skip
+    if line.low is None or line.high is None:
+        return
+    if line.joined:
+        axis.fill_between(
+            line.x, line.low, line.high, color=line.colour, linewidth=0,
+            alpha=0.25 if line.band_label else 0.18, label=line.band_label or None,
+        )  # fmt: skip
+    else:
+        axis.vlines(line.x, line.low, line.high, color=line.colour, linewidth=0.9)
+
+
+def _limit_bands(axis: Axes, panel: Panel) -> None:
+    """Keep very wide bands from making the curves invisible.
+
+    A band adds at most twice the curves' range above and below, a decade on a logarithmic axis. An axis of
+    percent ends at 0 and 100.
+    """
+    drawn = [line for line in panel.lines if not line.at_bottom]
+    intervals = [b for one in drawn if one.low is not None for b in (one.low, one.high)]
+    if not intervals:
+        return
+    to = np.log10 if panel.y_log else np.asarray
+    with np.errstate(divide="ignore", invalid="ignore"):
+        curves = to(np.concatenate([np.asarray(one.y, float) for one in drawn]))
+        bands = to(np.concatenate([np.asarray(b, float) for b in intervals]))
+    curves = curves[np.isfinite(curves)]
+    if not curves.size:
+        return
+    low, high = float(curves.min()), float(curves.max())
+    spare = 1.0 if panel.y_log else 2 * (high - low) or 0.05 * abs(high) or 0.05
+    least, most = low - spare, high + spare
+    if panel.y_label.endswith("(%)") and not panel.y_log:
+        least, most = min(low, 0.0), max(high, 100.0)
+    bands = np.clip(np.where(np.isnan(bands), least, bands), least, most)
+    low, high = min(low, float(bands.min())), max(high, float(bands.max()))
+    if low < high:  # matplotlib widens a flat axis by itself
+        margin = 0.05 * (high - low)
+        limits = low - margin, high + margin
+        axis.set_ylim(*(10.0**limit for limit in limits) if panel.y_log else limits)
+
+
+def _tick_measured(figure: Figure, axis: Axes, panel: Panel) -> None:
+    """Put the ticks of the x axis at the measured values, if the panel has few points, each with a marker.
+
+    Values whose numbers would touch are left out, but not the first and the last.
+    """
+    curves = [line for line in panel.lines if line.joined and line.marker]
+    points = [line for line in curves if not line.sparse and np.size(line.x)]
+    low, high = sorted(axis.get_xlim())
+    values = sorted({float(x) for line in points for x in np.asarray(line.x, dtype=float)})
+    values = [value for value in values if low <= value <= high]
+    measured = len(points) == len(curves) and panel.vacuous_above is None
+    if panel.x_powers or not measured or not 1 < len(values) <= _MOST_TICKS:
+        return
+
+    def tick(value: float, _: object = None) -> str:
+        return f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else f"{value:.3g}"
+
+    figure.draw_without_rendering()
+    size = float(axis.xaxis.label.get_fontsize())  # an axis may have no tick so far
+    places = axis.transData.transform([(value, 0) for value in values])[:, 0]
+    half = [0.62 * figure.dpi * _width(figure, tick(value), size) for value in values]
+    kept, last = [0], len(values) - 1
+    for i in range(1, last):
+        if (
+            places[kept[-1]] + half[kept[-1]] <= places[i] - half[i]
+            and places[i] + half[i] <= places[last] - half[last]
+        ):
+            kept.append(i)
+    axis.xaxis.set_major_locator(FixedLocator([values[i] for i in [*kept, last]]))
+    axis.xaxis.set_major_formatter(FuncFormatter(tick))
+    axis.xaxis.set_minor_locator(FixedLocator([v for i, v in enumerate(values) if i not in kept]))
+    axis.xaxis.set_minor_formatter(NullFormatter())
+
+
+def draw_map(axis: Axes, panel: HeatMap) -> None:
+    """Draw a table as colours with numbers, the best of each row framed."""
+    values = np.ma.masked_invalid(np.asarray(panel.values, dtype=float))
+    image = axis.imshow(values, cmap="cividis", aspect="auto")
+    axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+    axis.set_xticks(range(len(panel.columns)), panel.columns)
+    if panel.slanted:
+        axis.tick_params(axis="x", rotation=40)
+        for label in axis.get_xticklabels():
+            label.set(ha="right", rotation_mode="anchor")
+    axis.set_yticks(range(len(panel.rows)), panel.rows)
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+    if not values.count():
+        axis.text(0.5, 0.5, "no finished run", transform=axis.transAxes, ha="center", color="grey")
+        return
+    axis.figure.colorbar(image, ax=axis, label=panel.label, fraction=0.05, pad=0.02)
+    for row, numbers in enumerate(values):
+        if not numbers.count():
+            continue
+        best = numbers.argmin() if panel.best == "low" else numbers.argmax()
+        for column in np.flatnonzero(~np.ma.getmaskarray(numbers)).tolist():
+            axis.text(
+                column, row, f"{numbers[column]:.{panel.decimals}f}", ha="center", va="center",
+                fontsize=6, weight="bold" if column == best else "normal",
+                color="black" if cast("float", image.norm(numbers[column])) > 0.55 else "white",
+            )  # fmt: skip
+        frame = Rectangle((best - 0.46, row - 0.44), 0.92, 0.88, fill=False, linewidth=1.6)
+        frame.set_edgecolor(COLOURS["red"])
+        axis.add_patch(frame)
+
+
+def draw_bars(axis: Axes, panel: StackedBars) -> None:
+    """Draw horizontal bars made of parts."""
+    rows, left = np.arange(len(panel.counts)), np.zeros(len(panel.counts))
+    for part, counts in enumerate(panel.counts.T):
+        colour, right = CYCLE[part % len(CYCLE)], left + counts
+        if panel.apart:
+            axis.barh(
+                rows, counts, left=left, color=colour, label=str(part), edgecolor="white", height=0.8,
+                linewidth=0.4,
+            )  # fmt: skip
+        else:  # one outline for the bands of all rows: a bar for each takes seconds
+            axis.stairs(
+                right, np.arange(len(rows) + 1) - 0.5, baseline=left, orientation="horizontal",
+                fill=True, color=colour, label=str(part), linewidth=0,
+            )  # fmt: skip
+        left = right
+    axis.set(xlabel=panel.x_label, ylabel=panel.y_label, ylim=(len(rows) - 0.5, -0.5))
+    if panel.apart:
+        axis.set_yticks(rows)
+    _finish(axis, panel.legend, panel.legend_title)
+
+
+def _finish(axis: Axes, legend: str, legend_title: str | None) -> None:
+    """Draw a light grid and the panel's own legend, and hide the upper and the right spine."""
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(alpha=0.25, linewidth=0.6)
+    axis.set_axisbelow(True)
+    lines, _ = axis.get_legend_handles_labels()
+    if not lines:  # of a run that was stopped before its first evaluation
+        return
+    if legend == "inside":
+        # The place that is named is the default. Where it is not named, a slow search for it warns.
+        axis.legend(title=legend_title, frameon=False, loc="best")
+    elif legend == "beside":
+        axis.legend(
+            title=legend_title, frameon=False, fontsize=7, title_fontsize=7, loc="center left",
+            bbox_to_anchor=(1.0, 0.5),
+        )  # fmt: skip
+
+
+def from_zero(values: ArrayLike) -> tuple[float, float] | None:
+    """Return axis limits from zero to a little above the largest value; None if no value is above zero."""
+    largest = np.nanmax(np.asarray(values), initial=0.0)
+    return (0.0, 1.02 * largest) if np.isfinite(largest) and largest > 0 else None

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from fedpriv.store import run_plots
-from fedpriv.store.drawing import draw_bars
+from fedpriv.store.plots import draw_bars
 
 
 @pytest.mark.parametrize("clients", [3, 300, 2500])

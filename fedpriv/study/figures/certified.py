@@ -7,7 +7,7 @@ attack.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,13 +19,11 @@ from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.experiment.build import build_parts
 from fedpriv.privacy.core.trade_off import TradeOff
 from fedpriv.privacy.groups import group_of, group_trade_off
-from fedpriv.store.colours import COLOURS
 from fedpriv.store.display import console
-from fedpriv.store.plots import Line, Panel
+from fedpriv.store.plots import Line, Panel, distinct
 from fedpriv.study.figures.computed import Drawing
 from fedpriv.tools.audit.certified import certified, votes_of_trainings
 
-_COLOURS = ("blue", "orange", "green", "purple", "red")
 # Units by which two data sets differ, for each malicious client: an added client is one unit, and a client
 # whose data are replaced is two, a removal and an addition.
 ADDED, REPLACED = 1, 2
@@ -106,17 +104,21 @@ def certified_backdoors(
     clients = [checks.whole("clients", k, at_least=0) for k in clients]
     if not epsilons:
         raise ArgumentError("epsilons", epsilons, "at least one ε")
-    drawn, findings = [], []
-    for epsilon, name in zip(epsilons, _COLOURS, strict=False):
+    added: list[Line] = []
+    replaced: list[Line] = []
+    findings = []
+    for index, epsilon in enumerate(epsilons):
         checks.number("epsilons", epsilon, above=0)
         ensemble = _ensemble(
             [*overrides, f"epsilon={epsilon}"], attack, attacked, trainings, attacked_trainings
         )
-        drawn.append(_curves(ensemble, clients, COLOURS[name], 1.0 - confidence))
-        findings.append(_finding(ensemble, drawn[-1]))
+        by_mechanism, by_group, against_replaced, under_attack = _lines(
+            ensemble, clients, index, 1.0 - confidence
+        )
+        added += [by_mechanism, by_group]
+        replaced += [against_replaced, *under_attack]
+        findings.append(_finding(ensemble, by_mechanism, against_replaced))
         console().print(findings[-1])
-    added = [line for curves in drawn for line in (curves.added, curves.by_group)]
-    replaced = [line for curves in drawn for line in (curves.replaced, curves.attacked) if line]
     caption = (
         f"Majority of {trainings} independent trainings; certificates hold with confidence {confidence:g}, "
         f"all records together. Circles: so many really attack (majority of {attacked_trainings}). "
@@ -133,16 +135,6 @@ def certified_backdoors(
         for title, lines in (("k clients added", added), ("k clients replaced", replaced))
     )
     return Drawing((panels,), caption, findings)
-
-
-@dataclass(frozen=True)
-class _Curves:
-    """Lines of one ε against k: certified accuracy (%), and the accuracy (%) under real attacks."""
-
-    added: Line
-    replaced: Line
-    by_group: Line
-    attacked: Line | None
 
 
 def _ensemble(
@@ -166,7 +158,17 @@ def _ensemble(
         )
     assert epsilon is not None  # certified_backdoors sets the key
     sampling = parts.costs().sampling
-    triggered, truth = _triggered(poisoned[attacked[0]] if poisoned else overrides)
+    from fedpriv.experiment.assemble import make_context
+
+    of_trigger = list(poisoned[attacked[0]] if poisoned else overrides)
+    context = make_context(build_parts(configuration.compose(of_trigger)), torch.device("cpu"))
+    test, planted = context.data.test, context.attack
+    triggered, truth = test.inputs, test.targets.numpy()
+    if planted is not None and planted.test is not None:
+        triggered = planted.test.inputs
+        truth = truth[truth != int(planted.test.targets[0])]
+        if len(truth) != len(planted.test):
+            raise ConfigError("attack", "this trigger", "one of all test records of other labels")
     votes = votes_of_trainings(configuration.compose(list(overrides)), trainings, triggered)
     return Ensemble(
         epsilon,
@@ -183,60 +185,46 @@ def _ensemble(
     )
 
 
-def _triggered(overrides: Sequence[str]) -> tuple[torch.Tensor, np.ndarray]:
-    """Return the test inputs with the trigger [n, …] and their true labels [n]."""
-    from fedpriv.experiment.assemble import make_context
-
-    context = make_context(build_parts(configuration.compose(list(overrides))), torch.device("cpu"))
-    test, attack = context.data.test, context.attack
-    if attack is None or attack.test is None:
-        return test.inputs, test.targets.numpy()
-    target = int(attack.test.targets[0])
-    truth = test.targets[test.targets != target].numpy()
-    if len(truth) != len(attack.test):
-        raise ConfigError("attack", "this trigger", "one of all test records of other labels")
-    return attack.test.inputs, truth
-
-
-def _curves(
-    ensemble: Ensemble, clients: Sequence[int], colour: str, significance: float
-) -> _Curves:
-    """Certify the votes against k added and k replaced clients.
+def _lines(
+    ensemble: Ensemble, clients: Sequence[int], index: int, significance: float
+) -> tuple[Line, Line, Line, list[Line]]:
+    """Certify the votes of the ensemble with this index against k added and k replaced clients.
 
     The trade-off curve of k clients follows from the mechanism, which is tighter than group privacy of
     (ε, δ). Both are drawn.
+
+    Returns:
+        Lines (in %) against k: added by the mechanism, added by (ε, δ), replaced, and under real attacks if
+        there are any.
     """
-
-    def accuracies(curve_of: Callable[[int], TradeOff], units: int) -> list[float]:
-        return [
-            100 * ensemble.certified_accuracy(curve_of(k), units, significance) for k in clients
-        ]
-
     mechanism = (ensemble.noise_multiplier, ensemble.sample_rate, ensemble.rounds)
-    curves = {k: group_trade_off(*mechanism, k) for k in clients}
-    name = f"ε = {ensemble.epsilon:g}"
-    by_group = accuracies(lambda k: group_of(ensemble.epsilon, ensemble.delta, k), ADDED)
-    attacked = None
-    if ensemble.attacked:
-        y = [100 * ensemble.accuracy(votes) for votes in ensemble.attacked.values()]
-        attacked = Line(
-            f"{name}, attacked", colour, list(ensemble.attacked), y, marker="o", joined=False
-        )
-    return _Curves(
-        Line(name, colour, clients, accuracies(curves.__getitem__, ADDED)),
-        Line(name, colour, clients, accuracies(curves.__getitem__, REPLACED)),
-        Line(f"{name}, by (ε, δ) alone", colour, clients, by_group, dotted=True),
-        attacked,
+    curves = [group_trade_off(*mechanism, k) for k in clients]
+    of_group = [group_of(ensemble.epsilon, ensemble.delta, k) for k in clients]
+    name, (colour, _, again) = f"ε = {ensemble.epsilon:g}", distinct(index)
+
+    def line(label: str, curves: Sequence[TradeOff], units: int, dotted: bool = False) -> Line:
+        shares = [100 * ensemble.certified_accuracy(c, units, significance) for c in curves]
+        return Line(label, colour, clients, shares, dotted=dotted, dashed=again)
+
+    under_attack = [100 * ensemble.accuracy(votes) for votes in ensemble.attacked.values()]
+    marks = Line(
+        f"{name}, attacked", colour, list(ensemble.attacked), under_attack, marker="o", joined=False
+    )
+    return (
+        line(name, curves, ADDED),
+        line(f"{name}, by (ε, δ) alone", of_group, ADDED, dotted=True),
+        line(name, curves, REPLACED),
+        [marks] if under_attack else [],
     )
 
 
-def _finding(ensemble: Ensemble, drawn: _Curves) -> str:
+def _finding(ensemble: Ensemble, added: Line, replaced: Line) -> str:
     """Return the sentence of comparison.md about one ε."""
     sentence = (
         f"ε = {ensemble.epsilon:g} (σ = {ensemble.noise_multiplier:.3f}): accuracy with the trigger "
         f"{100 * ensemble.accuracy(ensemble.votes):.1f} %"
     )
-    for line, change in ((drawn.added, "added"), (drawn.replaced, "replaced")):
+    for line, change in ((added, "added"), (replaced, "replaced")):
         most = max((k for k, y in zip(line.x, line.y, strict=True) if k and y > 50), default=0)
         sentence += f"; more than half of the records stand against {most} clients {change}"
     for k, votes in ensemble.attacked.items():

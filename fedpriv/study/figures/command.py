@@ -278,10 +278,7 @@ def plot(context: click.Context, **flags: object) -> int:
     if flags["points"] is not None:
         if flags["x"] is not None or flags["each"]:
             raise ConfigError("fedpriv plot takes --points without --x and --each")
-        from fedpriv.study.figures.final_points import run as draw_final_points
-
-        return draw_final_points(options)
-    if flags["along"] is not None:
+    elif flags["along"] is not None:
         raise ConfigError("fedpriv plot takes --along with --points only")
     from fedpriv.study.figures.overlay import run
 

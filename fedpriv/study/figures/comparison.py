@@ -1,20 +1,30 @@
 """Comparison of a figure with its publication (comparison.md), and the table of results (ends.csv).
 
-comparison.md has the stated numbers beside ours, orderings, deviations from the paper's experiment, and how
-the figure was made.
+comparison.md has the stated numbers beside ours, orderings, the privacy cost of all runs together, deviations
+from the paper's experiment, and how the figure was made. Its text is the template ``comparison.md.jinja``;
+this module makes the tables and facts that stand in it.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from jinja2 import Environment, FileSystemLoader, Template
 
-from fedpriv.common.words import digits_up, in_short, round_up
+from fedpriv.common.words import counted, digits_up, in_short, round_up
 from fedpriv.store.columns import AUDIT_COLUMNS, COLUMNS, STATED_COLUMNS
+from fedpriv.store.folder import commit_words, own_commit_words
+from fedpriv.store.joint_privacy import choice_warning, joint_privacy
 from fedpriv.store.pairs import (
     INTERVALS,
     PAIRED,
@@ -26,21 +36,29 @@ from fedpriv.store.pairs import (
 )
 from fedpriv.store.table import Table
 from fedpriv.study.figures.definition import Curve, CurveGroup, Figure, Ordering, StatedValue
-from fedpriv.study.figures.provenance import joint_words, provenance
-from fedpriv.study.figures.series import FigureRun
+from fedpriv.study.figures.figure_keys import keys_of
+from fedpriv.study.figures.series import END, QUANTITIES, FigureRun, ends_of
+from fedpriv.tools.report.privacy_paragraph import privacy_paragraph
+
+_HUGE = 1e6  # larger numbers are written in powers of ten
+_HEADINGS = {
+    "epsilon": "ε enforced", "epsilon_published": "ε published", "epsilon_sound": "ε sound"
+}  # fmt: skip
+_SHOWN = (
+    "test_accuracy", "backdoor_accuracy", "test_loss", "rounds", "noise_multiplier", "noise_decays",
+    "epsilon", "epsilon_published", "epsilon_sound", *AUDIT_COLUMNS,
+)  # fmt: skip
 
 
 class Ends:
     """Values at the ends of a figure's runs, in the units shown.
 
     Args:
-        runs: Finished runs of the figure.
+        frame: The data frame of the figure's runs.
     """
 
-    def __init__(self, runs: Sequence[FigureRun]):
-        self._runs: dict[tuple[str, str], list[FigureRun]] = {}
-        for run in runs:
-            self._runs.setdefault((run.job.group.name, run.job.curve.name), []).append(run)
+    def __init__(self, frame: pd.DataFrame):
+        self._rows = dict(list(ends_of(frame).groupby(["panel", "curve"], sort=False)))
 
     def of(self, group: str, curve: str, column: str, point: float | None = None) -> np.ndarray:
         """Return the values of a curve at the ends of its runs.
@@ -54,18 +72,19 @@ class Ends:
         Returns:
             A value for each finished seed [n]; empty where there is no run, or the column does not apply.
         """
-        values = [
-            run.summary.get(column)
-            for run in self._runs.get((group, curve), ())
-            if run.job.point in (point, None)
-        ]
-        scale = _QUANTITIES[column].scale
-        return np.array([float(v) * scale for v in values if v is not None])
+        rows = self._rows.get((group, curve))
+        if rows is None:
+            return np.array([])
+        values = rows.loc[rows["x"].isna() | (rows["x"] == point), END + column]
+        return np.array([float(v) for v in values if v is not None]) * QUANTITIES[column].scale
+
+
+# ---- the text
 
 
 def compare(
     figure: Figure,
-    runs: Sequence[FigureRun],
+    frame: pd.DataFrame,
     missing: Mapping[str, str],
     caption: str,
     command: str,
@@ -74,82 +93,103 @@ def compare(
 
     Args:
         figure: The figure.
-        runs: Finished runs.
+        frame: The data frame of the finished runs.
         missing: Label of each run that is not finished → reason, empty if the run did not fail.
         caption: Caption of the picture.
         command: Command that made the figure.
     """
-    ends = Ends(runs)
-    lines = [f"# {figure.title or figure.name}", "", _origin(figure), ""]
-    lines += ["![figure](figure.png)", "", f"*{caption}*", ""]
-    if figure.notes:
-        lines += [figure.notes.strip(), ""]
-    spread = [_SPREAD, ""] * any(len(group.seeds) > 1 for group in figure.groups)
-    if figure.stated:
-        lines += ["## Stated and ours", "", *spread, _stated(figure, ends).markdown(), ""]
+    runs: list[FigureRun] = [*frame["run"].unique()]
+    ends = Ends(frame)
+    paired, together = _paired(frame)
+    several = any(len(group.seeds) > 1 for group in figure.groups)
     orderings = list(dict.fromkeys([*_stated_orderings(figure), *figure.orderings]))
-    if orderings:
-        lines += ["## Orderings", "", *(_ordering(figure, o, ends) for o in orderings), ""]
-    if not figure.as_defined and (figure.stated or orderings):
-        kind = "quick runs" if figure.scale == "quick" else "changed runs"
-        lines += [
-            f"Without differences and verdicts: {kind}{figure.altered_words} are another experiment than the "
-            "one that is stated.",
-            "",
-        ]
-    lines += ["## Ends of the curves", "", *spread, _ends(figure, ends).markdown(), ""]
-    if pairs := list(_paired(runs)):
-        lines += ["## Paired differences", "", *pairs, ""]
-    if figure.marks:
-        lines += ["## Numbers from elsewhere", "", *_published(figure), ""]
-    if reasons := list(_without_guarantee(runs)):
-        lines += ["Why a sound ε is infinite:", "", *reasons, ""]
-    diverged = [r.job.label for r in runs if r.diverged]
-    if diverged:
-        lines += [f"Diverged (a loss was no longer finite): {in_short(diverged)}.", ""]
-    if missing:
-        lines += [f"Not finished: {in_short(list(missing))}.", "", *_reasons(missing)]
-    if cost := joint_words(figure, runs):
-        lines += ["## Privacy of all runs together", "", *(f"- {text}" for text in cost), ""]
-    if figure.deviations:
-        lines += ["## Deviations in force", ""]
-        lines += [f"- {text}" for text in figure.deviations.values()] + [""]
-    lines += ["## How this was made", "", *provenance(figure, runs, command), ""]
-    return "\n".join(lines)
+    infinite: dict[str, dict[str, None]] = {}
+    for run in runs:
+        if run.without_guarantee:
+            reasons = run.stored.statement.get("reasons")
+            reason = reasons.get("epsilon_sound") if isinstance(reasons, dict) else None
+            infinite.setdefault(str(reason), {})[run.job.curve.label] = None
+    cost = [s for joint in joint_privacy(run.stored for run in runs) for s in joint.sentences()]
+    if figure.file is not None and (warning := _warning(figure, runs)):
+        cost.append(warning)
+    failed = dict.fromkeys(filter(None, missing.values()))
+    return comparison_text(
+        title=figure.title or figure.name,
+        origin=_origin(figure),
+        caption=caption,
+        command=command,
+        notes=figure.notes.strip(),
+        figure=figure,
+        runs=runs,
+        spread=f"Means over seeds, ± {INTERVALS}." if several else "",
+        stated=_stated(figure, ends) if figure.stated else None,
+        orderings=[_ordering(figure, ordering, ends) for ordering in orderings],
+        ends=_ends(figure, ends),
+        paired=paired,
+        together=together,
+        marks=_published(figure) if figure.marks else None,
+        infinite=infinite,
+        diverged=[run.job.label for run in runs if run.diverged],
+        missing=missing,
+        reasons={why: [label for label, r in missing.items() if r == why] for why in failed},
+        cost=cost,
+        departures=_departures(figure),
+        deviations=[*figure.deviations.values()],
+        made=_made(runs) if runs else None,
+    )
 
 
-def _reasons(missing: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each reason for which runs failed."""
-    for reason in dict.fromkeys(filter(None, missing.values())):
-        labels = [label for label, other in missing.items() if other == reason]
-        yield f"- {in_short(labels)}: {reason}"
-    if any(missing.values()):
-        yield ""
+def comparison_text(**facts: Any) -> str:
+    """Return the text of comparison.md with these facts; those that are absent are left out.
+
+    Args:
+        facts: Values of the template: ``title``, ``origin``, ``caption`` and ``command``, and its sections.
+    """
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    return _template().render(today=today, version=own_commit_words(), **facts)
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), trim_blocks=True, lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )  # fmt: skip
+    environment.filters |= {
+        "counted": counted,
+        "in_short": in_short,
+        "json": lambda value: json.dumps(value, ensure_ascii=False),
+    }
+    return environment.get_template("comparison.md.jinja")
 
 
 def _origin(figure: Figure) -> str:
     """Return a line about the work, or the user's file, that the figure is of, and its scale."""
-    if figure.file is None:
-        return f"{figure.work}. Scale: {_scale(figure)}."
-    as_defined = "" if figure.as_defined else f" Scale: {_scale(figure)}."
-    return f"Defined by `{figure.file}`.{as_defined}"
-
-
-def _scale(figure: Figure) -> str:
-    if figure.scale == "quick":
-        return f"**quick**{figure.altered_words}: {figure.quick_words}"
-    if figure.changed:
-        return f"**changed** ({' '.join(figure.changed)})"
     fewer_rounds = figure.deviations.get("rounds")
-    return "paper" if fewer_rounds is None else f"**reduced**, rounds: {fewer_rounds}"
+    if figure.scale == "quick":
+        scale = f"**quick**{figure.altered_words}: {figure.quick_words}"
+    elif figure.changed:
+        scale = f"**changed** ({' '.join(figure.changed)})"
+    else:
+        scale = "paper" if fewer_rounds is None else f"**reduced**, rounds: {fewer_rounds}"
+    if figure.file is None:
+        return f"{figure.work}. Scale: {scale}."
+    return f"Defined by `{figure.file}`.{'' if figure.as_defined else f' Scale: {scale}.'}"
 
 
-def _is_epsilon(column: str) -> bool:
-    return column.startswith("epsilon")
-
-
-_SPREAD = f"Means over seeds, ± {INTERVALS}."
-_HUGE = 1e6  # larger numbers are written in powers of ten
+def _departures(figure: Figure) -> list[str]:
+    """Return how the runs that were drawn differ from the figure as it is defined."""
+    if figure.as_defined:
+        return []
+    words = []
+    if figure.altered:
+        words.append(f"other runs than the figure defines: {' '.join(figure.altered)}")
+    if figure.scale == "quick":
+        curves = {curve.label: curve.quick for group in figure.groups for curve in group.curves}
+        words += [f"{label}: {' '.join(quick)}" for label, quick in curves.items() if quick]
+        seeds = sorted({seed for group in figure.groups for seed in group.seeds})
+        words.append(f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}")
+    return words
 
 
 def mean_words(values: np.ndarray, decimals: int, upwards: bool = False) -> str:
@@ -198,7 +238,7 @@ def _stated(figure: Figure, ends: Ends) -> Table:
             f"{_label(figure, s.curve)}{_at(figure, s.point)}",
             column.label,
             f"{s.value:.{column.decimals}f}",
-            mean_words(values, column.decimals, _is_epsilon(s.column)),
+            mean_words(values, column.decimals, s.column.startswith("epsilon")),
             *[difference] * compared,
         )
     return table
@@ -223,7 +263,7 @@ def _ordering(figure: Figure, ordering: Ordering, ends: Ends) -> str:
         c: ends.of(ordering.group, c, ordering.column, ordering.point) for c in ordering.curves
     }
     begin = (
-        f"- {_title(figure, ordering.group)}{_at(figure, ordering.point)}, {column.label}, stated from "
+        f"{_title(figure, ordering.group)}{_at(figure, ordering.point)}, {column.label}, stated from "
         f"best to worst: {' > '.join(_label(figure, c) for c in ordering.curves)}."
     )
     if not figure.as_defined:
@@ -251,23 +291,16 @@ def _ordering(figure: Figure, ordering: Ordering, ends: Ends) -> str:
     return f"{begin} {verdict}{note}"
 
 
-_QUANTITIES = {**STATED_COLUMNS, "epsilon": COLUMNS["epsilon"]}
-_HEADINGS = {
-    "epsilon": "ε enforced", "epsilon_published": "ε published", "epsilon_sound": "ε sound"
-}  # fmt: skip
-_SHOWN = (
-    "test_accuracy", "backdoor_accuracy", "test_loss", "rounds", "noise_multiplier", "noise_decays",
-    "epsilon", "epsilon_published", "epsilon_sound", *AUDIT_COLUMNS,
-)  # fmt: skip
+# ---- the ends of the runs
 
 
-def ends_table(figure: Figure, runs: Sequence[FigureRun]) -> pd.DataFrame:
+def ends_table(figure: Figure, frame: pd.DataFrame) -> pd.DataFrame:
     """Return the table of ends.csv, in the units shown.
 
     Without points, a row is a quantity of a curve: group, curve, quantity, mean, sd (of a sample) and n. With
     points, a row is a run: group, curve, point, seed, folder and the quantities.
     """
-    ends = Ends(runs)
+    ends = Ends(frame)
     quantities = _shown(figure, ends)
     if figure.points is None:
         means = []
@@ -280,20 +313,13 @@ def ends_table(figure: Figure, runs: Sequence[FigureRun]) -> pd.DataFrame:
                     means.append((group.name, curve.name, name, values.mean(), sd, len(values)))
         names = ["group", "curve", "quantity", "mean", "sd", "n"]
         return pd.DataFrame(means, columns=names).round(6)
-    rows = [
-        {
-            "group": run.job.group.name,
-            "curve": run.job.curve.name,
-            "point": run.job.at if figure.points.choices else run.job.point,
-            "seed": run.job.seed,
-            "folder": run.job.folder.path.name,
-            **{q: run.summary.get(q) for q in quantities},
-        }
-        for run in runs
-    ]
-    table = pd.DataFrame(rows, columns=["group", "curve", "point", "seed", "folder", *quantities])
-    for q in quantities:
-        table[q] = table[q].astype(float) * _QUANTITIES[q].scale
+    last = ends_of(frame)
+    table = pd.DataFrame({"group": last["panel"], "curve": last["curve"]})
+    table["point"] = [r.job.at for r in last["run"]] if figure.points.choices else last["x"]
+    table["seed"] = last["seed"]
+    table["folder"] = [run.job.folder.path.name for run in last["run"]]
+    for name in quantities:
+        table[name] = last[END + name].astype(float) * QUANTITIES[name].scale
     return table.sort_values(["group", "curve", "point", "seed"]).round(6)
 
 
@@ -324,7 +350,7 @@ def _ends(figure: Figure, ends: Ends) -> Table:
     shown = _shown(figure, ends)
     point = [] if figure.points is None else [figure.points.label]
     table = Table(
-        "", ("", "curve", *point, *(_HEADINGS.get(c, _QUANTITIES[c].label) for c in shown))
+        "", ("", "curve", *point, *(_HEADINGS.get(c, QUANTITIES[c].label) for c in shown))
     )
     for group, curve, at in _places(figure):
         cells = []
@@ -332,55 +358,41 @@ def _ends(figure: Figure, ends: Ends) -> Table:
             cells = ["–" if at is None else figure.points.words(at)]
         for name in shown:
             values = ends.of(group.name, curve.name, name, at)
-            decimals = _QUANTITIES[name].decimals
-            words = mean_words(values, decimals, _is_epsilon(name)).partition(" (n")[0]
+            decimals = QUANTITIES[name].decimals
+            words = mean_words(values, decimals, name.startswith("epsilon")).partition(" (n")[0]
             cells.append(words if len(values) else "–")
         table.add(group.title, curve.label, *cells)
     return table
 
 
-def _paired(runs: Sequence[FigureRun]) -> Iterator[str]:
-    """Yield the differences of paired runs to the first curve of their group, with intervals over seeds."""
+def _paired(frame: pd.DataFrame) -> tuple[Table | None, str]:
+    """Return the differences of paired runs to the first curve of a group, and a note on their joint ε."""
     columns = ("test_accuracy", "test_loss", "backdoor_accuracy")
-    rows = [
-        {
-            "group": run.job.group.title,
-            "point": run.job.at or "–",
-            "curve": run.job.curve.label,
-            "seed": run.job.seed,
-            PAIRED: run.summary[PAIRED],
-            **{name: run.summary.get(name) for name in ("epsilon_sound", *columns)},
-        }
-        for run in runs
-        if PAIRED in run.summary
-    ]
-    if not rows:
-        return
-    yield "Runs of one seed have the same lots, cohorts and noise: bands and deviations of single curves say"
-    yield "nothing about their differences. 95 % intervals over seeds, to the first curve:"
-    yield ""
-    if share_noise(pd.DataFrame(rows)):
-        yield TOGETHER
-        yield ""
+    names = ("epsilon_sound", PAIRED, *columns)
+    rows = ends_of(frame).reindex(columns=["run", "seed", *(END + name for name in names)])
+    rows = rows.set_axis(["run", "seed", *names], axis=1).dropna(subset=PAIRED)
+    if rows.empty:
+        return None, ""
+    jobs = [run.job for run in rows["run"]]
+    rows["group"] = [job.group.title for job in jobs]
+    rows["point"] = [job.at or "–" for job in jobs]
+    rows["curve"] = [job.curve.label for job in jobs]
     table = Table("", ("", "point", "curve", "quantity", "pairs", "difference", "interval"))
-    for (group, point), paired in pd.DataFrame(rows).groupby(["group", "point"], sort=False):
+    for (group, point), paired in rows.groupby(["group", "point"], sort=False):
         shown = [name for name in columns if paired[name].notna().any()]
         for row in paired_differences(paired, ["curve"], shown).itertuples():
             label, scale = STATED_COLUMNS[row.column].label, STATED_COLUMNS[row.column].scale
-            mean = "–" if math.isnan(row.mean) else f"{scale * row.mean:+.3g}"
 
-            def shown_value(value: float, scale: float = scale) -> str:
+            def words(value: float, scale: float = scale) -> str:
                 return f"{scale * value:+.3g}"
 
-            interval = interval_words(row, shown_value)
-            table.add(group, point, row.curve, label, row.pairs, mean, interval)
-    yield table.markdown()
+            mean = "–" if math.isnan(row.mean) else words(row.mean)
+            table.add(group, point, row.curve, label, row.pairs, mean, interval_words(row, words))
+    return table, TOGETHER if share_noise(rows) else ""
 
 
-def _published(figure: Figure) -> Iterator[str]:
-    """Yield a table of the marks, as their sources state the numbers."""
-    yield "From publications and other figures, under settings that are not those of the runs; symbols."
-    yield ""
+def _published(figure: Figure) -> Table:
+    """Return a table of the marks, as their sources state the numbers."""
     x = figure.axes[0].x if figure.points is None else figure.points.label
     ranged = any(mark.low is not None for mark in figure.marks)
     sourced = any(mark.source for mark in figure.marks)
@@ -392,19 +404,7 @@ def _published(figure: Figure) -> Iterator[str]:
         if ranged:
             cells.append("–" if m.low is None else f"{m.low:g} to {m.high:g}")
         table.add(*cells, *[m.source] * sourced)
-    yield table.markdown()
-
-
-def _without_guarantee(runs: Sequence[FigureRun]) -> Iterator[str]:
-    """Yield a line for each reason of an infinite sound ε, with the curves that it applies to."""
-    labels: dict[str, dict[str, None]] = {}
-    for run in runs:
-        if run.without_guarantee:
-            reasons = run.stored.statement.get("reasons")
-            reason = reasons.get("epsilon_sound") if isinstance(reasons, dict) else None
-            labels.setdefault(str(reason), {})[run.job.curve.label] = None
-    for reason, curves in labels.items():
-        yield f"- {'; '.join(curves)}: {reason}"
+    return table
 
 
 def _title(figure: Figure, group: str) -> str:
@@ -419,3 +419,54 @@ def _at(figure: Figure, point: float | None) -> str:
 
 def _label(figure: Figure, curve: str) -> str:
     return next(c.label for g in figure.groups for c in g.curves if c.name == curve)
+
+
+# ---- cost and provenance
+
+
+def paragraph(figure: Figure, runs: Sequence[FigureRun]) -> str:
+    """Return the LaTeX paragraph about the privacy of a figure's runs.
+
+    Raises:
+        ConfigError: A stored run cannot be read.
+    """
+    return privacy_paragraph([run.stored for run in runs], _warning(figure, runs))
+
+
+def _warning(figure: Figure, runs: Sequence[FigureRun]) -> str:
+    """Return a warning where the best of the values in which the private runs differ was chosen."""
+    given: dict[str, set[str]] = {}
+    private = [run.job.overrides for run in runs if run.summary.get("epsilon_sound") is not None]
+    for override in itertools.chain(*private):
+        key, _, value = override.lstrip("+~").partition("=")
+        given.setdefault(key, set()).add(value)
+    counts = Counter(key for overrides in private for key in keys_of(overrides))
+    varied = [k for k, values in given.items() if len(values) > 1 or counts[k] < len(private)]
+    return choice_warning(varied, [axes.y for axes in figure.axes])
+
+
+def _made(runs: Sequence[FigureRun]) -> dict[str, Any]:
+    """Return the facts about how the runs were made: commits, machine, time and versions."""
+    environments = [run.stored.environment for run in runs]
+    installed = [run.stored.versions for run in runs]
+    hours = math.fsum(run.summary["seconds"] or 0.0 for run in runs) / 3600
+    packages = sorted({name for versions in installed for name in versions})
+    versions_of = {name: [versions.get(name) for versions in installed] for name in packages}
+    return {
+        "number": len(runs),
+        "by": _distinct(
+            commit_words(facts.get("commit"), versions.get("fedpriv"))
+            for facts, versions in zip(environments, installed, strict=True)
+        ),
+        "time": f"{hours:.2f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes",
+        "facts": {
+            name: _distinct(facts.get(name) for facts in environments)
+            for name in ("device", "threads", "python")
+        },
+        "streams": dict(sorted(Counter(run.stream_version for run in runs).items())),
+        "versions": ", ".join(f"{n} {_distinct(v)}" for n, v in versions_of.items() if any(v)),
+    }
+
+
+def _distinct(values: Iterable[object]) -> str:
+    return " or ".join(dict.fromkeys(map(str, values)))

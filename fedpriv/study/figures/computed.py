@@ -11,8 +11,7 @@ Keys that the figures of a work share (curves, groups) may be present and are ig
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,8 @@ from fedpriv.common.files import write_csv, write_text
 from fedpriv.experiment.instantiate import within_group
 from fedpriv.store.display import console
 from fedpriv.store.plots import Panel, draw_panels
+from fedpriv.study.figures.comparison import comparison_text
 from fedpriv.study.figures.figure_keys import refuse_unknown
-from fedpriv.study.figures.provenance import drawn_by
 from fedpriv.study.figures.reading import KEYS, plain_section
 from fedpriv.study.figures.write import written_words
 from fedpriv.tools.report.write import write_figure_report
@@ -103,28 +102,20 @@ class ComputedFigure:
         return drawing
 
 
-def read_computed(node: DictConfig, name: str, arguments: Sequence[str] = ()) -> ComputedFigure:
-    """Return the computed figure that a configuration defines.
+def read_computed(
+    section: DictConfig | Mapping[str, Any], name: str, arguments: Sequence[str] = ()
+) -> ComputedFigure:
+    """Return the computed figure that the section ``figure`` of a configuration defines.
 
     Args:
-        node: The configuration's ``figure`` section.
+        section: The section, or its plain values.
         name: Name of the figure, ``<work>/<figure>``.
         arguments: Overrides of the command line.
 
     Raises:
         ConfigError: A value is not allowed. The error names the key.
     """
-    return computed_figure(plain_section(node), name, arguments)
-
-
-def computed_figure(
-    values: Mapping[str, Any], name: str, arguments: Sequence[str] = ()
-) -> ComputedFigure:
-    """Return the computed figure that a section ``figure`` of plain values defines.
-
-    Raises:
-        ConfigError: A value is not allowed. The error names the key.
-    """
+    values = plain_section(section) if isinstance(section, DictConfig) else section
     changed = tuple(a for a in arguments if a.lstrip("+~").startswith("figure.compute"))
     changed_keys = {a.partition("=")[0].rpartition(".")[2] for a in changed}
     try:
@@ -194,7 +185,16 @@ def make_computed(config: DictConfig, name: str, arguments: Sequence[str], comma
     if figure.changed:
         caption += f" Changed: {' '.join(figure.changed)}."
     draw_computed(figure, drawing, folder)
-    write_text(folder / "comparison.md", "\n".join(_text(figure, drawing, caption, command)))
+    text = comparison_text(
+        title=figure.title,
+        origin=f"{figure.work}. Computed, keeps no runs.",
+        caption=caption,
+        command=command,
+        notes=figure.notes.strip(),
+        findings=drawing.findings,
+        compute=figure.compute,
+    )
+    write_text(folder / "comparison.md", text)
     write_figure_report(folder)
     console().print(written_words(folder))
 
@@ -220,27 +220,6 @@ def drawn_table(drawing: Drawing) -> pd.DataFrame:
         ],
         ignore_index=True,
     )
-
-
-def _text(figure: ComputedFigure, drawing: Drawing, caption: str, command: str) -> Iterator[str]:
-    """Yield the lines of comparison.md."""
-    yield from (f"# {figure.title}", "", f"{figure.work}. Computed, keeps no runs.", "")
-    yield from ("![figure](figure.png)", "", f"*{caption}*", "")
-    if figure.notes:
-        yield from (figure.notes.strip(), "")
-    if drawing.findings:
-        yield from ("## Findings", "", *(f"- {finding}" for finding in drawing.findings), "")
-    yield from ("## How this was made", "", *drawn_by(command))
-    yield f"- function: `{figure.compute['_target_']}`"
-    for key, value in figure.compute.items():
-        if key == "_target_":
-            continue
-        if isinstance(value, list) and any(isinstance(item, dict) for item in value):
-            yield f"  - {key}:"
-            yield from (f"    - {json.dumps(item, ensure_ascii=False)}" for item in value)
-        else:
-            yield f"  - {key}: {json.dumps(value, ensure_ascii=False)}"
-    yield ""
 
 
 def computed_words(config: DictConfig, name: str, arguments: Sequence[str]) -> str:

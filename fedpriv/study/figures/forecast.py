@@ -10,15 +10,18 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 from omegaconf import OmegaConf
 
 from fedpriv.common.errors import FedprivError
 from fedpriv.common.words import round_up
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
-from fedpriv.experiment.sound_forecast import forecast_sound
+from fedpriv.experiment.sound_forecast import SoundForecast, forecast_sound
+from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.store.display import duration
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.joint_privacy import RunCost, compose_runs, dataset_name, rdp_of_events
@@ -91,11 +94,7 @@ class JobForecast:
                     delta=parts.settings.delta,
                     paired=parts.settings.paired is not None,
                     bound=sound.bound,
-                    rdp=lambda accountant, sound=sound: (
-                        None
-                        if sound.events is None
-                        else rdp_of_events(sound.events, accountant, sound.neighbours)
-                    ),
+                    rdp=partial(_rdp, sound),
                 )
             )
         return [sentence for one in compose_runs(costs) for sentence in one.sentences()]
@@ -185,6 +184,12 @@ def _measured(job: Job) -> tuple[float, float, float] | None:
         return ends[-1] / len(ends), 0.0, beside
     a_round = (ends[-2] - ends[0]) / (_ROUNDS - 2)  # in the first round much is imported
     return a_round, max(0.0, ends[-1] - ends[-2] - a_round), beside
+
+
+def _rdp(sound: SoundForecast, accountant: RdpAccountant) -> np.ndarray | None:
+    if sound.events is None:
+        return None
+    return rdp_of_events(sound.events, accountant, sound.neighbours)
 
 
 def _at_most(epsilon: float, bound: bool) -> str:

@@ -7,6 +7,7 @@ B z with z Gaussian, scaled to the sensitivity of C. The strategies differ in C.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from fedpriv.algorithms.dp_ftrl import OBJECTIVES, STRATEGIES
 from fedpriv.common import checks
@@ -19,7 +20,8 @@ from fedpriv.store.colours import COLOURS
 from fedpriv.store.plots import MARKERS, Line, Panel
 from fedpriv.study.figures.computed import Drawing
 
-_COLOURS = ("grey", "orange", "blue", "purple", "green")
+_FIRST = ("grey", "orange", "blue", "purple", "green")  # colours of the first strategies
+_TITLES = {"mean": "Root mean squared error", "max": "Largest error"}
 
 
 def error_against_rounds(
@@ -47,6 +49,8 @@ def error_against_rounds(
         ArgumentError: An argument is not allowed.
     """
     rounds = [checks.whole("rounds", n, at_least=2) for n in rounds]
+    if not rounds:
+        raise ArgumentError("rounds", rounds, "at least one number of rounds")
     if (min_separation is None) == (epochs is None):
         raise ArgumentError("epochs", epochs, "given where min_separation is null, and only there")
     for name in strategies:
@@ -62,7 +66,17 @@ def error_against_rounds(
                 strategy = make_strategy(name, workload, participation, objective=objective)
                 size = error(strategy, participation, workload, objective)
                 errors.setdefault((name, objective), {})[n] = size
-    panels = tuple(_panel(objective, list(strategies), errors) for objective in OBJECTIVES)
+    colours = [COLOURS[c] for c in (*_FIRST, *(c for c in COLOURS if c not in _FIRST))]
+    panels = []
+    for objective in OBJECTIVES:
+        lines = tuple(
+            Line(name, colours[i % len(colours)], list(line), list(line.values()),
+                 marker=MARKERS[i % len(MARKERS)])
+            for i, name in enumerate(strategies)
+            if (line := errors.get((name, objective)))
+        )  # fmt: skip
+        panel = Panel(_TITLES[objective], "rounds n", "error ÷ (η σ C)", lines, x_from_zero=False)
+        panels.append(replace(panel, x_log=True, y_log=True))
     participation_words = (
         f"b = {min_separation}"
         if epochs is None
@@ -72,25 +86,7 @@ def error_against_rounds(
         "Sensitivity times root of the mean, or largest, variance of the iterates' noise; "
         f"{participation_words}" + (f"; momentum {momentum:g}." if momentum else ".")
     )
-    findings = []
-    for n in rounds[-1:]:
-        last = {name: errors.get((name, "mean"), {}).get(n) for name in strategies}
-        shown = ", ".join(
-            f"{name} {value:.4g}" for name, value in last.items() if value is not None
-        )
-        findings.append(f"Root mean squared error at n = {n}: {shown}")
-    return Drawing((panels,), caption, findings)
-
-
-def _panel(
-    objective: str, names: Sequence[str], errors: Mapping[tuple[str, str], Mapping[int, float]]
-) -> Panel:
-    lines = tuple(
-        Line(name, COLOURS[colour], list(line), list(line.values()), marker=marker)
-        for name, colour, marker in zip(names, _COLOURS, MARKERS, strict=False)
-        if (line := errors.get((name, objective)))
-    )
-    title = {"mean": "Root mean squared error", "max": "Largest error"}[objective]
-    return Panel(
-        title, "rounds n", "error ÷ (η σ C)", lines, x_log=True, y_log=True, x_from_zero=False
-    )
+    last = {name: errors.get((name, "mean"), {}).get(rounds[-1]) for name in strategies}
+    shown = ", ".join(f"{name} {value:.4g}" for name, value in last.items() if value is not None)
+    finding = f"Root mean squared error at n = {rounds[-1]}: {shown}"
+    return Drawing((panels,), caption, [finding])

@@ -221,7 +221,9 @@ class JobMaker:
                 self._by_fingerprint = {}
                 for _, path in (below for store in self._stores[1:] for below in runs_below(store)):
                     run = StoredRun(path)
-                    with suppress(ConfigError):  # one that cannot be read may be none of the figure's
+                    with suppress(
+                        ConfigError
+                    ):  # one that cannot be read may be none of the figure's
                         if run.finished and run.values.get("seed") is not None:
                             key = configuration.fingerprint(run.identity)
                             self._by_fingerprint.setdefault(key, path)

@@ -234,14 +234,14 @@ def _launch(
     for job, answer in zip(jobs, returned, strict=True):
         if answer.status != JobStatus.FAILED:
             continue
-        error = answer._return_value
+        reason = answer._return_value
         failures[job.label] = "ended without a result"
-        if isinstance(error, FedprivError):
-            failures[job.label] = str(error)
-        elif isinstance(error, BaseException):  # a defect, whose traceback tells where
+        if isinstance(reason, FedprivError):
+            failures[job.label] = str(reason)
+        elif isinstance(reason, BaseException):  # a defect, whose traceback tells where
             print(f"{job.label}:", file=sys.stderr)
-            traceback.print_exception(error, file=sys.stderr)
-            failures[job.label] = _one_line(error)
+            traceback.print_exception(reason, file=sys.stderr)
+            failures[job.label] = _one_line(reason)
     return returned, failures
 
 
@@ -269,7 +269,7 @@ def _finish(
         FigureIncomplete: A curve lacks a run, or has a run that diverged.
     """
     # Imported late, as pandas and matplotlib are not needed before the runs are done.
-    from fedpriv.study.figures.provenance import paragraph
+    from fedpriv.study.figures.comparison import paragraph
     from fedpriv.study.figures.series import read_runs
     from fedpriv.study.figures.write import write_figure, written_words
     from fedpriv.tools.report.privacy_paragraph import PARAGRAPH

@@ -167,8 +167,10 @@ def _merge(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Merge ``above`` into ``below``; groups of keys are merged, all other values of ``above`` win."""
     for key, value in above.items():
         old = below.get(key)
-        both = isinstance(old, dict) and isinstance(value, dict)
-        below[key] = _merge(old, value) if both else value
+        if isinstance(old, dict) and isinstance(value, dict):
+            _merge(old, value)
+        else:
+            below[key] = value
     return below
 
 
@@ -565,7 +567,7 @@ class _Reader:
             return None if absent else checks.number(f"{key}.{name}", value, above=above)
 
         numbers = [
-            StatedPoint(**{f: checked(f, getattr(n, f)) for f in ("x", "y", "low", "high")})  # type: ignore[arg-type]
+            StatedPoint(*(checked(f, getattr(n, f)) for f in ("x", "y", "low", "high")))  # type: ignore[arg-type]
             for n in numbers
         ]
         if entry["as"] == "points" and any(number.x is None for number in numbers):

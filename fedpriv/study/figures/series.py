@@ -1,9 +1,9 @@
-"""Drawn values of a figure: evaluated rounds of finished runs, with mean and band over seeds."""
+"""The data frame of a figure's finished runs, and the drawn values: means and bands over seeds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,13 +12,15 @@ import numpy as np
 import pandas as pd
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.store.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS
-from fedpriv.store.pairs import FEWEST, INTERVALS, LEVEL, student_half_width
+from fedpriv.store.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS, STATED_COLUMNS
+from fedpriv.store.pairs import FEWEST, INTERVALS, LEVEL, PAIRED, student_half_width
 from fedpriv.store.saved import unreadable
 from fedpriv.store.stored_run import StoredRun
-from fedpriv.study.figures.definition import SOUND, Axes, Points
+from fedpriv.study.figures.definition import SOUND, Axes, CurveGroup, Figure, Mark, Points
 from fedpriv.study.figures.jobs import DONE, Job
 
+END = "end "  # before the name of a result in summary.json, in the columns of the frame
+QUANTITIES = {**STATED_COLUMNS, "epsilon": COLUMNS["epsilon"]}
 MARGIN = 5.0  # a vacuous ε is drawn at this multiple of the largest ε that is not
 POINTS = 200  # most points of a line: a column of print cannot show more
 FEWEST_RESAMPLED = 5
@@ -33,7 +35,7 @@ BANDS = {
 """Kinds of bands, and their meaning in a caption."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FigureRun:
     """A finished run of a figure.
 
@@ -79,23 +81,6 @@ class FigureRun:
         version = self.stored.environment.get("stream_version", 1)
         return version if isinstance(version, int) else 1
 
-    def end(self, column: str) -> float:
-        """Return a column's value at the end of the run, nan where there is none.
-
-        The value is the last evaluated one, the number of rounds run for the column ``round``, or the result
-        of an audit.
-        """
-        if column in AUDIT_COLUMNS:
-            result = self.summary.get(column)
-            return math.nan if result is None else float(result)
-        if column == "round":
-            return float(self.summary["rounds"])
-        if column not in self.metrics or not len(
-            self.metrics
-        ):  # a run without a backdoor has no such column
-            return math.nan
-        return float(self.metrics[column].iloc[-1])
-
 
 def read_runs(jobs: Iterable[Job]) -> list[FigureRun]:
     """Return the finished runs among ``jobs``, with their evaluated rounds only.
@@ -114,49 +99,90 @@ def read_runs(jobs: Iterable[Job]) -> list[FigureRun]:
     return runs
 
 
-def over_seeds(runs: Sequence[FigureRun], axes: Axes) -> pd.DataFrame:
-    """Return x, mean, low, high and n over the seeds of one curve, in the units shown."""
-    return band([line for run in runs if len(line := _line(run.metrics, axes))], axes.band)
+def frame_of(runs: Sequence[FigureRun]) -> pd.DataFrame:
+    """Return the one data frame from which everything about a figure's runs is made.
+
+    Returns:
+        A row for each evaluated round (one without numbers for a run without such a round): ``panel``,
+        ``curve``, ``x`` (the point of the run; NaN for a run at no point), ``seed``, ``run`` (the
+        :class:`FigureRun`), the columns of metrics.csv, and ``end <name>``: the results of summary.json,
+        which are the same in all rows of a run. Values are as they are stored, not in the units shown.
+    """
+    if not runs:
+        return pd.DataFrame(columns=["panel", "curve", "x", "seed", "run"])
+    rounds = [
+        (run.metrics if len(run.metrics) else run.metrics.reindex([0])).assign(
+            panel=run.job.group.name,
+            curve=run.job.curve.name,
+            x=math.nan if run.job.point is None else run.job.point,
+            seed=run.job.seed,
+            run=run,
+        )
+        for run in runs
+    ]
+    frame = pd.concat(rounds, ignore_index=True)
+    names = (*QUANTITIES, PAIRED)
+    results = {END + n: [run.summary.get(n) for run in frame["run"]] for n in names}
+    return pd.concat([frame, pd.DataFrame(results, dtype=object)], axis=1)
 
 
-def over_points(runs: Sequence[FigureRun], axes: Axes, points: Points) -> pd.DataFrame:
+def ends_of(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the last row of each run."""
+    return frame.drop_duplicates("run", keep="last")
+
+
+def over_seeds(rows: pd.DataFrame, axes: Axes) -> pd.DataFrame:
+    """Return x, mean, low, high and n over the seeds of one curve, in the units shown.
+
+    Args:
+        rows: Rows of the curve in the frame.
+        axes: The drawn columns. Points that are not finite are left out.
+    """
+    lines = []
+    for _, run in rows.groupby("run", sort=False):
+        x, y = (run[name].astype(float) * COLUMNS[name].scale for name in (axes.x, axes.y))
+        finite = np.isfinite(x) & np.isfinite(y)
+        line = pd.DataFrame({"x": x[finite], "y": y[finite]}).sort_values("x", kind="stable")
+        if len(line):
+            lines.append(line.drop_duplicates("x", keep="last"))
+    return band(lines, axes.band)
+
+
+def over_points(rows: pd.DataFrame, axes: Axes, points: Points) -> pd.DataFrame:
     """Return x, mean, low, high and n of the ends of a curve's runs at each point, in the units shown.
 
-    A curve that is run at no point in particular has the same values at each point. Over the sound ε of the
-    runs, a curve has a point where its runs have a guarantee that is not vacuous, and one at the margin for
-    all others; a curve that is run at no point has its end at the margin alone.
+    The value at the end of a run is the last evaluated one, the number of rounds run for the column
+    ``round``, or the result of an audit. A curve that is run at no point in particular has the same values at
+    each point. Over the sound ε of the runs, a curve has a point where its runs have a guarantee that is not
+    vacuous, and one at the margin for all others; a curve that is run at no point has its end at the margin.
+
+    Args:
+        rows: Rows of the curve in the frame.
+        axes: Axes over points.
+        points: The points of the figure.
     """
+    last, column = ends_of(rows), axes.y
+    if column == "round" or column in AUDIT_COLUMNS:
+        column = END + {"round": "rounds"}.get(column, column)
+    values = last[column].astype(float) if column in last else pd.Series(math.nan, last.index)
+    values = values[np.isfinite(values)] * COLUMNS[axes.y].scale
     tables = []
     for point in points.values:
-        at_point = [run for run in runs if run.job.point in (point, None)]
-        values = np.array([run.end(axes.y) for run in at_point])
-        finite = np.isfinite(values)
-        values = values[finite] * COLUMNS[axes.y].scale
-        x = point
+        at_point = last[last["x"].isna() | (last["x"] == point)]
+        x, y = point, values[values.index.intersection(at_point.index)]
         if axes.x == SOUND:
-            x = shown_epsilon([run.summary.get(SOUND) for run in at_point], axes)
-        if len(values):
-            tables.append(spread(np.array([x]), values[:, np.newaxis], axes.band))
+            assert axes.vacuous_above is not None
+            sound = (math.inf if e is None else float(e) for e in at_point[END + SOUND])
+            x = max(sound, default=math.inf)
+            x = x if x <= axes.vacuous_above else MARGIN * axes.vacuous_above
+        if len(y):
+            tables.append(spread(np.array([x]), y.to_numpy()[:, np.newaxis], axes.band))
     if not tables:
         return band([])
     table = pd.concat(tables, ignore_index=True)
     if axes.x == SOUND:
         table = table.drop_duplicates().sort_values("x", kind="stable", ignore_index=True)
     return table
-
-
-def shown_epsilon(sound: Sequence[float | None], axes: Axes) -> float:
-    """Return where runs with these sound ε are drawn: the largest ε, or the margin where it is vacuous.
-
-    Args:
-        sound: Sound ε of the runs; None: the run claims no privacy.
-        axes: Axes over the sound ε.
-    """
-    assert axes.vacuous_above is not None
-    largest = max(
-        (math.inf if epsilon is None else float(epsilon) for epsilon in sound), default=math.inf
-    )
-    return largest if largest <= axes.vacuous_above else MARGIN * axes.vacuous_above
 
 
 def spread(x: np.ndarray, y: np.ndarray, kind: str) -> pd.DataFrame:
@@ -166,6 +192,9 @@ def spread(x: np.ndarray, y: np.ndarray, kind: str) -> pd.DataFrame:
         x: Positions [p].
         y: Values [seeds, p].
         kind: A kind of :data:`BANDS`. With too few seeds for an interval it is lowest to highest.
+
+    Raises:
+        ConfigError: There are too few seeds for a bootstrap.
     """
     mean, low, high = y.mean(0), y.min(0), y.max(0)
     if kind == "none":
@@ -177,33 +206,17 @@ def spread(x: np.ndarray, y: np.ndarray, kind: str) -> pd.DataFrame:
         half_width = student_half_width(y)
         low, high = mean - half_width, mean + half_width
     elif kind == "bootstrap" and len(y) > 1:
-        low, high = _resampled(y)
+        if len(y) < FEWEST_RESAMPLED:
+            allowed = f"t, range or sd below {FEWEST_RESAMPLED} seeds; a curve has {len(y)}"
+            raise ConfigError("--band", "bootstrap", allowed)
+        from scipy.stats import bootstrap  # imported late: it takes a second
+
+        interval = bootstrap(
+            (y,), np.mean, n_resamples=2000, vectorized=True, axis=0, confidence_level=LEVEL,
+            method="percentile", random_state=0,
+        ).confidence_interval  # fmt: skip
+        low, high = interval.low, interval.high
     return pd.DataFrame({"x": x, "mean": mean, "low": low, "high": high, "n": len(y)})
-
-
-def band_of(kind: str, seeds: int) -> str:
-    """Return the kind of band that :func:`spread` makes of so many seeds; ``none`` of a single one."""
-    if seeds < 2:
-        return "none"
-    return "range" if kind == "t" and seeds < FEWEST else kind
-
-
-def _resampled(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of percentile bootstrap intervals for the means of values [seeds, p].
-
-    Raises:
-        ConfigError: There are too few seeds.
-    """
-    if len(y) < FEWEST_RESAMPLED:
-        allowed = f"t, range or sd below {FEWEST_RESAMPLED} seeds; a curve has {len(y)}"
-        raise ConfigError("--band", "bootstrap", allowed)
-    from scipy.stats import bootstrap  # imported late: it takes a second
-
-    result = bootstrap(
-        (y,), np.mean, n_resamples=2000, vectorized=True, axis=0, confidence_level=LEVEL,
-        method="percentile", random_state=0,
-    )  # fmt: skip
-    return result.confidence_interval.low, result.confidence_interval.high
 
 
 def band(lines: Sequence[pd.DataFrame], kind: str = "t") -> pd.DataFrame:
@@ -252,17 +265,78 @@ def per_client(run: FigureRun, axes: Axes) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def _line(metrics: pd.DataFrame, axes: Axes) -> pd.DataFrame:
-    """Return x and y of one run in the units shown, where both are finite, with x increasing."""
-    x = metrics[axes.x].astype(float) * COLUMNS[axes.x].scale
-    y = metrics[axes.y].astype(float) * COLUMNS[axes.y].scale
-    finite = np.isfinite(x) & np.isfinite(y)
-    line = pd.DataFrame({"x": x[finite], "y": y[finite]}).sort_values("x", kind="stable")
-    return line.drop_duplicates("x", keep="last").reset_index(drop=True)
-
-
 def _thin(count: int) -> np.ndarray:
     """Return indices of at most POINTS of ``count`` rows, evenly spaced, including the last row."""
     if count <= POINTS:
         return np.arange(count)
     return np.unique(np.linspace(0, count - 1, POINTS).round().astype(int))
+
+
+def figure_table(figure: Figure, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the drawn points, the content of figure.csv.
+
+    Returns:
+        Columns group, axes, curve, client (where each client has a line), x, mean, low, high, n and band,
+        the kind of low and high: t, range, sd or none, as in :data:`BANDS`. A mark has n = 0, and ``stated``
+        where low and high are from its source.
+    """
+    rows_of = dict(list(frame.groupby(["panel", "curve"], sort=False)))
+    tables: list[pd.DataFrame] = []
+    for group in figure.groups:
+        for axes in figure.axes:
+            positions: list[float] = []
+            for curve in group.curves:
+                rows = rows_of.get((group.name, curve.name))
+                if rows is None:
+                    continue
+                if figure.points is not None:
+                    drawn = over_points(rows, axes, figure.points)
+                elif axes.lines == "curves":
+                    drawn = over_seeds(rows, axes)
+                else:
+                    drawn = per_client(rows["run"].iloc[0], axes)
+                few = "range" if axes.band == "t" else axes.band
+                drawn["band"] = [
+                    "none" if n < 2 else few if n < FEWEST else axes.band for n in drawn["n"]
+                ]
+                for name, value in (
+                    ("curve", curve.name),
+                    ("axes", axes.name),
+                    ("group", group.name),
+                ):
+                    drawn.insert(0, name, value)
+                tables.append(drawn)
+                positions += [*drawn["x"]]
+            tables += _mark_rows(figure, group, axes, positions)
+    columns = ["group", "axes", "curve", "x", "mean", "low", "high", "n", "band"]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
+
+
+def marks_on(figure: Figure, group: CurveGroup, axes: Axes) -> list[Mark]:
+    """Return the marks of a group about the quantity y of the axes. A map has no marks."""
+    if axes.kind != "lines":
+        return []
+    return [mark for mark in figure.marks if (mark.group, mark.column) == (group.name, axes.y)]
+
+
+def _mark_rows(
+    figure: Figure, group: CurveGroup, axes: Axes, drawn: Sequence[float]
+) -> Iterator[pd.DataFrame]:
+    """Yield the rows of figure.csv for the marks, with ``n`` 0, as a mark is of no run.
+
+    A level line goes from the first to the last point of the figure, or x that is ``drawn``.
+    """
+    for mark in marks_on(figure, group, axes):
+        ends = figure.points.values if figure.points is not None else (drawn or (0.0, 1.0))
+        low = mark.value if mark.low is None else mark.low
+        high = mark.value if mark.high is None else mark.high
+        x = dict.fromkeys((min(ends), max(ends)) if mark.point is None else (mark.point,))
+        row = {
+            "group": group.name,
+            "axes": axes.name,
+            "curve": mark.label,
+            "x": [*x],
+            "mean": mark.value,
+        }
+        kind = "none" if mark.low is None else "stated"
+        yield pd.DataFrame({**row, "low": low, "high": high, "n": 0, "band": kind})

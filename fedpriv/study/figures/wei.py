@@ -108,7 +108,14 @@ def theorem2(
     for form, values in epsilons.items():
         row = []
         for cohort in cohorts:
-            problem = _learning(learning, cohort)
+            try:
+                problem = Learning(**learning, cohort=cohort)
+            except ArgumentError as error:
+                error.argument = f"learning.{error.argument}"
+                raise
+            except TypeError as error:
+                allowed = f"what it has to be: {error}"
+                raise ArgumentError("learning", sorted(learning), allowed) from None
             lines, best = [], {}
             for epsilon, colour, marker in _styled(f"epsilons.{form}", values, before):
                 bound = convergence_bound(rounds, epsilon, problem, form)
@@ -146,20 +153,12 @@ _LETTERS = {
 }  # fmt: skip
 
 
-def _learning(values: Mapping[str, Any], cohort: int) -> Learning:
-    try:
-        return Learning(**values, cohort=cohort)
-    except ArgumentError as error:
-        error.argument = f"learning.{error.argument}"
-        raise
-    except TypeError as error:
-        raise ArgumentError("learning", sorted(values), f"what it has to be: {error}") from None
-
-
 def _styled(name: str, values: Sequence[float], before: int = 0) -> list[tuple[float, str, str]]:
-    """Return (value, colour, marker) of each value, leaving out the colours of ``before`` earlier values."""
-    remaining = len(_COLOURS) - before
-    if not 0 < len(values) <= remaining:
-        raise ArgumentError(name, values, f"1 to {remaining} numbers")
-    numbers = [checks.number(name, value, above=0) for value in values]
-    return list(zip(numbers, _COLOURS[before:], _MARKERS[before:], strict=False))
+    """Return (value, colour, marker) of each value, leaving out those of ``before`` earlier values."""
+    if not values:
+        raise ArgumentError(name, values, "at least one number")
+    many = len(_COLOURS)
+    return [
+        (checks.number(name, value, above=0), _COLOURS[i % many], _MARKERS[(i + i // many) % many])
+        for i, value in enumerate(values, before)
+    ]

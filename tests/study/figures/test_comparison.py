@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fedpriv.store.folder import commit_words
 from fedpriv.study.figures.comparison import compare, ends_table, mean_words
-from fedpriv.study.figures.series import FigureRun
+from fedpriv.study.figures.series import FigureRun, frame_of
 from fedpriv.study.figures.write import caption_of
 
 
@@ -38,7 +38,8 @@ def compared(read, tiny, jobs_of):
             job.folder.privacy_json.write_text(json.dumps(reasons))
             summary = {"stop_reason": "rounds", "seconds": 1.0, **summary}
             runs.append(FigureRun(job, summary, pd.DataFrame()))
-        return compare(figure, runs, missing, caption_of(figure, runs, missing), command)
+        frame = frame_of(runs)
+        return compare(figure, frame, missing, caption_of(figure, frame, missing), command)
 
     return run
 
@@ -51,7 +52,7 @@ def test_the_ends_come_as_a_table_in_the_units_shown(read, tiny, jobs_of):
         for job in jobs_of(figure)
         if (job.curve.name, job.seed) in found
     ]
-    table = ends_table(figure, runs).set_index("curve")
+    table = ends_table(figure, frame_of(runs)).set_index("curve")
     assert set(table["quantity"]) == {"test_accuracy"}
     assert table.loc["loud", ["mean", "n"]].tolist() == [79.0, 2]
     assert table.loc["loud", "sd"] == pytest.approx(2**0.5)
@@ -253,6 +254,23 @@ def test_deviations_and_notes_are_there(compared, tiny):
     text = compared(accuracies(loud=[0.9]))
     assert "- lots are Poisson" in text
     assert "Mind the gap." in text
+
+
+def test_a_quick_figure_lists_how_its_runs_depart_from_the_figure(compared, tiny):
+    tiny |= {"scale": "quick", "deviations": {"lots": "lots are Poisson"}}
+    tiny["curves"]["loud"]["quick"] = ["noise_schedule.noise_multiplier=9"]
+    text = compared(accuracies(loud=[0.9])).partition("## Deviations in force\n\n")[2]
+    assert text.partition("\n\n")[0].splitlines() == [
+        "- other runs than the figure defines: rounds=2",
+        "- loud noise: noise_schedule.noise_multiplier=9",
+        "- seed 0",
+        "- of the figure as defined, as far as the overrides above leave them in force:",
+        "  - lots are Poisson",
+    ]
+
+
+def test_a_figure_as_defined_departs_from_nothing(compared):
+    assert "## Deviations in force" not in compared(accuracies(loud=[0.9]))
 
 
 def test_the_command_and_every_run_are_named(compared):

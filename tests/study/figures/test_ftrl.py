@@ -26,6 +26,16 @@ def test_every_strategy_is_drawn_up_to_its_rounds():
     assert "n = 64" in drawing.findings[0]
 
 
+def test_a_sixth_strategy_is_drawn(monkeypatch):
+    monkeypatch.setattr("fedpriv.study.figures.ftrl.STRATEGIES", tuple("abcdef"))
+    monkeypatch.setattr("fedpriv.study.figures.ftrl.make_strategy", lambda *_, **__: None)
+    monkeypatch.setattr("fedpriv.study.figures.ftrl.error", lambda *_: 1.0)
+    drawing = error_against_rounds([16], dict.fromkeys("abcdef", 99), epochs=4)
+    (mean, _) = drawing.rows[0]
+    assert [line.label for line in mean.lines] == [*"abcdef"]
+    assert len({line.colour for line in mean.lines}) == 6
+
+
 def test_the_shipped_figure_reads():
     name = "mechanisms/ftrl_error"
     assert read_computed(compose([f"+figure={name}"]).figure, name).title

@@ -9,9 +9,8 @@ import pytest
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.study.figures.comparison import compare
-from fedpriv.study.figures.marks import including, mark_lines
-from fedpriv.study.figures.series import FigureRun
-from fedpriv.study.figures.write import _panels, caption_of, figure_table, unsound_curves
+from fedpriv.study.figures.series import FigureRun, figure_table, frame_of
+from fedpriv.study.figures.write import caption_of, including, panels_of, unsound_curves
 
 LINEAR = "scattering, linear (Somebody 2021)"
 NOISY = "label noise (Nobody 2020)"
@@ -57,8 +56,8 @@ def panels(read, tiny, runs_of):
     def run():
         figure = read(tiny)
         runs = runs_of(figure)
-        ((accuracy, rounds, a_map),) = _panels(
-            figure, figure_table(figure, runs), unsound_curves(runs)
+        ((accuracy, rounds, a_map),) = panels_of(
+            figure, figure_table(figure, frame_of(runs)), unsound_curves(runs)
         )
         return accuracy, rounds, a_map
 
@@ -88,17 +87,16 @@ def test_a_label_looks_the_same_in_every_group(read, tiny):
     tiny["show"]["again"] = ["loud"]
     tiny["baselines"].append(mark(label=NOISY, panel="again"))
     figure = read(tiny)
-    rows, axes = figure_table(figure, []), figure.axes[0]
-    first, again = (list(mark_lines(figure, group, axes, rows)) for group in figure.groups)
-    assert [line.label for line in again] == [NOISY]
-    assert (again[0].marker, again[0].colour) == (first[1].marker, first[1].colour)
+    (first, *_), (again, *_) = panels_of(figure, figure_table(figure, frame_of([])), set())
+    assert [line.label for line in again.lines] == [NOISY]
+    assert again.lines[0].marker == first.lines[1].marker
+    assert again.lines[0].colour == first.lines[1].colour
 
 
 def test_a_dozen_labels_are_told_apart_by_shape_and_colour(read, tiny):
     tiny["baselines"] = [mark(label=f"work {i}") for i in range(12)]
     figure = read(tiny)
-    rows = figure_table(figure, [])
-    lines = list(mark_lines(figure, figure.groups[0], figure.axes[0], rows))
+    lines = panels_of(figure, figure_table(figure, frame_of([])), set())[0][0].lines
     assert len({(line.marker, line.colour) for line in lines}) == 12
 
 
@@ -132,7 +130,7 @@ def test_limits_hold_the_whole_symbols(limits, values, log, found):
 
 def test_the_csv_holds_them_as_of_no_run(read, tiny, runs_of):
     figure = read(tiny)
-    table = figure_table(figure, runs_of(figure))
+    table = figure_table(figure, frame_of(runs_of(figure)))
     own = table[table["n"] == 0]
     assert set(own["axes"]) == {"accuracy"}
     assert own[["curve", "x", "mean", "low", "high"]].values.tolist() == [
@@ -156,7 +154,13 @@ def test_the_comparison_lists_them_as_published(read, tiny, runs_of):
         facts = {"commit": "a", "device": "cpu", "threads": 1, "python": "3", "versions": {}}
         run.job.folder.environment.write_text(json.dumps(facts))
         run.summary["seconds"] = 1.0
-    text = compare(figure, runs, {}, caption_of(figure, runs, {}), "fedpriv figure own/tiny")
+    text = compare(
+        figure,
+        frame_of(runs),
+        {},
+        caption_of(figure, frame_of(runs), {}),
+        "fedpriv figure own/tiny",
+    )
     own = text.partition("## Numbers from elsewhere\n")[2].partition("##")[0]
     assert "| | from | ε | quantity | value |" in own
     assert f"| Digits | {LINEAR} | 2.93 | test accuracy (%) | 98.7 |" in own
@@ -168,8 +172,8 @@ def test_a_figure_without_marks_says_nothing_of_them(read, tiny, runs_of):
     del tiny["baselines"]
     figure = read(tiny)
     runs = runs_of(figure)
-    assert "elsewhere" not in caption_of(figure, runs, {})
-    assert (figure_table(figure, runs)["n"] > 0).all()
+    assert "elsewhere" not in caption_of(figure, frame_of(runs), {})
+    assert (figure_table(figure, frame_of(runs))["n"] > 0).all()
 
 
 @pytest.mark.thorough

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fedpriv.study.figures import plot_files
+from fedpriv.study.figures import overlay
 
 NUMBERS = ["x", "mean", "low", "high", "n"]
 
@@ -250,7 +250,7 @@ def test_of_very_many_lines_the_first_are_drawn_and_the_table_has_all(
     grid, command, tmp_path, monkeypatch
 ):
     """What a run needs thousands of times is read without OmegaConf."""
-    monkeypatch.setattr(plot_files, "MOST_LINES", 3)
+    monkeypatch.setattr(overlay, "MOST_LINES", 3)
     monkeypatch.setattr("omegaconf.OmegaConf.create", None)
     said = command("plot", str(grid), "--each", "--out", "plot.svg")
     assert said.status == 0
@@ -308,5 +308,5 @@ def test_lines_are_ordered_by_the_numbers_in_their_labels():
         label: pd.DataFrame({"mean": [end]})
         for label, end in (("σ=10", 1), ("σ=2", 3), ("σ=2.5", 2))
     }
-    assert list(plot_files.ordered(lines, "setting")) == ["σ=2", "σ=2.5", "σ=10"]
-    assert list(plot_files.ordered(lines, "end")) == ["σ=2", "σ=2.5", "σ=10"]
+    assert list(overlay._ordered(lines, "setting")) == ["σ=2", "σ=2.5", "σ=10"]
+    assert list(overlay._ordered(lines, "end")) == ["σ=2", "σ=2.5", "σ=10"]

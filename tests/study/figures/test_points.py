@@ -11,8 +11,8 @@ import pytest
 from fedpriv.common.config import compose, identity
 from fedpriv.common.errors import ConfigError
 from fedpriv.study.figures.definition import Axes, Points
-from fedpriv.study.figures.series import FigureRun, over_points
-from fedpriv.study.figures.write import _panels, caption_of, figure_table, unsound_curves
+from fedpriv.study.figures.series import FigureRun, figure_table, frame_of, over_points
+from fedpriv.study.figures.write import caption_of, panels_of, unsound_curves
 
 
 @pytest.fixture
@@ -131,8 +131,10 @@ def test_a_curve_without_a_quick_point_is_left_out_and_that_is_said(read, tiny, 
     assert [job.curve.name for job in jobs] == ["t1", "reference"]
     metrics = pd.DataFrame({"test_accuracy": [0.5], "test_loss": [1.0]})
     runs = [FigureRun(job, {"rounds": 1}, metrics) for job in jobs]
-    assert "Left out, run at none of these points: T = 2." in caption_of(figure, runs, [])
-    ((loss, _, a_map),) = _panels(figure, figure_table(figure, runs), unsound_curves(runs))
+    assert "Left out, run at none of these points: T = 2." in caption_of(figure, frame_of(runs), [])
+    ((loss, _, a_map),) = panels_of(
+        figure, figure_table(figure, frame_of(runs)), unsound_curves(runs)
+    )
     assert [line.label for line in loss.lines] == ["T = 1", "reference"]
     assert a_map.rows == ("T = 1", "reference")
     assert np.isfinite(a_map.values).all()
@@ -181,7 +183,7 @@ def test_a_point_is_the_end_of_the_runs_there(run_at):
         run_at("t1", 0.1, 1, test_accuracy=[0.9, 0.7]),
         run_at("t1", 2, 0, test_accuracy=[0.1]),
     ]
-    drawn = over_points(runs, Axes("a", "point", "test_accuracy"), LEARNING_RATES)
+    drawn = over_points(frame_of(runs), Axes("a", "point", "test_accuracy"), LEARNING_RATES)
     assert drawn["x"].tolist() == [0.1, 2]
     assert drawn["mean"].tolist() == pytest.approx([60, 10])
     assert drawn["low"].tolist() == pytest.approx([50, 10])
@@ -192,37 +194,39 @@ def test_a_point_is_the_end_of_the_runs_there(run_at):
 def test_a_band_of_sd_is_one_sample_standard_deviation_to_either_side(run_at):
     runs = [run_at("t1", 0.1, seed, test_loss=[value]) for seed, value in ((0, 1.0), (1, 3.0))]
     (row,) = over_points(
-        runs, Axes("a", "point", "test_loss", band="sd"), LEARNING_RATES
+        frame_of(runs), Axes("a", "point", "test_loss", band="sd"), LEARNING_RATES
     ).itertuples()
     assert (row.mean, row.low, row.high) == pytest.approx((2, 2 - 2**0.5, 2 + 2**0.5))
 
 
 def test_the_round_of_an_end_is_the_number_of_rounds_run(run_at):
     run = run_at("t1", 0.1, 0, rounds=7, round=[5], test_loss=[1.0])
-    assert over_points([run], Axes("a", "point", "round"), LEARNING_RATES)["mean"].tolist() == [7]
+    assert over_points(frame_of([run]), Axes("a", "point", "round"), LEARNING_RATES)[
+        "mean"
+    ].tolist() == [7]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_ends_that_are_not_finite_are_left_out(bad, run_at):
     runs = [run_at("t1", 0.1, 0, test_loss=[bad]), run_at("t1", 0.1, 1, test_loss=[2.0])]
-    drawn = over_points(runs, Axes("a", "point", "test_loss"), LEARNING_RATES)
+    drawn = over_points(frame_of(runs), Axes("a", "point", "test_loss"), LEARNING_RATES)
     assert (drawn["mean"].tolist(), drawn["n"].tolist()) == ([2], [1])
 
 
 def test_a_run_at_no_point_is_level_over_all(run_at):
     runs = [run_at("reference", None, 0, test_loss=[0.5])]
-    drawn = over_points(runs, Axes("a", "point", "test_loss"), LEARNING_RATES)
+    drawn = over_points(frame_of(runs), Axes("a", "point", "test_loss"), LEARNING_RATES)
     assert (drawn["x"].tolist(), drawn["mean"].tolist()) == ([0.1, 0.5, 2], [0.5] * 3)
 
 
 def test_a_curve_without_a_finite_end_is_empty(run_at):
     runs = [run_at("t1", 0.1, 0, test_loss=[np.nan])]
-    assert len(over_points(runs, Axes("a", "point", "test_loss"), LEARNING_RATES)) == 0
+    assert len(over_points(frame_of(runs), Axes("a", "point", "test_loss"), LEARNING_RATES)) == 0
 
 
 def test_the_caption_says_what_bands_points_and_frames_are(figure, run_at):
     runs = [run_at("t1", 0.5, seed) for seed in (0, 1)]
-    said = caption_of(figure, runs, [])
+    said = caption_of(figure, frame_of(runs), [])
     assert "bands (loss): ± one sample standard deviation over seeds" in said
     assert "bands (rounds): 95% intervals for the mean (Student's t; of 2 seeds lowest" in said
     assert "Each point is the end of runs with that η." in said

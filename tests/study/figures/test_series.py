@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.study.figures.definition import Axes
-from fedpriv.study.figures.series import POINTS, FigureRun, band, over_seeds, read_runs
+from fedpriv.study.figures.series import POINTS, FigureRun, band, frame_of, over_seeds, read_runs
+from fedpriv.study.figures.write import panels_of
 
 values = st.floats(-1e6, 1e6, allow_nan=False)
 steps = st.floats(0.01, 10)
@@ -132,32 +133,32 @@ def run_of(figure, jobs_of):
 
 def test_shares_are_drawn_in_percent(run_of):
     run = run_of(round=[1, 2], test_accuracy=[0.5, 0.75])
-    drawn = over_seeds([run], Axes("a", "round", "test_accuracy"))
+    drawn = over_seeds(frame_of([run]), Axes("a", "round", "test_accuracy"))
     assert drawn["mean"].tolist() == [50, 75]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_points_that_are_not_finite_are_left_out(bad, run_of):
     run = run_of(round=[1, 2, 3], test_loss=[1.0, bad, 3.0])
-    drawn = over_seeds([run], Axes("a", "round", "test_loss"))
+    drawn = over_seeds(frame_of([run]), Axes("a", "round", "test_loss"))
     assert drawn["x"].tolist() == [1, 3]
 
 
 def test_a_run_without_a_finite_point_leaves_the_others(run_of):
     bad = run_of(round=[1, 2], test_loss=[np.nan, np.inf])
     good = run_of(round=[1, 2], test_loss=[1.0, 2.0])
-    drawn = over_seeds([bad, good], Axes("a", "round", "test_loss"))
+    drawn = over_seeds(frame_of([bad, good]), Axes("a", "round", "test_loss"))
     assert drawn["n"].tolist() == [1, 1]
 
 
 def test_a_curve_without_a_finite_point_is_empty(run_of):
     bad = run_of(round=[1, 2], test_loss=[np.nan, np.inf])
-    assert len(over_seeds([bad], Axes("a", "round", "test_loss"))) == 0
+    assert len(over_seeds(frame_of([bad]), Axes("a", "round", "test_loss"))) == 0
 
 
 def test_points_are_ordered_by_x(run_of):
     run = run_of(round=[1, 2, 3], epsilon=[3.0, 1.0, 2.0], test_loss=[30.0, 10.0, 20.0])
-    drawn = over_seeds([run], Axes("a", "epsilon", "test_loss"))
+    drawn = over_seeds(frame_of([run]), Axes("a", "epsilon", "test_loss"))
     assert drawn["mean"].tolist() == [10, 20, 30]
 
 
@@ -184,3 +185,17 @@ def test_a_bootstrap_needs_five_seeds():
     assert 1 < found["low"].iloc[0] < 3 < found["high"].iloc[0] < 5
     with pytest.raises(ConfigError, match="below 5 seeds; a curve has 4"):
         band(lines[:4], "bootstrap")
+
+
+def test_each_of_many_clients_has_a_line_of_its_own(read, tiny):
+    """There are more clients than colours."""
+    tiny["axes"] = {"norms": {"x": "round", "y": "gradient_norm", "lines": "clients"}}
+    rows = [
+        ("digits", "norms", "loud", client, x, 1.0, 1.0, 1.0, 1, "none")
+        for client in range(13)
+        for x in (1, 2)
+    ]
+    names = ["group", "axes", "curve", "client", "x", "mean", "low", "high", "n", "band"]
+    ((panel,),) = panels_of(read(tiny), pd.DataFrame(rows, columns=names), set())
+    assert [line.label for line in panel.lines] == [f"client {n}" for n in range(13)]
+    assert len({(line.colour, line.dotted) for line in panel.lines}) == 13

@@ -10,7 +10,7 @@ import pytest
 from fedpriv.common.errors import ConfigError
 from fedpriv.privacy.core.trade_off import TradeOff
 from fedpriv.privacy.groups import group_trade_off
-from fedpriv.study.figures.certified import certified_backdoors
+from fedpriv.study.figures.certified import Ensemble, certified_backdoors
 from fedpriv.tools.audit.certified import certified, lower, upper
 
 MODELS = 500
@@ -85,6 +85,21 @@ def test_the_figure_has_a_line_for_each_epsilon_and_way():
     for line in (*added.lines, *replaced.lines):
         assert all(0 <= y <= 100 for y in line.y)
     assert "with 2 attackers" in drawing.findings[0]
+
+
+def test_every_epsilon_is_drawn_however_many_there_are(monkeypatch):
+    def trained(overrides, *_):
+        epsilon = float(overrides[-1].partition("=")[2])
+        return Ensemble(epsilon, 1e-5, 6.0, 0.3, 10, votes(0.99, 0.01), {}, np.array([0]))
+
+    monkeypatch.setattr("fedpriv.study.figures.certified._ensemble", trained)
+    epsilons = [float(n) for n in range(1, 14)]
+    drawing = certified_backdoors([], epsilons, [0, 1], [], [], 6, 2, 0.95)
+    added, replaced = drawing.rows[0]
+    assert [line.label for line in replaced.lines] == [f"ε = {e:g}" for e in epsilons]
+    assert len(added.lines) == 2 * len(epsilons)
+    looks = {(line.colour, line.dashed) for line in replaced.lines}
+    assert len(looks) == len(epsilons)
 
 
 def test_certificates_need_a_server_that_clips():
