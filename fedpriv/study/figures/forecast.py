@@ -21,7 +21,7 @@ from fedpriv.common.words import round_up
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.sound_forecast import SoundForecast, forecast_sound
-from fedpriv.privacy.accountants.rdp import RdpAccountant
+from fedpriv.privacy.accountants import RdpAccountant
 from fedpriv.store.display import duration
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.joint_privacy import RunCost, compose_runs, dataset_name, rdp_of_events

@@ -189,9 +189,10 @@ def test_a_bootstrap_needs_five_seeds():
 
 def test_each_of_many_clients_has_a_line_of_its_own(read, tiny):
     """There are more clients than colours."""
-    tiny["axes"] = {"norms": {"x": "round", "y": "gradient_norm", "lines": "clients"}}
+    tiny["metric"] = [{"column": "gradient_norm", "kind": "clients"}]
+    del tiny["stated"]
     rows = [
-        ("digits", "norms", "loud", client, x, 1.0, 1.0, 1.0, 1, "none")
+        ("digits", "gradient_norm", "loud", client, x, 1.0, 1.0, 1.0, 1, "none")
         for client in range(13)
         for x in (1, 2)
     ]
