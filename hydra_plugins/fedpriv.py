@@ -63,11 +63,6 @@ class CurvesSweeper(BasicSweeper):
         jobs = self._checked_jobs(batch, folder)
         sweep_runs.make_sweep_folder(folder)
         OmegaConf.save(self.config, folder / "multirun.yaml")
-        if len(jobs) > 1 and not any(job.values.get("dry_run") for job in jobs):
-            from fedpriv.study.figures.make import config_dir_flags
-            from fedpriv.study.figures.of_sweep import write_sweep_figure
-
-            write_sweep_figure(folder, overrides, config_dir_flags(self.config))
         try:
             return self._launch(jobs, folder)
         finally:

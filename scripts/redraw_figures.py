@@ -18,7 +18,7 @@ from publish_figures import with_few_colours
 
 from fedpriv.store.caveats import SEES_HIDDEN
 from fedpriv.study.figures.computed import draw_computed, drawn_table, read_computed
-from fedpriv.study.figures.reading import load_section, read_figure
+from fedpriv.study.figures.reading import compose_safely, plain_section, read_figure
 from fedpriv.study.figures.write import draw_table
 
 REFERENCE = Path(__file__).parents[1] / "outputs" / "reference"
@@ -31,7 +31,8 @@ def redraw(name: str) -> None:
     Raises:
         SystemExit: A computed figure has other numbers than figure.csv.
     """
-    folder, section = REFERENCE / name, load_section(name)
+    folder = REFERENCE / name
+    section = plain_section(compose_safely([f"+figure={name}"]).figure)
     table = pd.read_csv(folder / "figure.csv")
     if section.get("compute") is not None:
         figure = read_computed(section, name)

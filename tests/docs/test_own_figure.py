@@ -50,17 +50,6 @@ def test_every_command_of_the_page_works(folder, monkeypatch, wide_cells, capsys
             words = [*words[:2], "--list"]
         if words[:2] == ["runs", "diff"]:
             words[2:] = sorted(map(str, Path("outputs/runs").iterdir()))[:2]
-        if "<sweep>" in line:
-            sweep = (
-                "train",
-                "-m",
-                "epsilon=1,2",
-                "algorithm=dp_fl",
-                "rounds=1",
-                "hydra.sweep.dir=sweep",
-            )
-            assert cli.run([*sweep, *QUIET, "runtime.plots=false"]) == 0
-            words = ["figure", "sweep/figure.yaml", *QUIET]
         assert cli.run(words) == 0, (line, capsys.readouterr().err)
         tried.append(words[0])
     assert len(tried) >= 6

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import yaml
-from rich.cells import cell_len
 
 from fedpriv.common.console import console
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.groups import conf_dir, options
-from fedpriv.store.saved import saved_records
+from fedpriv.store.saved import YamlLoader, saved_records, saved_text
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Column, Table
 from fedpriv.study.figures.command import choice_of, for_choice, names_file
-from fedpriv.study.figures.reading import (
-    compose_safely,
-    is_computed,
-    load_section,
-    read_figure,
-)
 
-_COLUMNS = ("figure", "title", "runs", "done", "reference")  # a column without entries is left out
-_WIDTH, _GAP, _LEAST = 100, 2, 12  # of the table, between columns, and of the title, in characters
+_WIDTH = 100  # of the table in characters
 _HINT = "fedpriv figure NAME makes it, NAME --quick in minutes, NAME --list shows its runs"
 
 
@@ -46,10 +36,18 @@ def show_figures(arguments: Sequence[str], config_dir: str | None = None, below:
     extra = None if config_dir is None else Path(config_dir)
     if extra is not None and not extra.is_dir():
         raise ConfigError("--config-dir", config_dir, "an existing folder")
-    folders = (None,) if extra is None else (None, extra)
+    folders = [None, *([] if extra is None else [extra])]
     names = list(dict.fromkeys(name for f in folders for name, _ in options("figure", f)))
     if below in names or names_file(below):
         return _show_runs(below, arguments, extra)
+    outputs = Path("outputs")
+    for argument in arguments:
+        key, _, value = argument.partition("=")
+        if key != "runtime.output_dir":
+            raise ConfigError(
+                f"the list of figures does not show what {argument} changes; fedpriv figure NAME --list does"
+            )
+        outputs = Path(value)
     folder = below.rstrip("/") + "/" if below else ""
 
     def in_order(name: str) -> list[object]:  # fig5 before fig14
@@ -60,73 +58,45 @@ def show_figures(arguments: Sequence[str], config_dir: str | None = None, below:
         works = sorted({name.partition("/")[0] for name in names})
         allowed = f"a figure, or one of {', '.join(works)}"
         raise ConfigError("fedpriv figure NAME --list", below, allowed)
-    outputs, given = Path("outputs"), {}
-    for argument in arguments:
-        key, _, value = argument.partition("=")
-        if key == "runtime.output_dir":
-            outputs = Path(value)
-        elif key in ("figure.seeds", "figure.scale"):
-            try:
-                given[key.removeprefix("figure.")] = yaml.safe_load(value)
-            except yaml.YAMLError:
-                raise ConfigError(key, value, "a value in YAML") from None
-        else:
-            raise ConfigError(
-                f"the list of figures does not show what {argument} changes; fedpriv figure NAME --list does"
-            )
-    _print([_line(name, extra, given, outputs) for name in chosen])
-
-
-def _line(
-    name: str, extra: Path | None, given: dict[str, Any], outputs: Path
-) -> tuple[str, dict[str, str]]:
-    """Return the work of a figure and its cells. A figure with a damaged YAML has the error for a title."""
-    kept = conf_dir().parent / "outputs" / "reference" / name / "figure.csv"
-    work, title, runs, done = "", "", "", ""
-    try:
-        section = load_section(name, extra) | given
-        if section.get("compute") is not None:
-            work, title, runs = str(section.get("work")), str(section.get("title")), "–"
-            done = "drawn" if (outputs / "figures" / name / "figure.png").exists() else ""
-        else:
-            figure = read_figure(section, name)
-            work, title, runs = figure.work, figure.title, str(figure.run_count)
-            made = [row.get("run") for row in read_record(outputs / "figures" / figure.folder)]
-            if len(made) == figure.run_count:  # else it was made when the figure had other runs
-                done = f"{sum(bool(run) and _finished(str(run)) for run in made)}/{runs}"
-    except ConfigError as error:
-        title = f"broken: {error}"
-    cells = (name, title, runs, done, "yes" if kept.exists() else "")
-    return work, dict(zip(_COLUMNS, cells, strict=True))
-
-
-def _print(lines: Sequence[tuple[str, dict[str, str]]]) -> None:
-    """Print a table for each work, all with the same columns; titles are cut so that a figure is one line."""
-    out = console()
-    widths = {
-        column: max(map(cell_len, (column, *(cells[column] for _, cells in lines))))
-        for column in _COLUMNS
-        if any(cells[column] for _, cells in lines)
-    }
-    spare = min(out.width, _WIDTH) - sum(widths.values()) - _GAP * len(widths)
-    widths["title"] = max(widths["title"] + min(spare, 0), _LEAST)
-    for index, (work, figures) in enumerate(itertools.groupby(lines, key=lambda line: line[0])):
-        columns = [
-            Column(
-                name,
-                right=name in ("runs", "done"),
-                style="cyan" if name == "figure" else "",
-                wrap=False,
-                width=width,
-            )
-            for name, width in widths.items()
-        ]
-        table = Table(work, columns, header=index == 0, padding=(0, _GAP, 0, 0))
-        for _, cells in figures:
-            table.add(*(cells[name] for name in widths))
-        out.print(table)
-        out.print()
+    out, last = console(), ""
+    widths = {"figure": max(map(len, chosen)), "title": 0, "done": 9, "reference": 9}
+    widths["title"] = min(out.width, _WIDTH) - sum(widths.values()) - 2 * len(widths)
+    table = Table("", ())
+    for name in chosen:
+        work, title = _headings(name, [conf_dir(), *([] if extra is None else [extra])])
+        if work != last or name == chosen[0]:
+            if last:
+                out.print(table, "")
+            columns = [
+                Column(n, style="cyan" if n == "figure" else "", wrap=False, width=width)
+                for n, width in widths.items()
+            ]
+            table, last = Table(work, columns, header=not last, padding=(0, 2, 0, 0)), work
+        made = outputs / "figures" / name
+        runs = [row.get("run") for row in read_record(made)]
+        done = "drawn" if (made / "figure.png").exists() else ""
+        if runs:
+            done = f"{sum(bool(run) and _finished(str(run)) for run in runs)}/{len(runs)}"
+        kept = conf_dir().parent / "outputs" / "reference" / name / "figure.csv"
+        table.add(name, title, done, "yes" if kept.exists() else "")
+    out.print(table, "")
     out.print(_HINT)
+
+
+def _headings(name: str, folders: Sequence[Path]) -> tuple[str, str]:
+    """Return work and title of a figure from its YAML and its work's: for all, Hydra takes seconds."""
+
+    def read(path: str) -> dict[str, object]:
+        files = [file for folder in folders if (file := folder / f"{path}.yaml").exists()]
+        return dict(yaml.load(saved_text(files[0]), YamlLoader))
+
+    try:
+        values = read(f"figure/{name}")
+        works = [read(f"work/{w['/work']}") for w in values.get("defaults", []) if "/work" in w]
+        known = {**dict(*works[:1]), **dict(values.get("figure") or {})}
+        return str(known.get("work", "")), str(known["title"])
+    except (ConfigError, KeyError, LookupError, TypeError, ValueError, yaml.YAMLError):
+        return "", f"broken: fedpriv figure {name} tells why"
 
 
 def _show_runs(name: str, arguments: Sequence[str], extra: Path | None) -> None:
@@ -135,6 +105,9 @@ def _show_runs(name: str, arguments: Sequence[str], extra: Path | None) -> None:
     Raises:
         ConfigError: The figure, or a job of the figure, cannot be composed.
     """
+    from fedpriv.study.figures import jobs as of  # imported late: these import Hydra
+    from fedpriv.study.figures.reading import compose_safely, is_computed
+
     config = compose_safely([choice_of(name), *for_choice(name, [*arguments])], extra)
     out = console()
     if is_computed(config):
@@ -142,8 +115,6 @@ def _show_runs(name: str, arguments: Sequence[str], extra: Path | None) -> None:
 
         out.print(computed_words(config, name, arguments))
         return
-    from fedpriv.study.figures import jobs as of  # imported late: this imports Hydra
-
     figure, jobs = of.plan_figure(config, name, lambda o: compose_safely(o, extra), arguments)
     folder = Path(config.runtime.output_dir) / "figures" / figure.folder
     out.print("\n".join(filter(None, (figure.work, figure.title, of.announcement(figure, jobs)))))
@@ -157,7 +128,7 @@ def _show_runs(name: str, arguments: Sequence[str], extra: Path | None) -> None:
 
 
 def _finished(run: str) -> bool:
-    with suppress(ConfigError):  # a damaged summary
+    with suppress(ConfigError):  # a summary that cannot be read
         return StoredRun(run).finished
     return False
 

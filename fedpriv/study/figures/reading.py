@@ -40,7 +40,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError, did_you_mean
-from fedpriv.common.groups import conf_dir
 from fedpriv.store.colours import COLOURS
 from fedpriv.store.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS, STATED_COLUMNS
 from fedpriv.store.saved import YamlLoader, saved_text, yaml_mistake
@@ -110,45 +109,6 @@ def plain_section(node: object) -> dict[str, Any]:
     return values
 
 
-def load_section(name: str, extra: Path | None = None) -> dict[str, Any]:
-    """Return the section ``figure`` of a configuration with ``+figure=<name>``.
-
-    Hydra takes seconds for a list of all figures, so YAMLs of the form that figures have (``/work: NAME`` and
-    ``_self_`` as defaults) are read without Hydra. Hydra composes any other, and says what is wrong in it.
-
-    Args:
-        name: Name of the figure, ``<work>/<figure>``.
-        extra: Folder with the user's own YAMLs.
-
-    Raises:
-        ConfigError: The YAML cannot be read or composed.
-    """
-    folders = (conf_dir(), *(() if extra is None else (extra,)))
-
-    def read(path: str, package: str) -> dict[str, Any]:
-        """Return a YAML, merged over the works that its defaults list names."""
-        files = (folder / f"{path}.yaml" for folder in folders)
-        text = saved_text(next((file for file in files if file.exists()), Path(path)))
-        content = yaml.load(text, YamlLoader)
-        *works, last = content.pop("defaults", ["_self_"])
-        if not text.startswith(f"# @package {package}\n") or "${" in text or last != "_self_":
-            raise LookupError
-        values: dict[str, Any] = {}
-        for work in works:
-            ((_, name),) = work.items() if package == "_global_" else [("/work", work)]
-            if package == "_global_" and [*work] != ["/work"]:
-                raise LookupError
-            _merge(values, read(f"work/{name}", "figure"))
-        if package == "_global_":
-            ((_, content),) = {"figure": content.pop("figure"), **content}.items()
-        return _merge(values, content)
-
-    try:
-        return read(f"figure/{name}", "_global_")
-    except (ConfigError, LookupError, AttributeError, TypeError, ValueError, yaml.YAMLError):
-        return plain_section(compose_safely([f"+figure={name}"], extra).get("figure"))
-
-
 def compose_safely(overrides: Sequence[str], extra: Path | None = None) -> DictConfig:
     """Compose a configuration by Hydra.
 
@@ -161,17 +121,6 @@ def compose_safely(overrides: Sequence[str], extra: Path | None = None) -> DictC
         return compose(overrides, extra)
     except (ValueError, TypeError, AttributeError, AssertionError) as error:
         raise explain(error, overrides) from None
-
-
-def _merge(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge ``above`` into ``below``; groups of keys are merged, all other values of ``above`` win."""
-    for key, value in above.items():
-        old = below.get(key)
-        if isinstance(old, dict) and isinstance(value, dict):
-            _merge(old, value)
-        else:
-            below[key] = value
-    return below
 
 
 def read_figure(node: DictConfig | dict[str, Any], name: str) -> Figure:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 import random
 from collections.abc import Iterator
@@ -11,13 +10,11 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from omegaconf import OmegaConf
 
-from fedpriv.common import config
-from fedpriv.common.config import compose, options
+from fedpriv.common.config import compose
 from fedpriv.common.errors import ConfigError
 from fedpriv.study.figures.figure_keys import StatedPoint, key_label, read_numbers
-from fedpriv.study.figures.reading import load_section, read_figure, read_own
+from fedpriv.study.figures.reading import compose_safely, plain_section, read_figure, read_own
 
 OWN = {"x": {"epsilon": [1, 2]}, "metric": "accuracy"}
 
@@ -275,7 +272,7 @@ def places(node: dict | list, above: tuple = ()) -> Iterator[tuple]:
     "name", ["adap_dpfl/fig4", "naseri/membership", "wei/fig7", "robust/landscape", "pfl/cifar10"]
 )
 def test_whatever_is_written_anywhere_is_read_or_refused_in_one_line(name):
-    whole = load_section(name)
+    whole = plain_section(compose_safely([f"+figure={name}"]).figure)
     draw = random.Random(name)
     for place in draw.sample(sorted(places(whole), key=str), 120):
         for value in draw.sample(WRONG, 3):
@@ -424,29 +421,6 @@ def test_numbers_of_a_logarithmic_axis_are_above_zero(own_refused):
     assert "baselines.0.x" in own_refused(x_scale="log", baselines=[baseline])
 
 
-PLAIN = """\
-# @package _global_
-# ours
-defaults:
-  - /work: base
-  - _self_
-figure:
-  work: ours
-  quick: [rounds=2]
-  x: {noise_schedule.beta: [1e-5, 1e-3]}
-"""
-
-
-def composed(name: str, folder=None) -> dict:
-    return OmegaConf.to_container(compose([f"+figure={name}"], folder).figure, resolve=True)
-
-
-@pytest.fixture
-def alone(monkeypatch):
-    """Hydra is not asked."""
-    monkeypatch.setattr(config, "compose", None)
-
-
 @pytest.fixture
 def mine(tmp_path):
     """(text) → the folder with it as the figure own/tiny, and a work of the user's own."""
@@ -461,36 +435,6 @@ def mine(tmp_path):
         return tmp_path
 
     return write
-
-
-@pytest.mark.few(3)
-@pytest.mark.parametrize("name", [name for name, _ in options("figure")])
-def test_every_figure_read_without_hydra_is_what_hydra_composes(name, request):
-    expected = json.dumps(composed(name))  # the order too
-    request.getfixturevalue("alone")
-    assert json.dumps(load_section(name)) == expected
-
-
-@pytest.mark.parametrize("work", ["base", "ours"])
-def test_a_figure_of_the_users_own_is_what_hydra_composes(work, mine, request):
-    folder = mine(PLAIN.replace("/work: base", f"/work: {work}"))
-    expected = composed("own/tiny", folder)
-    request.getfixturevalue("alone")
-    assert load_section("own/tiny", folder) == expected
-    assert expected["x"]["noise_schedule.beta"] == [1e-5, 1e-3]
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("work: ours", "work: ${algorithm.name}"),
-        ("  - /work: base\n", "  - /work: base\n  - override /dataset: mnist\n"),
-        ("figure:", "rounds: 3\nfigure:"),
-    ],
-)
-def test_for_anything_else_hydra_is_asked(old, new, mine):
-    folder = mine(PLAIN.replace(old, new))
-    assert load_section("own/tiny", folder) == composed("own/tiny", folder)
 
 
 @pytest.mark.few(2)
