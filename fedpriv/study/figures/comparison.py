@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, Template
+from jinja2 import Environment, FileSystemLoader
 
 from fedpriv.common.words import counted, digits_up, in_short, round_up
 from fedpriv.store.columns import AUDIT_COLUMNS, COLUMNS, STATED_COLUMNS
@@ -146,11 +146,13 @@ def comparison_text(**facts: Any) -> str:
         facts: Values of the template: ``title``, ``origin``, ``caption`` and ``command``, and its sections.
     """
     today = f"{datetime.now(UTC):%Y-%m-%d}"
-    return _template().render(today=today, version=own_commit_words(), **facts)
+    template = templates().get_template("comparison.md.jinja")
+    return template.render(today=today, version=own_commit_words(), **facts)
 
 
 @cache
-def _template() -> Template:
+def templates() -> Environment:
+    """Return the templates of texts about figures, with the filters that they use."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -160,7 +162,7 @@ def _template() -> Template:
         "in_short": in_short,
         "json": lambda value: json.dumps(value, ensure_ascii=False),
     }
-    return environment.get_template("comparison.md.jinja")
+    return environment
 
 
 def _origin(figure: Figure) -> str:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_atomically
-from fedpriv.common.words import counted
 from fedpriv.experiment.own_code import own_modules, own_targets
 from fedpriv.store.packed import LEDGER, pack_runs
 from fedpriv.store.run_folders import runs_of_figure
 from fedpriv.store.saved import refuse_no_file, saved_rows
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.command import choice_of, names_file
+from fedpriv.study.figures.comparison import templates
 from fedpriv.study.figures.jobs import plan_figure
 from fedpriv.study.figures.make import DEFINITION
 from fedpriv.study.figures.reading import compose_safely, load_file
@@ -26,7 +26,6 @@ NOT_COVERED = (
     "only if the data are public."
 )
 LEFT_OUT = "Left out: data files and modules of your own. The README names those to put beside it."
-_YAMLS = "yamls"  # folder of the user's own YAMLs in the archive
 _TIME = (1980, 1, 1, 0, 0, 0)  # a fixed date: the same figure gives the same bytes
 _FILES = (
     "figure.yaml", "figure.csv", "ends.csv", "runs.csv", "figure.png", "figure.pdf", "figure.svg",
@@ -50,111 +49,71 @@ def pack_figure(name: str, outputs: Path, archive: Path, config_dir: Path | None
     """
     own = Path(name) if names_file(name) else None
     values = {} if own is None else load_file(own)
-    title = name if own is None else str(values.get("name") or own.stem)
-    folder = outputs / "figures" / title
+    folder = outputs / "figures" / (name if own is None else str(values.get("name") or own.stem))
     if not (folder / "figure.csv").is_file():
         raise ConfigError(f"{folder} has no figure yet; fedpriv figure {name} makes it")
     if own is not None or config_dir is not None:  # else a reviewer could not make the figure again
         config = compose_safely([choice_of(name)], config_dir)
         plan_figure(config, name, lambda overrides: compose_safely(overrides, config_dir))
-    finished = [path for path in runs_of_figure(folder) if StoredRun(path).finished]
-    missing = len(saved_rows(folder / "runs.csv")) - 1 - len(finished)
-    contents: list[tuple[str, bytes]] = []
+    runs = [run for run in map(StoredRun, runs_of_figure(folder)) if run.finished]
+    contents: dict[str, bytes] = {}
     for baseline in values.get("baselines") or []:
         table = Path(str(baseline.get("csv") or ""))  # under the path that the figure's file names
         if own is not None and table.name and not table.is_absolute() and ".." not in table.parts:
-            contents.append((str(table), (own.parent / table).read_bytes()))
+            contents[str(table)] = (own.parent / table).read_bytes()
     for entry in _FILES:
         if (folder / entry).is_file():
             # Under the name of the user's file, from which the figure's folder has its name.
             named = own.name if own is not None and entry == DEFINITION else entry
-            contents.append((named, (folder / entry).read_bytes()))
+            contents[named] = (folder / entry).read_bytes()
     yamls = [] if config_dir is None else sorted(config_dir.rglob("*.yaml"))
     for path in yamls:
         refuse_no_file(path)
-        relative = path.relative_to(config_dir or Path()).as_posix()
-        contents.append((f"{_YAMLS}/{relative}", path.read_bytes()))
+        contents[f"yamls/{path.relative_to(config_dir or Path()).as_posix()}"] = path.read_bytes()
     with tempfile.TemporaryDirectory() as temporary:
-        runs = Path(temporary) / "runs.zip"
-        pack_runs(finished, runs, (LEDGER,))
-        contents.append(("runs.zip", runs.read_bytes()))
-    for path in finished:
-        if (path / "privacy.txt").is_file():
-            statement = (path / "privacy.txt").read_bytes()
-            contents.append((f"statements/{path.name}.txt", statement))
-    versions, beside = _facts(finished)
-    contents.append(("versions.txt", "".join(f"{line}\n" for line in versions).encode()))
-    source = [line for line in versions if line.startswith("fedpriv ")]
+        pack_runs([run.path for run in runs], Path(temporary) / "runs.zip", (LEDGER,))
+        contents["runs.zip"] = (Path(temporary) / "runs.zip").read_bytes()
+    for run in runs:
+        if (statement := run.path / "privacy.txt").is_file():
+            contents[f"statements/{run.path.name}.txt"] = statement.read_bytes()
+    lines, beside = _facts(runs)
+    contents["versions.txt"] = "".join(f"{line}\n" for line in lines).encode()
+    source = [line for line in lines if line.startswith("fedpriv ")]
     if not any(line.startswith("fedpriv commit") for line in source):
         source.append("commit unknown")
-    definition = own.name if own is not None else ""
-    readme = _readme(
-        name, definition, bool(yamls), (len(finished), missing), ", ".join(source), beside
+    readme = (
+        templates()
+        .get_template("pack.md.jinja")
+        .render(
+            name=name,
+            definition="" if own is None else own.name,
+            yamls=yamls,
+            finished=len(runs),
+            missing=len(saved_rows(folder / "runs.csv")) - 1 - len(runs),
+            source=", ".join(source),
+            again=f"{name if own is None else own.name}{' --config-dir yamls' if yamls else ''}",
+            beside=beside,
+        )
     )
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as zipped:
-        for entry, content in {"README.md": readme.encode(), **dict(contents)}.items():
+        for entry, content in {"README.md": readme.encode(), **contents}.items():
             zipped.writestr(zipfile.ZipInfo(entry, _TIME), content, zipfile.ZIP_DEFLATED, 9)
     write_atomically(archive, lambda file: file.write(buffer.getvalue()), "wb")
 
 
-def _facts(runs: Sequence[Path]) -> tuple[list[str], str]:
+def _facts(runs: Sequence[StoredRun]) -> tuple[list[str], list[str]]:
     """Return a line for each package with its versions, and the files that runs read beside the archive."""
     versions: dict[str, dict[str, None]] = {}
     targets, data = dict[str, None](), dict[str, None]()
-    for path in runs:
-        stored = StoredRun(path)
-        facts = {**stored.versions, "python": stored.environment.get("python")}
-        commit = stored.environment.get("commit")
-        for package, version in {**facts, "fedpriv commit": commit}.items():
+    for run in runs:
+        facts = {**run.versions, "python": run.environment.get("python")}
+        facts["fedpriv commit"] = run.environment.get("commit")
+        for package, version in facts.items():
             if version is not None:
                 versions.setdefault(package, {})[str(version)] = None
-        targets |= dict.fromkeys(own_targets(stored.values).values())
-        named = (v for k, v in stored.values.items() if k.startswith("dataset.") and "path" in k)
+        targets |= dict.fromkeys(own_targets(run.values).values())
+        named = (v for k, v in run.values.items() if k.startswith("dataset.") and "path" in k)
         data |= dict.fromkeys(str(value) for value in named if value is not None)
     lines = [f"{package} {' or '.join(found)}" for package, found in sorted(versions.items())]
-    return lines, ", ".join([*own_modules(targets), *data])
-
-
-def _readme(
-    name: str, definition: str, yamls: bool, counts: tuple[int, int], source: str, beside: str
-) -> str:
-    """Return the text that tells a reviewer what is in the archive and how to repeat it."""
-    finished, missing = counts
-    again = f"{definition or name}{f' --config-dir {_YAMLS}' if yamls else ''}"
-    lines = [
-        f"# {name}",
-        "",
-        f"Made by fedpriv from {counted(finished, 'finished run')}.",
-        *([f"{counted(missing, 'run')} of the figure are missing, see comparison.md."] * bool(missing)),
-        "",
-        "| file | content |",
-        "| --- | --- |",
-        *([f"| {definition} | definition of the figure |"] if definition else []),
-        *([f"| {_YAMLS}/ | YAMLs of options that fedpriv does not have |"] if yamls else []),
-        "| figure.png, figure.pdf, figure.csv | the picture, and every point drawn |",
-        "| ends.csv, runs.csv | the end of every run; the state of every run |",
-        "| comparison.md, report.html | tables, differences, joint ε, provenance |",
-        "| runs.zip, statements/ | configuration, results, ledger and privacy statement of every run |",
-        "| versions.txt | versions of the packages |",
-        "",
-        NOT_COVERED.replace("It holds", "The runs hold").replace("Hand it on", "Hand them on"),
-        "",
-        f"fedpriv is installed from its source ({source}); no package index has it. In a checkout "
-        "of this version:",
-        "",
-        "```",
-        "pip install .",
-        "```",
-        "",
-        "Draw the figure again from the runs, in the folder of this file, which takes seconds:",
-        "",
-        "```",
-        f"fedpriv figure {again} --draw --reuse runs.zip",
-        "```",
-        "",
-        f"`fedpriv figure {again}` makes the runs anew.",
-        "",
-        *([f"These files are not in the archive; put them beside it first: {beside}.", ""] * bool(beside)),
-    ]  # fmt: skip
-    return "\n".join(lines)
+    return lines, [*own_modules(targets), *data]
