@@ -1,9 +1,9 @@
 """Pictures of panels; only this module uses matplotlib.
 
 A caller describes panels as plain values (:class:`Panel`, :class:`HeatMap`, :class:`StackedBars`) and passes
-them to one of three functions. :func:`draw_panels` makes a picture of print size, as for a paper; its caption
+them to one of two functions. :func:`draw_panels` makes a picture of print size, as for a paper; its caption
 is text beside the picture. :func:`draw_plot` quickly makes a picture for the screen, with panels above one
-another. :func:`draw_beside` puts the panels side by side.
+another.
 """
 
 from __future__ import annotations
@@ -22,12 +22,9 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.font_manager import FontProperties
-from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.legend import Legend
 from matplotlib.patches import Rectangle
-from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
@@ -228,7 +225,6 @@ def draw_panels(
     title: str = "",
     note: str = "",
     stamp: str = "",
-    creator: str = "",
     width: float | None = None,
     font_size: float = FONT_SIZE,
 ) -> None:
@@ -236,7 +232,8 @@ def draw_panels(
 
     Curves are labelled at their ends, to the right of the last panel of each row, where there is room. Else
     one legend names the lines of all panels, in reading order: below the panels, or beside a single panel if
-    it would be too high below it. Title and stamp stand above the panels, where they cover nothing.
+    it would be too high below it. Title and stamp stand above the panels, where they cover nothing. Panels
+    keep their height, whatever stands around them.
 
     Args:
         files: Files to write; the ending of each decides on its format.
@@ -244,7 +241,6 @@ def draw_panels(
         title: Title of the picture.
         note: Short text below the panels that a picture without its caption needs.
         stamp: Text above the panels that a reader must not overlook.
-        creator: Command that may later write over the files; see :func:`save_picture`.
         width: Width of the picture in inches; None: that of the panels and what stands beside them.
         font_size: Size of the axes' labels in points; legends are one smaller, the title one larger.
 
@@ -252,13 +248,13 @@ def draw_panels(
         WriteError: A file cannot be written.
     """
     style = {
-        "font.size": font_size, "axes.titlesize": font_size + 0.5, "figure.titlesize": font_size + 1,
-        "legend.fontsize": font_size - 1, "pdf.fonttype": 42, "svg.hashsalt": "fedpriv",
+        "font.size": font_size, "axes.titlesize": font_size + 0.5, "legend.fontsize": font_size - 1,
+        "pdf.fonttype": 42, "svg.hashsalt": "fedpriv",
     }  # fmt: skip
     with matplotlib.rc_context(cast("Any", style)):
         figure = _grid(rows, title, note, stamp, width, font_size)
         for path in files:
-            save_picture(figure, path, DPI, creator)
+            save_picture(figure, path, DPI)
 
 
 def _grid(
@@ -269,14 +265,15 @@ def _grid(
     width: float | None,
     font_size: float,
 ) -> Figure:
-    """Return the picture of :func:`draw_panels`. Panels keep their height, whatever stands around them."""
+    """Return the picture of :func:`draw_panels`."""
     columns = max(map(len, rows))
     widths = [max(row[c].size[0] for row in rows if c < len(row)) for c in range(columns)]
     heights = [max(panel.size[1] for panel in row) for row in rows]
     height = sum(heights) * (1 if width is None else min(1.0, max(0.75, width / sum(widths))))
     figure = Figure(figsize=(width or sum(widths), height), layout="constrained")
     FigureCanvasAgg(figure)
-    grid = figure.subplots(
+    inner = figure.subfigures()  # panels, legend and stamp; title and note stand around these
+    grid = inner.subplots(
         len(rows), columns, squeeze=False, width_ratios=widths, height_ratios=heights
     )
     drawn: list[tuple[Axes, Panel | HeatMap]] = []
@@ -286,63 +283,31 @@ def _grid(
             drawn.append((axis, panel))
         for axis in axes[len(row) :]:
             axis.set_axis_off()
-    above, below = list[Artist](), list[Artist]()  # from the picture's edge to the panels
-    small, grow = font_size - 1, width is None
-    if note:
-        text = _wrapped(figure, note, figure.get_figwidth() - 0.2, small)
-        below.append(figure.text(0.5, 0, text, fontsize=small, ha="center", va="bottom"))
     ends = [(axes[len(row) - 1], row) for row, axes in zip(rows, grid, strict=True)]
-    right = _label_ends(figure, ends, height, below, grow, small)
-    if not right:
+    around: list[Artist] = []
+    if not _label_ends(figure, ends, width is None, font_size - 1):
         roomy = len(drawn) == 1 and (width is None or width > 1.5 * PANEL_WIDTH)
-        height, right = _add_legend(figure, height, below, roomy, grow, small)
+        around += _legend(inner, height, roomy, width is None, font_size - 1)
     stamped: dict[str, Any] = {
         "color": COLOURS["red"], "weight": "bold",
         "bbox": {"boxstyle": "square,pad=0.25", "facecolor": "#FDEDE3", "edgecolor": COLOURS["red"]},
     }  # fmt: skip
-    for words, size, look in ((title, font_size + 1, {}), (stamp, font_size, stamped)):
+    for place, words, size, look in (
+        (figure.suptitle, title, font_size + 1, {}),
+        (inner.suptitle, stamp, font_size, stamped),
+        (figure.supxlabel, note, font_size - 1, {}),
+    ):
         if words:
             room = figure.get_figwidth() - 0.3
             text = _wrapped(figure, words, room, size, look.get("weight", "normal"))
-            look |= {"ha": "center", "va": "top", "parse_math": False}
-            above.append(figure.text(0.5, 1, text, fontsize=size, **look))
-    _fit(figure, height, above, below, right)
+            around.append(place(text, fontsize=size, parse_math=False, **look))
+    pads = 2 * figure.get_layout_engine().get()["h_pad"]  # type: ignore[union-attr]
+    more = sum(artist.get_window_extent().height / figure.dpi + pads for artist in around)
+    figure.set_figheight(height + more)
     for axis, panel in drawn:
         if isinstance(panel, Panel):
             _tick_measured(figure, axis, panel)
     return figure
-
-
-def _fit(
-    figure: Figure,
-    height: float,
-    above: Sequence[Artist],
-    below: Sequence[Artist],
-    right: float = 0.0,
-) -> None:
-    """Give the panels their height in inches, and make room for what stands above, below and to the right."""
-    gaps = {a: 0.04 if isinstance(a, Legend) else 0.08 for a in below} | dict.fromkeys(above, 0.14)
-    sizes = {a: a.get_window_extent().height / figure.dpi + gap for a, gap in gaps.items()}
-    bottom = sum(sizes[a] for a in below)
-    total = bottom + height + sum(sizes[a] for a in above)
-    figure.set_figheight(total)
-    engine = cast("ConstrainedLayoutEngine", figure.get_layout_engine())
-    engine.set(rect=(0, bottom / total, 1 - right / figure.get_figwidth(), height / total))
-    for legend in figure.legends:
-        if legend not in below:
-            legend.set_bbox_to_anchor((1.0, (bottom + height / 2) / total))
-    places, up, down = dict[Artist, float](), 0.0, total
-    for artist in below:
-        places[artist] = up + gaps[artist] / 2
-        up += sizes[artist]
-    for artist in above:
-        places[artist] = down - 0.06
-        down -= sizes[artist]
-    for artist, y in places.items():
-        if isinstance(artist, Legend):
-            artist.set_bbox_to_anchor((0.5, y / total))
-        elif isinstance(artist, Text):
-            artist.set_position((0.5, y / total))
 
 
 def _width(figure: Figure, text: str, size: float, weight: str = "normal") -> float:
@@ -371,59 +336,50 @@ def _wrapped(figure: Figure, text: str, inches: float, size: float, weight: str 
 def _label_ends(
     figure: Figure,
     rows: Sequence[tuple[Axes, Sequence[Panel | HeatMap]]],
-    height: float,
-    below: Sequence[Artist],
     grow: bool,
     size: float,
-) -> float:
+) -> bool:
     """Label the curves of each row at their ends, to the right of its last panel.
 
     Args:
         figure: The picture.
         rows: Last axes and panels of each row.
-        height: Height of the panels in inches.
-        below: What stands below the panels.
         grow: True for a picture that grows by the width of the labels, else the panels shrink.
         size: Size of the labels in points.
 
     Returns:
-        The inches to the right of the panels; 0 where there is no room, or a row has a line that the ends
-        of its last panel cannot name.
+        False where there is no room, or a row has a line that the ends of its last panel cannot name.
     """
     named: list[tuple[Axes, list[Line], list[str]]] = []
     for axis, row in rows:
         lines = [[x for x in p.lines if x.label[:1] != "_"] for p in row if isinstance(p, Panel)]
         if len(lines) < len(row) or cast("Panel", row[-1]).y_ticks:
-            return 0.0
+            return False
         plain = all(line.joined and not line.band_label for each in lines for line in each)
         labels = [line.label for line in lines[-1]]
         everywhere = {line.label for each in lines for line in each}
         if not plain or len({*labels}) < len(labels) or everywhere != {*labels} or not labels:
-            return 0.0
+            return False
         named.append((axis, lines[-1], [_wrapped(figure, x, _END_WIDTH, size) for x in labels]))
     widest = max(_width(figure, text, size) for _, _, texts in named for text in texts)
     width = figure.get_figwidth()
     if widest > _END_WIDTH * 1.3 or widest > 0.36 * width:
-        return 0.0
-    right = widest + _LEADER + 0.05
-    figure.set_figwidth(width + right if grow else width)
-    _fit(figure, height, (), below, right)
+        return False
+    figure.set_figwidth(width + (widest + _LEADER + 0.05) * grow)
     figure.draw_without_rendering()
-    ends = [[_end(axis, line) for line in lines] for axis, lines, _ in named]
-    line_heights = [
-        1.15 * size / 72 * figure.dpi / axis.get_window_extent().height for axis, _, _ in named
-    ]
-    heights = [
-        [one * (1 + text.count("\n")) for text in texts]
-        for one, (_, _, texts) in zip(line_heights, named, strict=True)
-    ]
-    if max(map(sum, heights)) > 1.05 or min(x for each in ends for x, _ in each) < 0.8:
-        figure.set_figwidth(width)
-        return 0.0
-    for (axis, curves, texts), line_ends, high in zip(named, ends, heights, strict=True):
-        inch = figure.dpi / axis.get_window_extent().width
-        centres = spread_apart([y for _, y in line_ends], high)
-        for line, text, (x, y), centre in zip(curves, texts, line_ends, centres, strict=True):
+    placed = []
+    for axis, lines, texts in named:
+        ends = [_end(axis, line) for line in lines]
+        line_height = 1.15 * size / 72 * figure.dpi / axis.bbox.height
+        heights = [line_height * (1 + text.count("\n")) for text in texts]
+        if sum(heights) > 1.05 or min(x for x, _ in ends) < 0.8:
+            figure.set_figwidth(width)
+            return False
+        centres = spread_apart([y for _, y in ends], heights)
+        placed.append((axis, zip(lines, texts, ends, centres, strict=True)))
+    for axis, labels in placed:
+        inch = figure.dpi / axis.bbox.width
+        for line, text, (x, y), centre in labels:
             # Text on white must be dark enough to read.
             red, green, blue = to_rgb(line.colour)
             brightness = 0.299 * red + 0.587 * green + 0.114 * blue
@@ -433,13 +389,12 @@ def _label_ends(
                 [x, 1 + 0.9 * _LEADER * inch], [y, centre], color=colour, linewidth=0.5,
                 transform=axis.transAxes, clip_on=False, label="_leader", zorder=1,
             )  # fmt: skip
-            label = axis.text(
+            leader.set_in_layout(False)
+            axis.text(
                 1 + _LEADER * inch, centre, text, transform=axis.transAxes, fontsize=size,
                 color=colour, va="center", linespacing=1.0, parse_math=False,
             )  # fmt: skip
-            leader.set_in_layout(False)  # else the layout would shrink the panels for them
-            label.set_in_layout(False)
-    return right
+    return True
 
 
 def _end(axis: Axes, line: Line) -> tuple[float, float]:
@@ -447,66 +402,54 @@ def _end(axis: Axes, line: Line) -> tuple[float, float]:
     x, y = np.asarray(line.x, dtype=float), np.asarray(line.y, dtype=float)
     points = axis.transAxes.inverted().transform(axis.transData.transform(np.column_stack([x, y])))
     inside = points[np.isfinite(points).all(axis=1) & (points[:, 0] <= 1.001)]
-    return (
-        (float(inside[-1, 0]), float(np.clip(inside[-1, 1], 0, 1)))
-        if len(inside)
-        else (-math.inf, 0.0)
-    )
+    if not len(inside):
+        return -math.inf, 0.0
+    return float(inside[-1, 0]), float(np.clip(inside[-1, 1], 0, 1))
 
 
-def _add_legend(
-    figure: Figure, height: float, below: list[Artist], roomy: bool, grow: bool, size: float
-) -> tuple[float, float]:
+def _legend(inner: SubFigure, height: float, roomy: bool, grow: bool, size: float) -> list[Artist]:
     """Name each line once: below the panels, or beside a panel that is alone and lower than its legend.
 
     Args:
-        figure: The picture.
+        inner: The panels.
         height: Height of the panels in inches.
-        below: What stands below the panels; gets the legend.
         roomy: True for a picture of one panel that is wide enough for a legend beside it.
         grow: True for a picture that grows by the width of a legend beside the panel.
         size: Size of the labels in points.
 
     Returns:
-        The height of the panels, which is at least that of a legend beside them, and the legend's width if it
-        stands there.
+        The legend if it stands below the panels.
     """
     handles: dict[str, Artist] = {}
-    for axis in figure.axes:
+    for axis in inner.axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     if not handles:
-        return height, 0.0
-    width, right = figure.get_figwidth(), 0.0
-    line_height, handle_width = 1.35 * size / 72, 3.6 * size / 72
+        return []
+    figure = cast("Figure", inner.figure)
+    width, line_height, handle_width = figure.get_figwidth(), 1.35 * size / 72, 3.6 * size / 72
     labels = [_wrapped(figure, label, width - handle_width - 0.1, size) for label in handles]
     entry = handle_width + max(_width(figure, label, size) for label in labels)
     most = max(1, min(len(labels), int(width / entry)))
     columns = math.ceil(len(labels) / math.ceil(len(labels) / most))
-    look: dict[str, Any] = {
-        "frameon": False, "columnspacing": 1.2, "labelspacing": 0.35, "handlelength": 2.4,
-        "borderpad": 0.1, "borderaxespad": 0,
-    }  # fmt: skip
     lines = sum(1 + label.count("\n") for label in labels)
-    if roomy and line_height * lines / columns > 0.4 * height:
+    beside = roomy and line_height * lines / columns > 0.4 * height
+    if beside:
         labels = [_wrapped(figure, label, _BESIDE_WIDTH, size) for label in handles]
         right = handle_width + max(_width(figure, label, size) for label in labels) + 0.1
-        figure.set_figwidth(width + right if grow else width)
-        legend = figure.legend(handles.values(), labels, loc="center right", **look)
-        height = max(height, line_height * sum(1 + label.count("\n") for label in labels) + 0.1)
-    else:
-        # matplotlib fills a legend column by column; a reader reads it row by row.
-        order = [i for column in range(columns) for i in range(column, len(labels), columns)]
-        artists = [*handles.values()]
-        legend = figure.legend(
-            [artists[i] for i in order], [labels[i] for i in order], ncols=columns,
-            loc="lower center", bbox_to_anchor=(0.5, 0), **look,
-        )  # fmt: skip
-        below.append(legend)
-    legend.set_in_layout(False)
+        figure.set_figwidth(width + right * grow)
+        columns = 1
+    # matplotlib fills a legend column by column; a reader reads it row by row.
+    order = [i for column in range(columns) for i in range(column, len(labels), columns)]
+    artists = [*handles.values()]
+    legend = inner.legend(
+        [artists[i] for i in order], [labels[i] for i in order], ncols=columns,
+        loc="outside right center" if beside else "outside lower center", frameon=False,
+        columnspacing=1.2, labelspacing=0.35, handlelength=2.4, borderpad=0.1, borderaxespad=0,
+    )  # fmt: skip
     for text in legend.get_texts():
         text.set_parse_math(False)
-    return height, right
+    return [] if beside else [legend]
 
 
 def draw_plot(path: Path, panels: Sequence[Panel | StackedBars], title: str, subtitle: str) -> None:
@@ -541,29 +484,6 @@ def draw_plot(path: Path, panels: Sequence[Panel | StackedBars], title: str, sub
     save_picture(figure, path, SCREEN_DPI)
 
 
-def draw_beside(path: Path, panels: Sequence[Panel], note: str, creator: str) -> None:
-    """Draw panels side by side into a PNG for the screen.
-
-    Args:
-        path: File to write.
-        panels: The panels, from left to right.
-        note: Text above the panels that a reader must know; may be empty.
-        creator: Command that may later write over the file; see :func:`save_picture`.
-
-    Raises:
-        WriteError: The file cannot be written.
-    """
-    width = SCREEN_WIDTH if len(panels) == 1 else 4.8 * len(panels)
-    figure = Figure(figsize=(width, 3.4), layout="constrained")
-    FigureCanvasAgg(figure)
-    if note:
-        wrapped = _wrapped(figure, note, width, 9)
-        figure.suptitle(wrapped, fontsize=9, color=COLOURS["red"])
-    for axis, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        draw_panel(axis, panel)
-    save_picture(figure, path, SCREEN_DPI, creator)
-
-
 def spread_apart(centres: Sequence[float], heights: Sequence[float]) -> list[float]:
     """Return places for labels near ``centres`` at which no two labels overlap, in the same order.
 
@@ -579,15 +499,13 @@ def spread_apart(centres: Sequence[float], heights: Sequence[float]) -> list[flo
         >>> spread_apart([0.5, 0.5], [0.1, 0.1])
         [0.45, 0.55]
     """
-    from scipy.optimize import (
-        isotonic_regression,
-    )  # imported late: plots on a screen have no such labels
+    # Imported late: plots on a screen have no such labels.
+    from scipy.optimize import isotonic_regression
 
     order = np.argsort(centres, kind="stable")
     sizes = np.asarray(heights, dtype=float)[order]
-    inside = (
-        np.cumsum(sizes) - sizes / 2
-    )  # centres of the labels if they stood on one another, from 0 on
+    # Centres of the labels if they stood on one another, from 0 on.
+    inside = np.cumsum(sizes) - sizes / 2
     room = 1.0 - sizes.sum()
     # Labels that would overlap get one common shift; the regression finds which ones those are.
     shifts = isotonic_regression(np.asarray(centres, dtype=float)[order] - inside).x
@@ -599,14 +517,8 @@ def spread_apart(centres: Sequence[float], heights: Sequence[float]) -> list[flo
 # ---- one panel
 
 
-def save_picture(figure: Figure, path: Path, dpi: int, creator: str = "") -> None:
-    """Write a picture atomically.
-
-    Args:
-        figure: The picture.
-        path: File to write; its ending decides on the format.
-        dpi: Dots per inch.
-        creator: Command that is noted in the file, so that this command alone may write over it.
+def save_picture(figure: Figure, path: Path, dpi: int) -> None:
+    """Write a picture atomically; the ending of the path decides on the format.
 
     Raises:
         WriteError: The file cannot be written.
@@ -614,8 +526,6 @@ def save_picture(figure: Figure, path: Path, dpi: int, creator: str = "") -> Non
     # Without a date the same numbers give the same bytes.
     dates = {".pdf": "CreationDate", ".svg": "Date"}
     metadata: dict[str, str | None] = {dates[path.suffix]: None} if path.suffix in dates else {}
-    if creator:
-        metadata["Software" if path.suffix == ".png" else "Creator"] = creator
     content = io.BytesIO()  # writing directly, matplotlib would leave half a file on a full disk
     figure.savefig(content, dpi=dpi, metadata=metadata, format=path.suffix[1:])
     write_atomically(path, lambda file: file.write(content.getbuffer()), "wb")

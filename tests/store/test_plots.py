@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from fedpriv.store import plots
@@ -40,8 +42,16 @@ def panel(lines, **more) -> Panel:
     return Panel("Panel", "rounds", "loss", lines, x_from_zero=False, **more)
 
 
+def around(figure: Figure) -> list[Text]:
+    return [*figure.texts, *(text for inner in figure.subfigs for text in inner.texts)]
+
+
+def legends(figure: Figure) -> list[Legend]:
+    return [legend for inner in figure.subfigs for legend in inner.legends]
+
+
 def legend_box(figure: Figure) -> Bbox:
-    return figure.legends[0].get_window_extent()
+    return legends(figure)[0].get_window_extent()
 
 
 def area(box: Bbox) -> float:
@@ -58,7 +68,7 @@ def texts_of(figure: Figure) -> list[Bbox]:
         low, high = sorted(axis.get_view_interval())
         ticks = zip(axis.get_majorticklocs(), axis.get_majorticklabels(), strict=True)
         texts += [label for place, label in ticks if low <= place <= high]
-    texts += [*figure.texts, *(t for legend in figure.legends for t in legend.get_texts())]
+    texts += [*around(figure), *(t for legend in legends(figure) for t in legend.get_texts())]
     return [text.get_window_extent() for text in texts if text.get_text() and text.get_visible()]
 
 
@@ -97,7 +107,7 @@ def test_no_text_covers_another_or_leaves_the_picture(name, draw):
 
 def test_the_stamp_crosses_no_panel(draw):
     figure = draw(PICTURES["few curves"], stamp="QUICK")
-    stamp = next(text for text in figure.texts if text.get_text() == "QUICK")
+    stamp = next(text for text in around(figure) if text.get_text() == "QUICK")
     assert all(not stamp.get_window_extent().overlaps(axis.bbox) for axis in figure.axes)
 
 
@@ -106,7 +116,7 @@ def test_a_long_stamp_stays_inside_the_picture(draw):
     figure = draw(
         [[panel(curves("ab"))] * 3], stamp="QUICK (" + "partition.clients=300 " * 12 + ")"
     )
-    stamp = next(text for text in figure.texts if text.get_text().startswith("QUICK"))
+    stamp = next(text for text in around(figure) if text.get_text().startswith("QUICK"))
     box = stamp.get_bbox_patch().get_window_extent()
     assert box.x0 >= 0
     assert box.x1 <= figure.bbox.width
@@ -114,7 +124,7 @@ def test_a_long_stamp_stays_inside_the_picture(draw):
 
 def test_curves_are_named_at_their_ends_where_there_is_room(draw):
     figure = draw(PICTURES["few curves"])
-    assert figure.legends == []
+    assert legends(figure) == []
     heights = {text.get_text(): text.get_position()[1] for text in figure.axes[0].texts}
     assert sorted(heights, key=heights.__getitem__) == ["a", "b", "c", "d"]
 
@@ -129,7 +139,7 @@ def test_a_legend_takes_less_room_than_the_data(name, draw):
 def test_a_legend_is_read_row_by_row(draw):
     figure = draw([[panel(curves([f"curve {i}" for i in range(5)], joined=False))]])
     read = sorted(
-        figure.legends[0].get_texts(),
+        legends(figure)[0].get_texts(),
         key=lambda t: (-round(t.get_window_extent().y0), t.get_window_extent().x0),
     )
     assert [t.get_text() for t in read] == [f"curve {i}" for i in range(5)]
@@ -224,7 +234,7 @@ def test_an_open_end_of_an_axis_follows_the_data(monkeypatch, tmp_path):
     drawn = []
     monkeypatch.setattr(plots, "save_picture", lambda figure, *_: drawn.append(figure))
     one = Panel("", "x", "y", (Line("a", CYCLE[0], [1, 2], [3, 4]),), y_limits=(0, None))
-    plots.draw_beside(tmp_path / "p.png", [one], "", "test")
+    plots.draw_panels([tmp_path / "p.png"], [[one]])
     low, high = drawn[0].axes[0].get_ylim()
     assert low == 0
     assert high >= 4
@@ -249,7 +259,7 @@ def test_a_panel_without_a_line_has_no_legend(monkeypatch, tmp_path):
     """A run may be stopped before its first evaluation; a warning would fail this test."""
     drawn = []
     monkeypatch.setattr(plots, "save_picture", lambda figure, *_: drawn.append(figure))
-    plots.draw_beside(tmp_path / "p.png", [Panel("", "x", "y", (), legend="inside")], "", "test")
+    plots.draw_panels([tmp_path / "p.png"], [[Panel("", "x", "y", (), legend="inside")]])
     assert drawn[0].axes[0].get_legend() is None
 
 

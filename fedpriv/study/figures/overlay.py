@@ -329,7 +329,7 @@ def draw_sweep(folder: Path) -> None:
         look = SimpleNamespace(x_label=None, y_label=None, y="test_accuracy", log=log, band="t")
         panel = _panel(look, _ordered(lines, "setting"), _key_label(key), points=True)
         note = " ".join([*_first_lines(lines), *_hidden_words(runs)])
-        draw_panels([folder / "sweep.png"], [[panel]], note=note, creator="fedpriv train")
+        draw_panels([folder / "sweep.png"], [[panel]], note=note)
     except FedprivError as error:
         notice(f"warning: the sweep has no picture: {error}")
         return
@@ -376,7 +376,7 @@ def _write(
     write_text(csv.with_suffix(".txt"), f"{options.command}\n\n{text}\n")
     draw_panels(
         options.out, [[_panel(options, lines, x_label, points)]], options.title or "",
-        note=" ".join(warnings), creator="fedpriv plot", width=WIDTHS.get(options.width),
+        note=" ".join(warnings), width=WIDTHS.get(options.width),
         font_size=options.font_size,
     )  # fmt: skip
     written = [*options.out, csv, csv.with_suffix(".txt")]

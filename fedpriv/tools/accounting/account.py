@@ -387,7 +387,7 @@ def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answ
     Raises:
         WriteError: The file cannot be written.
     """
-    from fedpriv.store.plots import CYCLE, Line, Panel, draw_beside
+    from fedpriv.store.plots import CYCLE, Line, Panel, draw_panels
 
     delta = releases.run_delta if releases.run_delta in deltas else deltas[0]
     styles: list[str | tuple[int, tuple[float, ...]]]
@@ -419,7 +419,7 @@ def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answ
         by_delta.append(
             Line(answer.name, colour, x, y, marker="o", style=style, width=1.5, marker_size=6)
         )
-    base = Panel("", "", "", (), y_limits=(0, None), x_from_zero=False, legend="inside")
+    base = Panel("", "", "", (), y_limits=(0, None), x_from_zero=False)
     y_label = f"ε at δ = {delta:g}"
     panels = [
         replace(base, x_label="steps", y_label=y_label, lines=tuple(by_steps), x_limits=(0, None))
@@ -430,7 +430,7 @@ def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answ
             replace(base, x_label="δ", y_label=y_label, lines=tuple(by_delta), x_powers=True)
         )
     note = " ".join([NO_GUARANTEE, *_guarantee(releases)]) if releases.noise_adapts else ""
-    draw_beside(path, panels, note, "fedpriv account")
+    draw_panels([path], [panels], stamp=note)
 
 
 def _note_on_points(releases: Releases, answers: list[Answer]) -> str:
