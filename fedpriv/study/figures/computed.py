@@ -28,7 +28,7 @@ from fedpriv.experiment.instantiate import within_group
 from fedpriv.store.display import console
 from fedpriv.store.plots import Panel, draw_panels
 from fedpriv.study.figures.comparison import comparison_text
-from fedpriv.study.figures.figure_keys import refuse_unknown
+from fedpriv.study.figures.figure_keys import Keys
 from fedpriv.study.figures.reading import KEYS, plain_section
 from fedpriv.study.figures.write import written_words
 from fedpriv.tools.report.write import write_figure_report
@@ -119,7 +119,7 @@ def read_computed(
     changed = tuple(a for a in arguments if a.lstrip("+~").startswith("figure.compute"))
     changed_keys = {a.partition("=")[0].rpartition(".")[2] for a in changed}
     try:
-        refuse_unknown("", values, KEYS)
+        Keys("", values, KEYS)
         for key in _OF_RUNS:
             if values.get(key) is not None:
                 raise ArgumentError(key, values[key], "absent: a figure with compute has no runs")

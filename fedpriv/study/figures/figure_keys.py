@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -37,30 +37,63 @@ class StatedPoint:
     high: float | None = None
 
 
-def refuse_unknown(key: str, value: Mapping[Any, Any], allowed: Iterable[str]) -> None:
-    """Raise ArgumentError for a key below ``key`` that is not allowed."""
-    known = list(allowed)
-    for name in value:
-        if name not in known:
-            hint = did_you_mean(str(name), known)
-            path = f"{key}.{name}" if key else str(name)
-            raise ArgumentError(path[:80], name, f"one of {', '.join(known)}", hint)
+class Keys:
+    """A group of keys of a figure; each is checked when it is taken, and an error names its whole path.
+
+    Args:
+        path: The path of the group; empty for the figure itself.
+        values: The keys, of which those with null count as absent.
+        allowed: The keys that are allowed; None: all.
+        empty: True where the group may have no key.
+
+    Raises:
+        ArgumentError: The values are no group of keys, or a key is not allowed.
+    """
+
+    def __init__(
+        self, path: str, values: Any, allowed: Iterable[str] | None = None, empty: bool = False
+    ):
+        if not isinstance(values, dict) or not (values or empty):
+            raise ArgumentError(path, values, "a group of keys")
+        self.path, self.values = path, {k: v for k, v in values.items() if v is not None}
+        known = None if allowed is None else [*allowed]
+        for name in values:
+            if known is not None and name not in known:
+                hint = did_you_mean(str(name), known)
+                raise ArgumentError(self.at(name)[:80], name, f"one of {', '.join(known)}", hint)
+
+    def at(self, name: object) -> str:
+        """Return the path of a key."""
+        return f"{self.path}.{name}" if self.path else str(name)
+
+    def take(self, name: str, check: Callable[[str, Any], Any], default: Any = None) -> Any:
+        """Return the value of a key as ``check`` returns it, or the default where it is absent."""
+        return check(self.at(name), self.values[name]) if name in self.values else default
 
 
-def keys_in(key: str, value: Any, allowed: Iterable[str] | None = None) -> dict[str, Any]:
-    """Return a group of keys, which must not be empty, and each of which is allowed."""
-    if not isinstance(value, dict) or not value:
-        raise ArgumentError(key, value, "a group of keys")
-    if allowed is not None:
-        refuse_unknown(key, value, allowed)
-    return value
+def one_of(options: Iterable[str]) -> Callable[[str, Any], str]:
+    """Return the check of a choice among names."""
+    return lambda key, value: checks.one_of(key, value, options)
+
+
+def each(read: Callable[[str, Any], Any]) -> Callable[[str, Any], list[Any]]:
+    """Return the reader of a list, given that of an entry."""
+    example = "a list such as [{label: guessing, value: 10}]"
+    return lambda key, value: [
+        read(f"{key}.{number}", entry)
+        for number, entry in enumerate(checks.sequence(key, value, example))
+    ]
+
+
+def folders_key(key: str, value: Any) -> tuple[str, ...]:
+    """Return folders from a text or a list of texts."""
+    words = [value] if isinstance(value, str) else checks.sequence(key, value, "folders")
+    return tuple(checks.text(key, word) for word in words)
 
 
 def overrides_key(key: str, value: Any) -> tuple[str, ...]:
     """Return overrides from a text as after ``fedpriv train``, or from a list of such texts."""
     allowed = "overrides such as algorithm=dp_fl rounds=50"
-    if value is None:
-        return ()
     if isinstance(value, str):
         try:
             words = shlex.split(value)
@@ -171,11 +204,6 @@ def limits_key(key: str, value: Any) -> tuple[float, float]:
     if len(pair) != 2 or pair[0] >= pair[1]:
         raise ArgumentError(key, value, "[from, to] with from < to")
     return pair[0], pair[1]
-
-
-def optional_text(key: str, value: Any) -> str | None:
-    """Return a text, or None for null."""
-    return None if value is None else checks.text(key, value)
 
 
 def names_key(key: str, value: Any, known: Iterable[str]) -> tuple[str, ...]:

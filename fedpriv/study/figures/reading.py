@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -57,20 +58,21 @@ from fedpriv.study.figures.definition import (
     StatedValue,
 )
 from fedpriv.study.figures.figure_keys import (
+    Keys,
     StatedPoint,
     choices_key,
     column_key,
+    each,
+    folders_key,
     key_label,
-    keys_in,
     keys_of,
     limits_key,
     name_key,
     names_key,
     numbers_key,
-    optional_text,
+    one_of,
     overrides_key,
     read_numbers,
-    refuse_unknown,
     seeds_key,
 )
 
@@ -80,8 +82,9 @@ _OF_X = ("x_label", "x_scale", "x_limits")
 _OF_METRIC = (
     "column", "x", *_OF_X, "y_label", "y_scale", "y_limits", "kind", "band", "best", "vacuous_above",
 )  # fmt: skip
+_SHARED = _OF_METRIC[2:-1]  # keys of a metric that may stand at the top, for every metric
 KEYS = (
-    "work", "title", "x", "x_quick", *_OF_METRIC[2:-1], "metric", "base", "curves", "panels", "show",
+    "work", "title", "x", "x_quick", *_SHARED, "metric", "base", "curves", "panels", "show",
     "baselines", "stated", "orderings", "deviations", "quick", "quick_shape", "notes", "name", "compute",
     *_FLAGS,
 )  # fmt: skip
@@ -159,7 +162,7 @@ def read_own(settings: Mapping[str, Any], compose: Compose) -> Figure:
     try:
         if given.get("scale") == "quick" and values.get("seeds") is not None:
             values["seeds"] = [seeds_key("seeds", values["seeds"])[0]]
-        folders = _folders("reuse", values.get("reuse"))
+        folders = folders_key("reuse", values.get("reuse") or [])
         given["reuse"] = [*(str(path.parent / f) for f in folders), *given.get("reuse", [])]
         return _Reader({**values, **given}, path.stem, path, compose).figure()
     except ArgumentError as error:
@@ -183,12 +186,6 @@ def load_file(path: Path) -> dict[str, Any]:
     return values
 
 
-def _folders(key: str, value: Any) -> list[str]:
-    """Return folders from a text or a list of texts."""
-    words = [value] if isinstance(value, str) else checks.sequence(key, value or [], "folders")
-    return [checks.text(key, word) for word in words]
-
-
 class _Reader:
     """Reader of one figure.
 
@@ -200,42 +197,34 @@ class _Reader:
     """
 
     def __init__(
-        self, values: Mapping[str, Any], name: str, file: Path | None = None,
+        self,
+        values: Mapping[str, Any],
+        name: str,
+        file: Path | None = None,
         compose: Compose | None = None,
-    ):  # fmt: skip
-        refuse_unknown("", values, KEYS)
-        self.values, self.name, self.file, self.compose = values, name, file, compose
-        self.scale = checks.one_of("scale", values.get("scale") or "paper", SCALES)
-        panels, curves = values.get("panels"), values.get("curves")
-        self.panels = {"all": {"title": ""}} if panels is None else choices_key("panels", panels)
-        self.curves = {"runs": {}} if curves is None else choices_key("curves", curves)
-        self.base = overrides_key("base", values.get("base"))
+    ):
+        self.keys = Keys("", values, KEYS, empty=True)
+        self.take, self.name, self.file, self.compose = self.keys.take, name, file, compose
+        self.scale = self.take("scale", one_of(SCALES), "paper")
+        self.panels = self.take("panels", choices_key, {"all": {"title": ""}})
+        self.curves = self.take("curves", choices_key, {"runs": {}})
+        self.base = self.take("base", overrides_key, ())
         self.points = self._points()
         self.axes = self._metrics()
-        self.baselines = [
-            self._baseline(f"baselines.{number}", entry)
-            for number, entry in enumerate(self._list("baselines"))
-        ]
+        self.baselines = self.take("baselines", each(self._baseline), [])
         self.is_private: dict[tuple[str, ...], bool] = {}  # by the override of the algorithm
-
-    def _list(self, key: str) -> Sequence[Any]:
-        example = "a list such as [{label: guessing, value: 10}]"
-        return checks.sequence(key, self.values.get(key) or [], example)
 
     def figure(self) -> Figure:
         """Return the figure."""
-        values = self.values
-        show = values.get("show")
-        show = {panel: [*self.curves] for panel in self.panels} if show is None else show
-        groups = [self._group(n, c) for n, c in keys_in("show", show, self.panels).items()]
+        show = self.keys.values.get("show", {panel: [*self.curves] for panel in self.panels})
+        Keys("show", show, self.panels)
+        groups = [self._group(name, curves) for name, curves in show.items()]
         self.by_name = {g.name: {c.name: c for c in g.curves} for g in groups}
         self._refuse_points(groups)
-        deviations = keys_in("deviations", values.get("deviations") or {"": ""})
         marks = [mark for baseline in self.baselines for mark in self._marks(baseline)]
-        stated = [self._stated(f"stated.{n}", one) for n, one in enumerate(self._list("stated"))]
-        orderings = [
-            self._ordering(f"orderings.{n}", one) for n, one in enumerate(self._list("orderings"))
-        ]
+        stated = self.take("stated", each(self._stated), [])
+        orderings = self.take("orderings", each(self._ordering), [])
+        deviations = Keys("deviations", self.keys.values.get("deviations", {}), empty=True).values
         key = self.points and self.points.key
         x = key_label(key) if key else (self.points or COLUMNS[self.axes[0].x]).label
         title = f"{', '.join(COLUMNS[axes.y].label for axes in self.axes)} over {x}"
@@ -248,57 +237,56 @@ class _Reader:
             marks = [m for m in marks if m.group in left and not quick[m.group]]  # of other data
             groups = [replace(g, title=quick[g.name] or g.title) for g in groups]
         return Figure(
-            name=self.name if values.get("name") is None else name_key("name", values["name"]),
-            work=optional_text("work", values.get("work")) or "",
-            title=title if values.get("title") is None else str(values["title"]),
+            name=self.take("name", name_key, self.name),
+            work=self.take("work", checks.text, ""),
+            title=self.take("title", _any_text, title),
             groups=tuple(groups),
             axes=self.axes,
             stated=tuple(stated),
             orderings=tuple(orderings),
             deviations={k: str(v) for k, v in deviations.items() if v},
             scale=self.scale,
-            quick=overrides_key("quick", values.get("quick")),
-            notes=str(values.get("notes") or ""),
-            reuse=tuple(_folders("reuse", values.get("reuse"))),
-            draw_only=checks.boolean("draw_only", values.get("draw_only") or False),
+            quick=self.take("quick", overrides_key, ()),
+            notes=self.take("notes", _any_text, ""),
+            reuse=self.take("reuse", folders_key, ()),
+            draw_only=self.take("draw_only", checks.boolean, False),
             points=self.points,
             marks=tuple(marks),
-            quick_shape=str(values.get("quick_shape") or ""),
+            quick_shape=self.take("quick_shape", _any_text, ""),
             file=self.file,
         )
 
     def _points(self) -> Points | None:
         """Return the values or choices of x at the scale in force; None for an x that is a column."""
-        x, quick = self.values.get("x"), self.values.get("x_quick")
+        x, label = self.keys.values.get("x"), self.take("x_label", checks.text)
         if not isinstance(x, dict):
             return None
-        label = optional_text("x_label", self.values.get("x_label"))
+        choices: list[tuple[str, tuple[str, ...]]] = []
+        key = ""
         if any(isinstance(entry, dict) for entry in x.values()):
-            choices = []
             for name, entry in x.items():
-                entry = keys_in(f"x.{name}", entry, ("label", "overrides"))
-                words = optional_text(f"x.{name}.label", entry.get("label")) or str(name)
-                overrides = overrides_key(f"x.{name}.overrides", entry.get("overrides"))
-                choices.append((words, overrides))
+                take = Keys(f"x.{name}", entry, ("label", "overrides")).take
+                overrides = take("overrides", overrides_key, ())
+                choices.append((take("label", checks.text, str(name)), overrides))
             self.x_values: tuple[float, ...] = tuple(map(float, range(len(choices))))
-            chosen = [*x] if quick is None else names_key("x_quick", quick, x)
-            at_quick = tuple(float(index) for index, name in enumerate(x) if name in chosen)
-            points = Points("", self.x_values, label or "choice", tuple(choices))
+            chosen = self.take("x_quick", lambda key, names: names_key(key, names, x), [*x])
+            quick = tuple(float(index) for index, name in enumerate(x) if name in chosen)
         else:
             if len(x) != 1:
                 example = "a key with its values, such as {epsilon: [1, 2, 4]}, or a column"
                 raise ArgumentError("x", x, example)
             ((key, values),) = x.items()
-            if str(key) == "seed" or str(key).startswith(("runtime.", "figure.", "hydra")):
+            if key == "seed" or str(key).startswith(("runtime.", "figure.", "hydra")):
                 hint = "seeds: 5 sets the seeds"
                 raise ArgumentError("x", key, "a key that makes another run", hint)
             self.x_values = numbers_key(f"x.{key}", values)
-            at_quick = self.x_values if quick is None else numbers_key("x_quick", quick)
-            points = Points(str(key), self.x_values, label or key_label(str(key)))
-        return replace(points, values=at_quick) if self.scale == "quick" else points
+            quick = self.take("x_quick", numbers_key, self.x_values)
+        label = label or (key_label(str(key)) if key else "choice")
+        values = quick if self.scale == "quick" else self.x_values
+        return Points(str(key), values, label, tuple(choices))
 
     def _metrics(self) -> tuple[Axes, ...]:
-        given = self.values.get("metric")
+        given = self.keys.values.get("metric")
         if given is None:
             raise ArgumentError("metric", None, "given, such as metric: accuracy")
         if isinstance(given, dict):
@@ -314,41 +302,34 @@ class _Reader:
 
     def _metric(self, key: str, name: str | None, entry: Any) -> Axes:
         """Return the axes of a metric. Its columns depend on the kind, and on whether x has values."""
-        own, points = entry if isinstance(entry, dict) else {}, self.points
-        refuse_unknown(key, own, _OF_METRIC)
-        given = {k: self.values.get(k) for k in _OF_METRIC[2:-1]}
-        for option in _OF_X if "x" in own else ("x_label",) if points is not None else ():
-            del given[
-                option
-            ]  # of the figure's x, which has another unit; or the label of the points
-        given = {k: v for k, v in (given | own).items() if v is not None}
+        own = Keys(key, entry if isinstance(entry, dict) else {}, _OF_METRIC, empty=True)
+        points = self.points
+        # Of the figure's x, which has another unit than an x of the metric's own; the label of points.
+        not_shared = _OF_X if "x" in own.values else ("x_label",) if points is not None else ()
 
-        def at(option: str) -> str:
-            return f"{key}.{option}" if option in own else option
-
-        def choice(option: str, *known: str) -> str:
-            return checks.one_of(at(option), given.get(option, known[0]), known)
+        def take(name: str, check: Callable[[str, Any], Any], default: Any = None) -> Any:
+            shared = name in _SHARED and name not in not_shared and name not in own.values
+            return (self.keys if shared else own).take(name, check, default)
 
         kinds = ("lines", "clients") if points is None else ("lines", "map")
-        kind = choice("kind", *(("map",) if points is not None and points.choices else kinds))
+        if points is not None and points.choices:
+            kinds = ("map",)
+        kind = take("kind", one_of(kinds), kinds[0])
         columns = CLIENT_COLUMNS if kind == "clients" else COLUMNS
         if points is None:  # metrics.csv has no audits
             columns = {n: c for n, c in columns.items() if n not in AUDIT_COLUMNS}
-        x = own.get("x", self.values.get("x") if points is None else POINT)
+        x = own.values.get("x", self.keys.values.get("x") if points is None else POINT)
         known = [*columns] if points is None else [POINT, SOUND]
         if x not in known:
             allowed = f"a key with its values ({{epsilon: [1, 2]}}), or one of {', '.join(known)}"
-            raise ArgumentError(at("x"), x, allowed, did_you_mean(x, known))
-        column = entry if not isinstance(entry, dict) else own.get("column", name)
-        y = column_key(f"{key}.column" if "column" in own else key, column, columns)
-        if "vacuous_above" in given and x != SOUND:
-            value = given["vacuous_above"]
-            raise ArgumentError(f"{key}.vacuous_above", value, f"absent unless x is {SOUND}")
-        vacuous = checks.number(f"{key}.vacuous_above", given.get("vacuous_above", 1000.0), above=0)
-        limits = given.get("y_limits", {})
-        limits = limits if isinstance(limits, dict) else dict.fromkeys(self.panels, limits)
-        refuse_unknown(at("y_limits"), limits, self.panels)
-        x_scale = choice("x_scale", "linear", "log")
+            where = own.at("x") if "x" in own.values else "x"
+            raise ArgumentError(where, x, allowed, did_you_mean(x, known))
+        column = entry if not isinstance(entry, dict) else own.values.get("column", name)
+        y = column_key(own.at("column") if "column" in own.values else key, column, columns)
+        vacuous = own.take("vacuous_above", partial(checks.number, above=0))
+        if vacuous is not None and x != SOUND:
+            raise ArgumentError(own.at("vacuous_above"), vacuous, f"absent unless x is {SOUND}")
+        x_scale = take("x_scale", one_of(("linear", "log")), "linear")
         if x == POINT and points is not None and x_scale == "log" and points.values[0] <= 0:
             raise ArgumentError(f"x.{points.key}", points.values[0], "> 0 on a logarithmic axis")
         return Axes(
@@ -357,31 +338,30 @@ class _Reader:
             y=y,
             kind="map" if kind == "map" else "lines",
             lines="clients" if kind == "clients" else "curves",
-            band=choice("band", "t", "range", "sd"),
-            best=choice("best", "low", "high"),
-            x_label=optional_text(at("x_label"), given.get("x_label")),
-            y_label=optional_text(at("y_label"), given.get("y_label")),
-            x_limits=limits_key(at("x_limits"), given["x_limits"]) if "x_limits" in given else None,
-            y_limits={n: limits_key(at("y_limits"), pair) for n, pair in limits.items()},
+            band=take("band", one_of(("t", "range", "sd")), "t"),
+            best=take("best", one_of(("low", "high")), "low"),
+            x_label=take("x_label", checks.text),
+            y_label=take("y_label", checks.text),
+            x_limits=take("x_limits", limits_key),
+            y_limits=take("y_limits", self._y_limits, {}),
             x_scale=x_scale,
-            y_scale=choice("y_scale", "linear", "log"),
-            vacuous_above=vacuous if x == SOUND else None,
+            y_scale=take("y_scale", one_of(("linear", "log")), "linear"),
+            vacuous_above=vacuous or 1000.0 if x == SOUND else None,
         )
+
+    def _y_limits(self, key: str, value: Any) -> dict[str, tuple[float, float]]:
+        """Return panel → limits, from limits for all panels or for some."""
+        limits = value if isinstance(value, dict) else dict.fromkeys(self.panels, value)
+        Keys(key, limits, self.panels, empty=True)
+        return {name: limits_key(key, pair) for name, pair in limits.items()}
 
     def _group(self, name: str, names: Any) -> CurveGroup:
         """Return a panel with the curves that it shows."""
-        key, values = f"panels.{name}", self.panels[name]
-        refuse_unknown(key, values, _OF_PANEL)
-        title, quick = values.get("title", name), values.get("quick")
-        if title:
-            checks.text(f"{key}.title", title)
-        if quick not in (None, False):
-            checks.text(f"{key}.quick", quick)
-        shared = (*self.base, *overrides_key(f"{key}.overrides", values.get("overrides")))
-        seeds, seeds_at = self.values.get("seeds"), "seeds"
-        if seeds is None:
-            seeds = 1 if self.scale == "quick" else values.get("seeds", 1)
-            seeds_at = f"{key}.seeds"
+        take = Keys(f"panels.{name}", self.panels[name], _OF_PANEL, empty=True).take
+        take("quick", lambda key, quick: quick is False or checks.text(key, quick))
+        title = take("title", lambda key, title: title and checks.text(key, title), name)
+        shared = (*self.base, *take("overrides", overrides_key, ()))
+        seeds = (0,) if self.scale == "quick" else take("seeds", seeds_key, (0,))
         palette = cycle(COLOURS)
         curves = [
             self._curve(curve, next(palette), shared)
@@ -396,30 +376,20 @@ class _Reader:
                 curve = Curve(label, label, next(palette), one["run"])
                 curves.append(self._placed(f"{where}.as", curve, at, shared))
         shared = shared if self.file is None else ()
-        return CurveGroup(name, title or "", shared, seeds_key(seeds_at, seeds), tuple(curves))
+        return CurveGroup(name, title, shared, self.take("seeds", seeds_key, seeds), tuple(curves))
 
     def _curve(self, name: str, colour: str, shared: tuple[str, ...]) -> Curve:
-        key, value = f"curves.{name}", {k: v for k, v in self.curves[name].items() if v is not None}
-        refuse_unknown(key, value, _OF_CURVE)
-        at = value.get("at")
-        if isinstance(at, str):
-            at = checks.one_of(f"{key}.at", at, ("all", "once")) == "all"
-        elif at is not None:
-            at = numbers_key(f"{key}.at", at)
-        minutes = keys_in(f"{key}.minutes", value["minutes"]) if "minutes" in value else {}
-        seeds = value.get("seeds")
+        keys = Keys(f"curves.{name}", self.curves[name], _OF_CURVE, empty=True)
         curve = Curve(
             name=name,
-            label=checks.text(f"{key}.label", value.get("label", name)),
-            colour=checks.one_of(f"{key}.colour", value.get("colour", colour), COLOURS),
-            overrides=overrides_key(f"{key}.overrides", value.get("overrides")),
-            quick=overrides_key(f"{key}.quick", value.get("quick")),
-            minutes={
-                p: checks.number(f"{key}.minutes.{p}", n, above=0) for p, n in minutes.items()
-            },
-            seeds=None if seeds is None else checks.whole(f"{key}.seeds", seeds, at_least=1),
+            label=keys.take("label", checks.text, name),
+            colour=keys.take("colour", one_of(COLOURS), colour),
+            overrides=keys.take("overrides", overrides_key, ()),
+            quick=keys.take("quick", overrides_key, ()),
+            minutes=keys.take("minutes", _minutes, {}),
+            seeds=keys.take("seeds", partial(checks.whole, at_least=1)),
         )
-        return self._placed(key, curve, at, shared)
+        return self._placed(keys.path, curve, keys.take("at", _at), shared)
 
     def _placed(
         self, key: str, curve: Curve, at: bool | tuple[float, ...] | None, shared: tuple[str, ...]
@@ -478,54 +448,55 @@ class _Reader:
 
     def _baseline(self, key: str, entry: Any) -> dict[str, Any]:
         """Return a baseline with all of its keys, checked; ``numbers`` are those from elsewhere."""
-        entry = dict.fromkeys(_OF_BASELINE) | keys_in(key, entry, _OF_BASELINE)
-        checks.text(f"{key}.label", entry["label"])
-        kinds = [kind for kind in ("run", "csv", "value") if entry[kind] is not None]
+        keys = Keys(key, entry, _OF_BASELINE)
+        found = dict.fromkeys(_OF_BASELINE) | keys.values | {"numbers": []}
+        checks.text(keys.at("label"), found["label"])
+        keys.take("as", one_of(("line", "points")))
+        keys.take("panel", one_of(self.panels))
+        kinds = [kind for kind in ("run", "csv", "value") if kind in keys.values]
         if len(kinds) != 1:
             raise ArgumentError(key, ", ".join(kinds), "with one of run, csv and value")
         unread = {"run": ("x", "low", "high", "metric", "source"), "csv": ("x", "low", "high")}
         for other in unread.get(kinds[0], ()):
-            if entry[other] is not None:
-                raise ArgumentError(f"{key}.{other}", entry[other], f"absent beside {kinds[0]}")
-        if entry["as"] is not None:
-            checks.one_of(f"{key}.as", entry["as"], ("line", "points"))
-        if entry["panel"] is not None:
-            checks.one_of(f"{key}.panel", entry["panel"], self.panels)
+            if other in keys.values:
+                raise ArgumentError(keys.at(other), found[other], f"absent beside {kinds[0]}")
         if kinds == ["run"]:
-            return {**entry, "run": overrides_key(f"{key}.run", entry["run"]), "numbers": []}
+            return {**found, "run": keys.take("run", overrides_key)}
+        column, numbers = self._numbers(keys, kinds[0])
+        if found["as"] == "points" and any(number.x is None for number in numbers):
+            raise ArgumentError(keys.at("x"), None, "given, for a point")
+        return {**found, "metric": column, "numbers": numbers}
+
+    def _numbers(self, keys: Keys, kind: str) -> tuple[str, list[StatedPoint]]:
+        """Return the column that a baseline is about, and its numbers."""
+        found = keys.values
         lines = [axes for axes in self.axes if axes.kind == "lines"]
-        column = entry["metric"] or lines[0].y if lines else ""
-        column = column_key(f"{key}.metric", column, {axes.y: COLUMNS[axes.y] for axes in lines})
-        if kinds == ["csv"]:
+        columns = {axes.y: COLUMNS[axes.y] for axes in lines}
+        column = column_key(
+            keys.at("metric"), found.get("metric", next(iter(columns), "")), columns
+        )
+        if kind == "csv":
             folder = Path() if self.file is None else self.file.parent
-            numbers = read_numbers(f"{key}.csv", folder / checks.text(f"{key}.csv", entry["csv"]))
-        elif isinstance(entry["value"], dict):
-            pairs = keys_in(f"{key}.value", entry["value"])
+            numbers = read_numbers(keys.at("csv"), folder / keys.take("csv", checks.text))
+        elif isinstance(found["value"], dict):
+            pairs = Keys(keys.at("value"), found["value"]).values
             numbers = [StatedPoint(x, y) for x, y in pairs.items()]
         else:
-            numbers = [StatedPoint(entry["x"], entry["value"], entry["low"], entry["high"])]
-        log = {
-            axis: any(getattr(axes, f"{axis}_scale") == "log" for axes in lines if axes.y == column)
-            for axis in "xy"
-        }
-
-        def checked(field: str, value: Any) -> float | None:
-            above = 0 if log["x" if field == "x" else "y"] else None
-            name = "csv" if kinds == ["csv"] else "value" if field == "y" else field
-            absent = value is None and field != "y"
-            return None if absent else checks.number(f"{key}.{name}", value, above=above)
-
-        numbers = [
-            StatedPoint(*(checked(f, getattr(n, f)) for f in ("x", "y", "low", "high")))  # type: ignore[arg-type]
-            for n in numbers
-        ]
-        if entry["as"] == "points" and any(number.x is None for number in numbers):
-            raise ArgumentError(f"{key}.x", None, "given, for a point")
+            more = (found.get(name) for name in ("low", "high"))
+            numbers = [StatedPoint(found.get("x"), found["value"], *more)]
+        for field in ("x", "y", "low", "high"):
+            scales = [
+                axes.x_scale if field == "x" else axes.y_scale for axes in lines if axes.y == column
+            ]
+            where = keys.at("csv" if kind == "csv" else "value" if field == "y" else field)
+            for value in (getattr(number, field) for number in numbers):
+                if value is not None or field == "y":
+                    checks.number(where, value, above=0 if "log" in scales else None)
         largest = max(abs(number.y) for number in numbers)
         if COLUMNS[column].scale == 100 and (0 < largest <= 1 or not 0 <= largest <= 100):
             allowed = "from 0 to 100, in percent as the axis shows it"
-            raise ArgumentError(f"{key}.{kinds[0]}", largest, allowed, "write 94.1, not 0.941")
-        return {**entry, "metric": column, "numbers": numbers}
+            raise ArgumentError(keys.at(kind), largest, allowed, "write 94.1, not 0.941")
+        return column, numbers
 
     def _marks(self, baseline: Mapping[str, Any]) -> Iterable[Mark]:
         """Yield the numbers of a baseline in each panel that shows them."""
@@ -544,25 +515,27 @@ class _Reader:
                     source=str(baseline["source"] or baseline["csv"] or ""),
                 )
 
-    def _about(self, key: str, entry: Any, *own: str) -> tuple[dict[str, Any], str, str]:
+    def _about(self, key: str, entry: Any, *own: str) -> tuple[Keys, str, str]:
         """Return a stated number or an ordering with the panel and the column that it is about."""
-        keys = ("panel", "metric", "x", *own)
-        entry = dict.fromkeys(keys) | keys_in(key, entry, keys)
+        keys = Keys(key, entry, ("panel", "metric", "x", *own))
         alone = next(iter(self.by_name)) if len(self.by_name) == 1 else None
-        panel = checks.one_of(f"{key}.panel", entry["panel"] or alone, self.by_name)
-        return entry, panel, column_key(f"{key}.metric", entry["metric"], STATED_COLUMNS)
+        panel = checks.one_of(keys.at("panel"), keys.values.get("panel", alone), self.by_name)
+        column = column_key(keys.at("metric"), keys.values.get("metric"), STATED_COLUMNS)
+        return keys, panel, column
 
     def _stated(self, key: str, entry: Any) -> StatedValue:
-        entry, panel, column = self._about(key, entry, "curve", "value")
-        curve = checks.one_of(f"{key}.curve", entry["curve"], self.by_name[panel])
-        value = checks.number(f"{key}.value", entry["value"])
-        x = self._point(f"{key}.x", entry["x"], bool(self.by_name[panel][curve].points))
+        keys, panel, column = self._about(key, entry, "curve", "value")
+        curves = self.by_name[panel]
+        curve = checks.one_of(keys.at("curve"), keys.values.get("curve"), curves)
+        value = checks.number(keys.at("value"), keys.values.get("value"))
+        x = self._point(keys.at("x"), keys.values.get("x"), bool(curves[curve].points))
         return StatedValue(panel, curve, column, value, x)
 
     def _ordering(self, key: str, entry: Any) -> Ordering:
-        entry, panel, column = self._about(key, entry, "curves")
-        curves = names_key(f"{key}.curves", entry["curves"], self.by_name[panel])
-        return Ordering(panel, column, curves, self._point(f"{key}.x", entry["x"], True))
+        keys, panel, column = self._about(key, entry, "curves")
+        curves = names_key(keys.at("curves"), keys.values.get("curves"), self.by_name[panel])
+        x = self._point(keys.at("x"), keys.values.get("x"), True)
+        return Ordering(panel, column, curves, x)
 
     def _point(self, key: str, x: Any, at_points: bool) -> float | None:
         """Return the value of x that a number or an ordering is about. It need not be one in force."""
@@ -574,6 +547,20 @@ class _Reader:
             labels = [label for label, _ in self.points.choices]
             return float(labels.index(checks.one_of(key, x, labels)))
         return checks.number(key, x)
+
+
+def _any_text(key: str, value: object) -> str:
+    return str(value)
+
+
+def _minutes(key: str, value: Any) -> dict[str, float]:
+    return {n: checks.number(f"{key}.{n}", m, above=0) for n, m in Keys(key, value).values.items()}
+
+
+def _at(key: str, value: Any) -> bool | tuple[float, ...]:
+    if isinstance(value, str):
+        return checks.one_of(key, value, ("all", "once")) == "all"
+    return numbers_key(key, value)
 
 
 def is_computed(config: DictConfig) -> bool:

@@ -133,7 +133,7 @@ def test_a_diverged_run_is_not_promised_another_try(make, tiny):
         ("clipper=constnt", "did you mean constant?"),
         ("noise_schedule.noise_multiplier=-1", "noise_schedule.noise_multiplier must be > 0"),
         ("algorithm.sample_rate=2", "algorithm.sample_rate must be "),
-        ("seed=1", "use --seeds "),
+        ("seed=1", "use seeds: "),
         ("rounds", "rounds"),
     ],
 )

@@ -447,7 +447,6 @@ def mine(tmp_path):
         "- a",
         "\t",
         "figure: 3",
-        "figure: []",
         "defaults: 3",
     ],
 )
