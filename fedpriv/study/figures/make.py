@@ -29,7 +29,6 @@ from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.stop import StopFile
-from fedpriv.experiment.sweeps import SweepJob, only_moves_the_end
 from fedpriv.store.display import console
 from fedpriv.study.figures.command import as_flag
 from fedpriv.study.figures.definition import Figure
@@ -110,8 +109,6 @@ def make_figure(
     unfinished = [job for job in distinct(jobs) if job.state != DONE]
     folder = Path(config.runtime.output_dir) / "figures" / figure.folder
     console().print(announcement(figure, jobs))
-    for note in _notes_on_epsilon(figure, jobs):
-        console().print(f"note: {note}", soft_wrap=True)
     parts: dict[int, Parts] = {}
     if config.dry_run or not figure.draw_only:
         # Build the parts of finished jobs too: a figure with a configuration that cannot run is refused.
@@ -142,21 +139,6 @@ def config_dir_flags(config: DictConfig) -> list[str]:
     sources = config.hydra.runtime.config_sources
     folders = [source.path for source in sources if source.provider == "command-line"]
     return [word for path in folders for word in ("--config-dir", os.path.relpath(path))]
-
-
-def _notes_on_epsilon(figure: Figure, jobs: Sequence[Job]) -> list[str]:
-    """Return a note for each curve of a user's figure over ε whose noise does not depend on ε."""
-    if figure.file is None or figure.points is None or figure.points.key != "epsilon":
-        return []
-    alike: dict[str, list[SweepJob]] = {}
-    for job in jobs:
-        first = job.group is figure.groups[0] and job.seed == job.group.seeds[0]
-        if first and job.point is not None:
-            overrides = tuple(o for o in job.overrides if not o.startswith("seed="))
-            swept = SweepJob(overrides, job.config, values={"paired": job.config.get("paired")})
-            alike.setdefault(job.curve.label, []).append(swept)
-    notes = {label: only_moves_the_end(swept) for label, swept in alike.items()}
-    return [f"{label}: {note}" for label, note in notes.items() if note is not None]
 
 
 def _show_plan(
@@ -278,33 +260,31 @@ def _finish(
     runs = read_runs(jobs)
     finished = {id(run.job) for run in runs}
     # Two jobs that are the same run have the same reason, though only one of the two was launched.
-    reason_of = {job.folder.path: failures[job.label] for job in jobs if job.label in failures}
-    reasons = {j.label: reason_of[j.folder.path] for j in jobs if j.folder.path in reason_of}
-    missing = {job.label: reasons.get(job.label, "") for job in jobs if id(job) not in finished}
-    diverged = {run.job.label: run.diverged for run in runs if run.diverged}
+    reasons = {job.folder.path: failures[job.label] for job in jobs if job.label in failures}
+    missing = {j.label: reasons.get(j.folder.path, "") for j in jobs if id(j) not in finished}
+    why = missing | {run.job.label: run.diverged for run in runs if run.diverged}
     if runs:
-        write_record(folder, jobs, missing | diverged)
+        write_record(folder, jobs, why)
         write_figure(figure, runs, missing, folder, command)
         if figure.file is not None:
             write_text(folder / DEFINITION, figure.file.read_text(encoding="utf-8"))
             write_text(folder / PARAGRAPH, paragraph(figure, runs))
         write_figure_report(folder, dict.fromkeys(job.folder.path.parent for job in jobs))
         console().print(written_words(folder))
-    failed = {label: reason for label, reason in (reasons | diverged).items() if reason}
-    for reason in dict.fromkeys(failed.values()):
-        labels = [label for label, other in failed.items() if other == reason]
-        complain(f"{in_short(labels)}: {reason}")
-    if not failed and not missing:
+    failed = [label for label, reason in why.items() if reason]
+    for reason in dict.fromkeys(filter(None, why.values())):
+        complain(f"{in_short([label for label in failed if why[label] == reason])}: {reason}")
+    if not why:
         return
     unexplained = [label for label in missing if label not in failed]
     of_all = f" of {counted(len(jobs), 'run')} of {figure.name}"
     parts = [f"{len(failed)}{of_all} failed, see above"] if failed else []
-    if unexplained:
+    if len(unexplained) == len(jobs):
+        parts = [f"no run of {figure.name} is finished"]
+    elif unexplained:
         verb = "is" if len(unexplained) == 1 else "are"
         count = f"{len(unexplained)}{'' if failed else of_all}"
         parts.append(f"{count} {verb} not finished: {in_short(unexplained)}")
-    if len(unexplained) == len(jobs):
-        parts = [f"no run of {figure.name} is finished"]
     if missing:
         again = f"the same command tries {len(missing)} again"
         parts.append("run it without --draw" if figure.draw_only else again)

@@ -23,20 +23,6 @@ from fedpriv.experiment.run import run as run_config
 from fedpriv.store.packed import pack_runs
 
 
-@pytest.mark.thorough
-def test_the_first_call_leaves_the_files_of_the_figure(made):
-    files = {path.name for path in (made / "figures" / "own" / "tiny").iterdir()}
-    assert files == {
-        "figure.csv",
-        "ends.csv",
-        "runs.csv",
-        "figure.png",
-        "figure.pdf",
-        "comparison.md",
-        "report.html",
-    }
-
-
 def test_the_first_call_runs_every_job_to_its_end(made):
     summaries = [json.loads((run / "summary.json").read_text()) for run in runs(made)]
     assert [s["stop_reason"] for s in summaries] == ["rounds"] * 4
@@ -66,25 +52,11 @@ def test_the_csv_holds_mean_and_range_over_the_seeds(made, figure, jobs_of):
     assert drawn["high"].tolist() == pytest.approx(expected.max().tolist(), rel=1e-5)
 
 
-@pytest.mark.thorough
-def test_a_second_call_runs_nothing(make, there):
-    before = snapshot(there / "runs")
-    said = make()
-    assert (said.status, said.err) == (0, "")
-    assert snapshot(there / "runs") == before
-
-
 def test_a_second_call_draws_the_same_picture(make, there, tmp_path):
     before = {n: (tiny_folder(tmp_path) / n).read_bytes() for n in ("figure.csv", "figure.png")}
     shutil.rmtree(tiny_folder(tmp_path))
     make()
     assert {n: (tiny_folder(tmp_path) / n).read_bytes() for n in before} == before
-
-
-@pytest.mark.thorough
-def test_the_joint_epsilon_of_all_runs_stands_in_the_comparison(made):
-    text = (made / "figures/own/tiny/comparison.md").read_text()
-    assert "Joint ε of all 4 private runs together on digits" in text
 
 
 def test_the_same_is_drawn_from_packed_runs(make, made, tmp_path):
@@ -152,30 +124,11 @@ def test_a_run_that_lost_its_end_goes_on_to_what_it_was(make, there, made):
     )
 
 
-@pytest.mark.thorough
-def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(make, there, made):
-    lost = runs(there)[0]
-    for path in lost.iterdir():
-        if path.is_file() and path.name not in ("config.yaml", "environment.json"):
-            path.unlink()
-    assert make().status == 0
-    pd.testing.assert_frame_equal(
-        without_seconds(lost), without_seconds(made / "runs" / lost.name), check_exact=True
-    )
-
-
 def test_a_dry_run_shows_the_jobs_and_writes_nothing(make, tmp_path):
     said = make("--dry-run")
     assert (said.status, said.err) == (0, "")
     assert "0: not run, 1: not run" in " ".join(said.out.split())
     assert not (tmp_path / "outputs").exists()
-
-
-@pytest.mark.thorough
-def test_lists_are_shown_as_they_are_written(make):
-    words = ("dataset.vocabulary=public", "dataset.vocabulary_words=[people,in]")
-    said = make("dataset=ubuntu_irc", "model=lstm_lm", *words, "--dry-run")
-    assert "dataset.vocabulary_words=[people,in]" in "".join(said.out.split())
 
 
 @pytest.mark.thorough
@@ -187,12 +140,6 @@ def test_the_quick_scale_goes_elsewhere_and_is_stamped(make, tmp_path):
     assert "Changed: rounds=2." in text
     assert not tiny_folder(tmp_path).exists()
     assert [len(without_seconds(run)) for run in runs(outputs)] == [2, 2]
-
-
-def test_a_figure_at_the_papers_scale_is_not_stamped(made):
-    assert "quick" not in (made / "figures/own/tiny/comparison.md").read_text().lower().replace(
-        "quiet", ""
-    )
 
 
 def test_draw_runs_nothing(make, there, tmp_path):
@@ -214,39 +161,12 @@ def test_draw_without_any_run_says_so(make, tmp_path):
 
 
 @pytest.mark.thorough
-def test_the_seeds_are_those_asked_for(make, tmp_path):
-    assert make("--seeds", "5").status == 0
-    summaries = [json.loads((r / "summary.json").read_text()) for r in runs(tmp_path / "outputs")]
-    assert [s["seed"] for s in summaries] == [5, 5]
-    assert "Digits: 1 seed)" in comparison(tmp_path)
-
-
-@pytest.mark.thorough
-def test_further_seeds_use_the_runs_that_are_there(make, there):
-    before = {run.name: snapshot(run) for run in runs(there)}
-    assert make("--seeds", "0,1,2").status == 0
-    assert len(runs(there)) == 6
-    assert {name: snapshot(there / "runs" / name) for name in before} == before
-
-
-@pytest.mark.thorough
 def test_overrides_are_noted_in_the_comparison(make, tmp_path):
     assert make("rounds=2", "--seeds", "0", "runtime.threads=1").status == 0
     text = (changed_folder(tmp_path) / "comparison.md").read_text()
     assert "Scale: **changed** (rounds=2)." in text
     assert "Changed: rounds=2." in text
     assert not tiny_folder(tmp_path).exists()
-
-
-def test_what_changes_no_result_is_not_noted_as_a_change(make, there, tmp_path):
-    assert make("runtime.threads=1").status == 0
-    assert "hanged" not in comparison(tmp_path)
-
-
-@pytest.mark.thorough
-def test_an_override_applies_to_every_run(make, tmp_path):
-    assert make("rounds=2", "--seeds", "0").status == 0
-    assert [len(without_seconds(run)) for run in runs(tmp_path / "outputs")] == [2, 2]
 
 
 @pytest.mark.thorough
@@ -332,9 +252,3 @@ def test_a_line_for_each_client_is_drawn(make, there, tiny, tmp_path):
     assert table["client"].nunique() == 10
     assert table["x"].max() == 2
     assert set(table["n"]) == {1}
-
-
-def test_a_figure_of_fewer_rounds_than_the_paper_says_so_first(make, tiny, tmp_path):
-    tiny["deviations"] = {"rounds": "2 of 1,000"}
-    make()
-    assert "Scale: **reduced**, rounds: 2 of 1,000." in comparison(tmp_path)

@@ -68,18 +68,6 @@ def test_what_failed_and_runs_then_is_forgotten(make, there, tiny, tmp_path):
     assert "no room" not in record.read_text()
 
 
-@pytest.mark.slow
-def test_a_run_that_is_in_two_groups_fails_in_both(make, tiny):
-    add(tiny, FAILS_WHEN_RUN)
-    tiny["panels"]["again"] = tiny["panels"]["digits"]
-    tiny["show"]["again"] = ["bad"]
-    for said in (make(), make("--draw")):
-        failed, _ = said.err.splitlines()
-        assert "digits/bad/seed 0" in failed
-        assert "again/bad/seed 0" in failed
-        assert "2 of 4 runs of own/tiny failed" in said.err
-
-
 def test_a_budget_that_allows_no_round_is_refused_before_any_run(make, tiny, tmp_path):
     add(tiny, IMPOSSIBLE)
     said = make()
@@ -118,13 +106,6 @@ def test_a_run_that_diverges_does_not_stop_the_others_and_is_named(make, tiny, t
     )
 
 
-@pytest.mark.thorough
-def test_a_diverged_run_is_not_promised_another_try(make, tiny):
-    """It has ended, so the same command does not run it again."""
-    add(tiny, DIVERGING)
-    assert "tries them again" not in make().err
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("override", "words"),
@@ -144,13 +125,6 @@ def test_a_configuration_that_cannot_run_is_refused_before_any_run(
     said = make()
     assert said.status == 2
     assert words in said.sentence
-    assert not (tmp_path / "outputs").exists()
-
-
-def test_an_override_that_cannot_be_is_refused_before_any_run(make, tmp_path):
-    said = make("roundz=3")
-    assert said.status == 2
-    assert "did you mean rounds?" in said.sentence
     assert not (tmp_path / "outputs").exists()
 
 

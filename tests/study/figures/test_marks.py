@@ -64,12 +64,6 @@ def panels(read, tiny, runs_of):
     return run
 
 
-def test_a_figure_has_its_marks(figure):
-    assert [(m.label, m.point, m.value) for m in figure.marks] == [
-        (LINEAR, 2.93, 98.7), (LINEAR, 0.5, 90.25), (NOISY, 9, 98.7),
-    ]  # fmt: skip
-
-
 def test_marks_are_symbols_after_the_curves_on_the_axes_of_their_column(panels):
     accuracy, rounds, a_map = panels()
     assert [line.label for line in accuracy.lines] == ["loud noise", "quiet noise", LINEAR, NOISY]
@@ -91,18 +85,6 @@ def test_a_label_looks_the_same_in_every_group(read, tiny):
     assert [line.label for line in again.lines] == [NOISY]
     assert again.lines[0].marker == first.lines[1].marker
     assert again.lines[0].colour == first.lines[1].colour
-
-
-def test_a_dozen_labels_are_told_apart_by_shape_and_colour(read, tiny):
-    tiny["baselines"] = [mark(label=f"work {i}") for i in range(12)]
-    figure = read(tiny)
-    lines = panels_of(figure, figure_table(figure, frame_of([])), set())[0][0].lines
-    assert len({(line.marker, line.colour) for line in lines}) == 12
-
-
-def test_no_mark_has_the_symbol_of_a_curve(panels):
-    *curves, linear, noisy = panels()[0].lines
-    assert not {line.marker for line in curves} & {linear.marker, noisy.marker}
 
 
 def test_limits_are_widened_to_hold_the_marks(panels, tiny):
@@ -140,12 +122,6 @@ def test_the_csv_holds_them_as_of_no_run(read, tiny, runs_of):
     assert len(table) - len(own) == 3 * 2 * 3
 
 
-@pytest.mark.parametrize("changed", [{}, {"scale": "quick"}, {"quick": [], "scale": "quick"}])
-def test_marks_are_there_whatever_the_runs_are(changed, panels, tiny):
-    tiny |= changed
-    assert [line.label for line in panels()[0].lines][2:] == [LINEAR, NOISY]
-
-
 def test_the_comparison_lists_them_as_published(read, tiny, runs_of):
     figure = read({**tiny, "scale": "quick"})
     runs = runs_of(figure)
@@ -168,25 +144,6 @@ def test_the_comparison_lists_them_as_published(read, tiny, runs_of):
     assert "Symbols without a line: numbers from elsewhere, see comparison.md." in text
 
 
-def test_a_figure_without_marks_says_nothing_of_them(read, tiny, runs_of):
-    del tiny["baselines"]
-    figure = read(tiny)
-    runs = runs_of(figure)
-    assert "elsewhere" not in caption_of(figure, frame_of(runs), {})
-    assert (figure_table(figure, frame_of(runs))["n"] > 0).all()
-
-
-@pytest.mark.thorough
-def test_they_are_drawn_and_told_by_the_command(make, tiny, tmp_path):
-    tiny["show"]["digits"] = ["quiet"]
-    tiny |= {"metric": {"accuracy": "test_accuracy"}, "x_quick": [8]}
-    assert make("--quick").status == 0
-    folder = tmp_path / "outputs" / "figures" / "own" / "tiny_quick"
-    assert LINEAR in (folder / "comparison.md").read_text()
-    assert LINEAR in (folder / "report.html").read_text()
-    assert pd.read_csv(folder / "figure.csv")["n"].tolist() == [1, 0, 0, 0]
-
-
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
@@ -207,20 +164,6 @@ def test_a_wrong_mark_is_refused(changed, words, read, tiny):
     with pytest.raises(ConfigError) as caught:
         read(tiny)
     assert str(caught.value).startswith(words)
-
-
-@pytest.mark.parametrize(
-    ("marks", "words"),
-    [
-        (98.7, "figure.baselines must be a list"),
-        ({"a": mark()}, "figure.baselines must be a list"),
-        ([98.7], "figure.baselines.0 must be a group of keys"),
-    ],
-)
-def test_marks_are_a_list(marks, words, read, tiny):
-    tiny["baselines"] = marks
-    with pytest.raises(ConfigError, match=words):
-        read(tiny)
 
 
 @pytest.mark.parametrize(("axis", "key"), [("x_scale", "x"), ("y_scale", "value")])

@@ -20,10 +20,6 @@ def grow(job, text: str, at: float = 1000.0) -> None:
     os.utime(job.folder.metrics, (at, at))
 
 
-def test_a_job_without_a_folder_waits(job):
-    assert progress(job, since=0) == ("waiting", 0)
-
-
 @pytest.mark.parametrize(("since", "state"), [(999, "running"), (1001, "waiting")])
 def test_a_job_runs_if_its_metrics_grew_since(since, state, job):
     grow(job, "round,epsilon,test_accuracy\n1,,\n")
@@ -41,28 +37,10 @@ def test_the_fraction_is_that_of_the_budget_if_it_is_larger(figure, jobs_of):
     assert progress(job, since=0)[1] == 0.75**2  # ε grows as the square root of the rounds
 
 
-def test_the_fraction_is_never_more_than_one(figure, jobs_of):
-    job = jobs_of(figure, "epsilon=2")[0]
-    grow(job, "round,epsilon,test_accuracy\n1,2.5,\n")
-    assert progress(job, since=0)[1] == 1
-
-
 @pytest.mark.parametrize("tail", ["3", "3,0.", "3,0.2,0.", ""])
 def test_a_row_that_is_half_written_does_not_count(tail, job):
     grow(job, f"round,epsilon,test_accuracy\n2,0.1,0.25\n{tail}")
     assert progress(job, since=0)[1] == 0.5
-
-
-@pytest.mark.parametrize("text", ["", "round", "round,epsilon\n", "round,epsilon\n1"])
-def test_metrics_without_a_whole_row_have_no_progress(text, job):
-    grow(job, text)
-    assert progress(job, since=0)[1] == 0
-
-
-def test_long_metrics_are_read_from_their_end(job):
-    rows = "".join(f"{n},0.1,\n" for n in range(5000))
-    grow(job, f"round,epsilon,test_accuracy\n{rows}4,0.1,\n")
-    assert progress(job, since=0)[1] == 1
 
 
 def test_a_job_whose_rounds_are_done_and_that_waits_for_its_audit_says_so(job):
@@ -86,9 +64,3 @@ def test_every_job_that_ended_has_a_line(made, figure, jobs_of, capsys):
     assert [line.partition(":")[0] for line in lines] == [
         f"[{n}/4] {job.label}" for n, job in enumerate(jobs, 1)
     ]
-
-
-def test_a_monitor_that_is_not_shown_says_nothing(made, figure, jobs_of, capsys):
-    with Monitor(jobs_of(figure, stores=(made / "runs",)), shown=False):
-        pass
-    assert capsys.readouterr().out == ""

@@ -118,13 +118,6 @@ def test_seeds_and_scale_of_the_command_replace_those_of_the_file(figure_of):
     assert (quick.groups[0].seeds, quick.quick) == ((0,), ("rounds=2",))
 
 
-@pytest.mark.thorough
-def test_a_second_call_runs_nothing(here, command):
-    said = command("figure", "own.yaml", *QUIET)
-    assert (said.status, said.err) == (0, "")
-    assert "own: 6 runs, 6 done" in said.out
-
-
 def test_an_extended_file_runs_only_what_is_missing(here, command):
     before = {path.name for path in (here / "outputs" / "runs").iterdir()}
     write_own(here, x={"epsilon": [1, 2, 4]})
@@ -132,16 +125,6 @@ def test_an_extended_file_runs_only_what_is_missing(here, command):
     assert said.status == 0, said.err
     assert "own: 8 runs, 6 done" in said.out
     assert len({path.name for path in (here / "outputs" / "runs").iterdir()} - before) == 2
-
-
-@pytest.mark.thorough
-def test_a_launcher_is_passed_on(here, command):
-    shutil.rmtree(next((here / "outputs" / "runs").iterdir()))
-    launcher = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=1")
-    said = command("figure", "own.yaml", *QUIET, *launcher)
-    assert said.status == 0, said.err
-    assert "6 runs, 5 done" in said.out
-    assert "fedpriv figure own.yaml" in (here / "outputs/figures/own/comparison.md").read_text()
 
 
 def test_a_dry_run_shows_epsilon_rounds_and_time_of_every_job(tmp_path, command, wide_cells):
@@ -163,14 +146,6 @@ def test_a_dry_run_states_the_joint_epsilon_that_the_runs_have(here, command):
     text = (here / "outputs/figures/own/comparison.md").read_text()
     (joint,) = [line[2:] for line in text.splitlines() if "Joint ε" in line]
     assert joint in said.out
-
-
-@pytest.mark.thorough
-def test_the_time_of_finished_runs_is_that_of_these(here, command):
-    shutil.rmtree(next((here / "outputs" / "runs").iterdir()))
-    said = command("figure", "own.yaml", "--dry-run", *QUIET)
-    assert "measuring" not in said.out
-    assert "one run after another" in said.out
 
 
 def test_a_list_shows_the_state_of_the_runs(here, command):
@@ -202,25 +177,10 @@ def test_a_cell_that_fails_while_it_runs_is_shown_and_tried_again(here, command)
     assert command("figure", "own.yaml", *QUIET).status == 0
 
 
-@pytest.mark.thorough
-def test_overrides_of_the_command_go_to_a_folder_of_their_own(here, command):
-    said = command("figure", "own.yaml", "rounds=2", "--seeds", "0", *QUIET)
-    assert said.status == 0, said.err
-    assert (here / "outputs" / "figures" / "own_changed" / "figure.png").exists()
-    text = (here / "outputs/figures/own_changed/comparison.md").read_text()
-    assert "command: `fedpriv figure own.yaml --seeds 0 rounds=2`" in text
-
-
 def test_an_unknown_key_of_the_command_is_refused(here, command):
     said = command("figure", "own.yaml", "figure.titel=x", *QUIET)
     assert said.status == 2
     assert "figure.titel" in said.sentence
-
-
-def test_a_file_that_is_missing_is_refused(command):
-    said = command("figure", "no.yaml", *QUIET)
-    assert said.status == 2
-    assert "no.yaml" in said.sentence
 
 
 def test_the_joint_epsilon_stands_below_the_tables(made_own):
@@ -248,11 +208,6 @@ def test_the_means_of_a_figure_are_a_table(given, here, command):
     )  # one for each epsilon; no privacy is more accurate, but without a guarantee
     assert r"theirs & 4 & - & - & - & - & - & - & 70.00 (65.00 to 75.00) \%" in rows[-2]
     assert rows[-1].startswith("guessing & - &")
-
-
-def test_the_comparison_of_an_own_figure_has_three_epsilons(made_own):
-    text = (made_own / "outputs" / "figures" / "own" / "comparison.md").read_text()
-    assert "| ε enforced | ε published | ε sound |" in text
 
 
 def test_the_paragraph_for_a_paper_is_printed(here, command):
@@ -322,15 +277,6 @@ def test_baselines_take_no_keys_of_noise_from_panels(figure_of):
     assert "noise_schedule.epsilon_per_draw=1" not in baseline.overrides
 
 
-@pytest.mark.thorough
-def test_epsilon_that_moves_only_the_end_of_the_runs_is_said_before(tmp_path, command, wide_cells):
-    base = "algorithm=dp_fl dataset=digits rounds=2"
-    write_own(tmp_path, base=base, curves=None, seeds=1, baselines=None)
-    said = command("figure", "own.yaml", "--dry-run", *QUIET)
-    assert said.status == 0, said.err
-    assert "note: runs: epsilon=1,4 changes nothing" in said.out
-
-
 def test_a_link_in_the_folder_of_a_figure_is_not_followed(here, command):
     paragraph = here / "outputs" / "figures" / "own" / "privacy.tex"
     paragraph.unlink()
@@ -338,13 +284,6 @@ def test_a_link_in_the_folder_of_a_figure_is_not_followed(here, command):
     said = command("report", "outputs/figures/own", "--latex")
     assert said.status == 2
     assert "privacy.tex" in said.sentence
-
-
-def test_an_unknown_key_of_the_runs_is_refused_with_the_nearest_one(tmp_path, command):
-    write_own(tmp_path)
-    said = command("figure", "own.yaml", "roundz=3", *QUIET)
-    assert said.status == 2
-    assert "did you mean rounds?" in said.sentence
 
 
 @pytest.mark.parametrize("arguments", [("own",), ("own", "--list"), ("pack", "own")])

@@ -63,12 +63,6 @@ def composed(monkeypatch) -> list[list[str]]:
     return seen
 
 
-@pytest.mark.thorough
-def test_a_sweep_says_how_many_jobs_it_composes(command):
-    said = command("train", "-m", "seed=range(3)", "dry_run=true")
-    assert said.out.startswith("3 jobs; composing their configurations\n")
-
-
 @pytest.mark.slow
 def test_jobs_that_differ_in_numbers_are_composed_once_before_the_first(command, composed):
     assert command("train", "-m", "seed=range(4)", "rounds=1,2", "dry_run=true").status == 0
@@ -94,9 +88,3 @@ def test_a_job_that_cannot_be_composed_is_refused_before_the_first_runs(swept, c
     said = command("train", "-m", swept, "rounds=1", *twice, verbatim=True)
     assert said.status == 2
     assert not list(tmp_path.rglob("metrics.csv"))
-
-
-def test_hydras_own_sweeper_can_be_chosen(command):
-    said = command("train", "-m", "hydra/sweeper=basic", "seed=0,1", "dry_run=true")
-    assert said.status == 0
-    assert "composing" not in said.out

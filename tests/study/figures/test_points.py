@@ -36,13 +36,6 @@ def test_the_identity_is_that_of_the_run_with_the_overrides(figure, jobs_of):
         assert job.identity == identity(compose(job.overrides))
 
 
-def test_seeds_that_follow_the_seed_do_so(read, tiny, jobs_of):
-    tiny["panels"]["digits"]["overrides"].append("noise_seed=7")
-    for job in jobs_of(read(tiny))[::4]:
-        assert job.identity == identity(compose(job.overrides))
-        assert (job.identity["noise_seed"], job.identity["partition.seed"]) == (7, job.seed)
-
-
 def test_a_key_computed_from_the_seed_is_resolved_for_each(figure, jobs_of):
     (group,) = figure.groups
     noted = replace(group, overrides=(*group.overrides, "+algorithm.note='mine ${seed}'"))
@@ -53,12 +46,6 @@ def test_a_key_computed_from_the_seed_is_resolved_for_each(figure, jobs_of):
 def test_a_group_is_no_key_of_points(read, tiny, jobs_of):
     tiny["x"] = {"clipper": [1, 2]}
     with pytest.raises(ConfigError, match="a key with a number, not a group, got clipper"):
-        jobs_of(read(tiny))
-
-
-def test_an_unknown_key_is_refused_with_the_nearest_one(read, tiny, jobs_of):
-    tiny["x"] = {"algorithm.learning_rat": [1]}
-    with pytest.raises(ConfigError, match=r"did you mean algorithm\.learning_rate\?"):
         jobs_of(read(tiny))
 
 
@@ -90,14 +77,6 @@ def test_the_quick_scale_has_points_of_its_own(read, tiny):
     assert read({**tiny, "scale": "quick"}).points.values == (0.1, 0.5, 2)
 
 
-def test_a_quick_override_of_the_points_key_leaves_the_points(read, tiny, jobs_of):
-    tiny["quick"] = ["algorithm.learning_rate=9"]
-    rates = [
-        j.identity["algorithm.learning_rate"] for j in jobs_of(read({**tiny, "scale": "quick"}))
-    ]
-    assert rates == [0.5, 0.5, 9]
-
-
 def test_a_curve_with_points_of_its_own_is_run_at_those_alone(read, tiny, jobs_of):
     tiny["curves"]["t2"]["at"] = [0.1, 2.0]
     figure = read(tiny)
@@ -107,21 +86,6 @@ def test_a_curve_with_points_of_its_own_is_run_at_those_alone(read, tiny, jobs_o
         "digits/t2/at 0.1/seed 1", "digits/t2/at 2/seed 1",
     ]  # fmt: skip
     assert figure.run_count == len(jobs) == 12
-
-
-def test_the_runs_at_a_curves_own_points_are_those_of_the_whole_curve(read, tiny, jobs_of):
-    whole = {job.folder.path for job in jobs_of(read(tiny))}
-    tiny["curves"]["t2"]["at"] = [0.1, 2.0]
-    assert {job.folder.path for job in jobs_of(read(tiny))} < whole
-
-
-def test_at_the_quick_scale_a_curve_is_run_at_those_of_its_points_that_are_quick(
-    read, tiny, jobs_of
-):
-    tiny["x_quick"] = [0.5, 2]
-    tiny["curves"]["t2"]["at"] = [0.1, 2]
-    jobs = jobs_of(read({**tiny, "scale": "quick"}))
-    assert [job.point for job in jobs if job.curve.name == "t2"] == [2]
 
 
 def test_a_curve_without_a_quick_point_is_left_out_and_that_is_said(read, tiny, jobs_of):
@@ -151,14 +115,6 @@ def test_a_group_without_a_quick_point_is_refused(read, tiny):
     assert str(caught.value) == (
         "figure.x_quick must be such that a curve of panel digits is run at one of them, got [0.5]"
     )
-
-
-def test_a_figure_without_points_asks_no_curve_where_it_is_run(read, tiny):
-    for key in ("x_quick", "stated", "orderings"):
-        del tiny[key]
-    tiny |= {"x": "round", "metric": "loss"}
-    tiny["curves"]["t2"]["at"] = [1]
-    assert read(tiny).run_count == 6
 
 
 @pytest.fixture
@@ -217,11 +173,6 @@ def test_a_run_at_no_point_is_level_over_all(run_at):
     runs = [run_at("reference", None, 0, test_loss=[0.5])]
     drawn = over_points(frame_of(runs), Axes("a", "point", "test_loss"), LEARNING_RATES)
     assert (drawn["x"].tolist(), drawn["mean"].tolist()) == ([0.1, 0.5, 2], [0.5] * 3)
-
-
-def test_a_curve_without_a_finite_end_is_empty(run_at):
-    runs = [run_at("t1", 0.1, 0, test_loss=[np.nan])]
-    assert len(over_points(frame_of(runs), Axes("a", "point", "test_loss"), LEARNING_RATES)) == 0
 
 
 def test_the_caption_says_what_bands_points_and_frames_are(figure, run_at):

@@ -65,48 +65,12 @@ def test_the_comparison_names_the_points(there):
 
 
 @pytest.mark.thorough
-def test_a_second_call_runs_nothing_and_draws_the_same(there, make):
-    before = {n: made(there, n).read_bytes() for n in ("figure.csv", "figure.png", "ends.csv")}
-    stamps = {p: p.stat().st_mtime_ns for p in (there / "runs").rglob("*")}
-    assert make().status == 0
-    assert {p: p.stat().st_mtime_ns for p in (there / "runs").rglob("*")} == stamps
-    assert {n: made(there, n).read_bytes() for n in before} == before
-
-
-@pytest.mark.thorough
-def test_what_is_missing_is_drawn_without_and_said(there, make):
-    shutil.rmtree(next((there / "runs").iterdir()))
-    said = make("--draw")
-    assert said.status == 1
-    assert "Missing runs: 1." in made(there, "comparison.md").read_text()
-
-
-@pytest.mark.thorough
 def test_fewer_values_use_the_runs_that_are_there(there, make):
     assert make("figure.x={algorithm.learning_rate:[0.5]}", "--draw").status == 0
     assert set(pd.read_csv(made(there, "figure.csv"))["x"]) == {0.5}
-
-
-@pytest.mark.thorough
-def test_the_quick_scale_is_stamped_and_goes_elsewhere(there, make):
-    assert make("--quick").status == 0
-    text = made(there, "comparison.md", "tiny_quick").read_text()
-    assert "**quick** (evaluation_interval=1)" in text
-    table = pd.read_csv(made(there, "figure.csv", "tiny_quick"))
-    assert set(table["x"]) == {0.5}
 
 
 def test_a_dry_run_summarises_many_seeds(make):
     said = make("--dry-run", "--seeds", ",".join(map(str, range(9))))
     assert (said.status, said.err) == (0, "")
     assert said.out.count("0 of 9 done") == 7
-
-
-def test_the_cost_is_that_of_all_points(make, tiny):
-    for curve in tiny["curves"].values():
-        curve["minutes"] = {"digits": 2}
-    assert "14 runs, 0 done; the rest takes about 28:00 on one core" in make("--dry-run").out
-
-
-def test_a_quick_scale_of_fewer_points_alone_needs_no_override(read, tiny):
-    assert read({**tiny, "quick": [], "scale": "quick"}).altered_words == ""

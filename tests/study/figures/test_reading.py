@@ -94,12 +94,6 @@ def test_the_quick_scale_has_seed_zero_and_a_folder_of_its_own(read, tiny):
     assert read({**tiny, "scale": "quick", "seeds": [3]}).groups[0].seeds == (3,)
 
 
-def test_the_quick_scale_shows_a_panel_under_its_title_there(read, tiny):
-    tiny["panels"]["digits"]["quick"] = "other data"
-    assert read({**tiny, "scale": "quick"}).groups[0].title == "other data"
-    assert read(tiny).groups[0].title == tiny["panels"]["digits"]["title"]
-
-
 def test_the_quick_scale_leaves_out_a_panel_with_all_that_is_stated_about_it(read, tiny):
     tiny["panels"]["more"] = {**tiny["panels"]["digits"], "quick": False}
     tiny["show"]["more"] = tiny["show"]["digits"]
@@ -108,16 +102,6 @@ def test_the_quick_scale_leaves_out_a_panel_with_all_that_is_stated_about_it(rea
     assert {group.name for group in quick.groups} == {"digits"}
     assert {stated.group for stated in quick.stated} == {"digits"}
     assert len(read(tiny).groups) == 2
-
-
-def test_a_panel_alone_stays_at_the_quick_scale(read, tiny):
-    tiny["panels"]["digits"]["quick"] = False
-    assert len(read({**tiny, "scale": "quick"}).groups) == 1
-
-
-def test_a_deviation_without_words_is_none(read, tiny):
-    tiny["deviations"] = {"one": "differs", "two": ""}
-    assert read(tiny).deviations == {"one": "differs"}
 
 
 def test_overrides_of_the_users_own_win_over_the_quick_scale(read, tiny):
@@ -218,11 +202,6 @@ def test_a_wrong_value_is_refused_with_its_key_and_what_is_allowed(
     sentence = refused(path, value)
     assert sentence.startswith(f"figure.{key} must be ")
     assert allowed in sentence
-
-
-@pytest.mark.parametrize("value", ["bleu", "Blue", 3])
-def test_the_sentence_repeats_the_value(value, refused):
-    assert refused("curves.loud.colour", value).endswith(f"got {value}")
 
 
 @pytest.mark.parametrize(
@@ -400,14 +379,6 @@ def test_wrong_columns_and_cells_of_a_csv_are_refused(text, words, own_refused, 
     sentence = own_refused(baselines=[{"label": "b", "csv": "b.csv"}])
     for word in ("baselines.0.csv", *words):
         assert word in sentence
-
-
-@pytest.mark.parametrize("text", ["- a\n- b\n", "words", "3", "", "x: [1\n", "x: 1\nx: 2\n"])
-def test_a_file_that_is_no_group_of_keys_is_refused(text, tmp_path):
-    path = tmp_path / "fig.yaml"
-    path.write_text(text)
-    with pytest.raises(ConfigError, match=r"fig\.yaml"):
-        read_own({"file": str(path)}, compose)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):

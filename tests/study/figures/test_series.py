@@ -54,13 +54,6 @@ def test_one_line_stays_what_it_is(one):
         assert found[name].tolist() == one["y"].tolist()
 
 
-@given(a_line(), st.integers(2, 5))
-def test_equal_lines_have_no_band(one, count):
-    found = band([one] * count)
-    assert found["low"].tolist() == pytest.approx(one["y"].tolist())
-    assert found["high"].tolist() == pytest.approx(one["y"].tolist())
-
-
 @given(st.lists(a_line(), min_size=2, max_size=4))
 def test_the_band_never_leaves_the_range_of_the_data(lines):
     found = band(lines, "range")
@@ -90,19 +83,6 @@ def test_lines_with_different_x_are_interpolated_on_their_common_range():
     np.testing.assert_allclose(found["mean"], found["x"] + 1)
 
 
-def test_lines_of_different_length_share_the_shorter_range():
-    found = band([line([1, 2, 3], [1, 1, 1]), line([1, 2], [3, 3])])
-    assert found["x"].max() == 2
-    assert set(found["mean"]) == {2}
-
-
-def test_no_line_at_all_is_an_empty_table():
-    assert band([]).columns.tolist() == ["x", "mean", "low", "high", "n"]
-    assert len(band([])) == 0
-    numbers = pd.concat([band([line([1, 2], [3, 4])] * 2), band([])])  # as numbers, to be drawn
-    assert all(np.issubdtype(kind, np.number) for kind in numbers.dtypes)
-
-
 @given(st.integers(POINTS + 1, 5000))
 def test_a_long_line_is_thinned_and_keeps_both_ends(count):
     x = np.arange(count)
@@ -110,18 +90,6 @@ def test_a_long_line_is_thinned_and_keeps_both_ends(count):
     assert len(found) <= POINTS
     assert (found["x"].iloc[0], found["x"].iloc[-1]) == (0, count - 1)
     assert (found["mean"] == -found["x"]).all()
-
-
-@pytest.mark.parametrize("count", [1, POINTS - 1, POINTS])
-def test_a_line_that_is_not_long_keeps_every_point(count):
-    assert band([line(range(count), range(count))])["x"].tolist() == list(range(count))
-
-
-@given(st.lists(values, min_size=2, max_size=10))
-def test_several_values_at_one_x_stay_what_they_are(ys):
-    """Such as noise that does not change, on the x axis."""
-    found = band([line([1.0] * len(ys), ys)])
-    assert found["mean"].tolist() == ys
 
 
 @pytest.fixture
@@ -149,11 +117,6 @@ def test_a_run_without_a_finite_point_leaves_the_others(run_of):
     good = run_of(round=[1, 2], test_loss=[1.0, 2.0])
     drawn = over_seeds(frame_of([bad, good]), Axes("a", "round", "test_loss"))
     assert drawn["n"].tolist() == [1, 1]
-
-
-def test_a_curve_without_a_finite_point_is_empty(run_of):
-    bad = run_of(round=[1, 2], test_loss=[np.nan, np.inf])
-    assert len(over_seeds(frame_of([bad]), Axes("a", "round", "test_loss"))) == 0
 
 
 def test_points_are_ordered_by_x(run_of):

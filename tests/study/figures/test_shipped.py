@@ -24,26 +24,6 @@ TRAINED = (  # tests of their own
 )
 NAMES = [name for name in ALL if name not in (*COMPUTED, *TRAINED)]
 EPSILONS = ("epsilon", "epsilon_published", "epsilon_sound")
-SHOWN = {
-    "fig1": {"mnist": ["fedavg"], "fashion_mnist": ["fedavg"]},
-    "fig3": {
-        "mnist": ["adaptive_clipping", "constant_clipping"],
-        "fashion_mnist": ["adaptive_clipping", "constant_clipping"],
-    },
-    "fig4": {
-        "mnist": ["adaptive_noise", "sigma3", "sigma4", "sigma6"],
-        "fashion_mnist": ["adaptive_noise", "sigma2", "sigma3", "sigma4"],
-    },
-    "fig5": {"mnist": ["adap_dpfl", "sigma3"], "fashion_mnist": ["adap_dpfl", "sigma2"]},
-    "fig6": {"mnist": ["adaptive_noise"], "fashion_mnist": ["adaptive_noise"]},
-}
-DRAWN = {
-    "fig1": [("round", "gradient_norm")],
-    "fig3": [("epsilon_published", "test_loss"), ("epsilon_published", "test_accuracy")],
-    "fig4": [("epsilon_published", "test_loss"), ("epsilon_published", "test_accuracy")],
-    "fig5": [("epsilon_published", "test_loss"), ("epsilon_published", "test_accuracy")],
-    "fig6": [("epsilon_published", "noise_multiplier")],
-}
 STATED = {
     ("fig4", "mnist", "test_accuracy"): {
         "adaptive_noise": 93.56, "sigma3": 92.87, "sigma4": 92.86, "sigma6": 92.34,
@@ -81,20 +61,11 @@ def of_the_paper(name: str) -> Figure:
     return shipped(f"adap_dpfl/{name}")
 
 
-def test_the_figures_of_the_paper_are_there():
-    assert {f"adap_dpfl/{name}" for name in SHOWN} <= set(NAMES)
-
-
 @for_each("name", NAMES)
 def test_every_figure_reads(name):
     figure = shipped(name)
     assert figure.groups
     assert figure.axes
-
-
-@for_each("name", ALL)
-def test_every_figure_says_in_a_line_what_it_is(name):
-    assert dict(options("figure"))[name]
 
 
 @for_each("name", NAMES)
@@ -105,12 +76,6 @@ def test_a_number_is_stated_at_one_of_the_points(name):
         for curve in getattr(said, "curves", None) or [said.curve]:
             at = figure.points_of(curves[curve])
             assert said.point in at or at == (None,)
-
-
-@pytest.mark.parametrize("name", [*COMPUTED, *TRAINED])
-def test_a_computed_figure_reads(name):
-    figure = read_computed(composed(f"+figure={name}").figure, name)
-    assert figure.title
 
 
 @pytest.mark.parametrize("name", COMPUTED)
@@ -194,21 +159,6 @@ def test_an_axis_of_epsilon_goes_from_zero_to_the_budget_of_every_run(name):
             assert limits == {(0, config.epsilon)}
 
 
-@pytest.mark.parametrize("name", SHOWN)
-def test_a_figure_of_the_paper_shows_its_curves(name):
-    shown = {g.name: [c.name for c in g.curves] for g in of_the_paper(name).groups}
-    assert shown == SHOWN[name]
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_a_figure_of_the_paper_draws_its_columns(name):
-    assert [(a.x, a.y) for a in of_the_paper(name).axes] == DRAWN[name]
-
-
-def test_figure_1_has_a_line_for_every_client():
-    assert [a.lines for a in of_the_paper("fig1").axes] == ["clients"]
-
-
 @pytest.mark.parametrize(("name", "group", "column"), STATED)
 def test_the_stated_numbers_are_those_of_the_paper(name, group, column):
     stated = {
@@ -219,13 +169,6 @@ def test_the_stated_numbers_are_those_of_the_paper(name, group, column):
     assert stated == STATED[name, group, column]
 
 
-@pytest.mark.parametrize("group", ["mnist", "fashion_mnist"])
-def test_figure_3_states_that_adaptive_clipping_is_better(group):
-    (found,) = [o for o in of_the_paper("fig3").orderings if o.group == group]
-    assert found.column == "test_accuracy"
-    assert found.curves == ("adaptive_clipping", "constant_clipping")
-
-
 @pytest.mark.parametrize("sigma", [2, 3, 4, 6])
 def test_a_curve_of_constant_noise_has_the_noise_of_its_name(sigma):
     curves = {c.name: c for g in of_the_paper("fig4").groups for c in g.curves}
@@ -234,21 +177,7 @@ def test_a_curve_of_constant_noise_has_the_noise_of_its_name(sigma):
     assert parts.clipper.initial == 1.0
 
 
-@pytest.mark.parametrize("curve", ["adaptive_clipping", "constant_clipping"])
-@pytest.mark.parametrize("group", ["mnist", "fashion_mnist"])
-def test_both_curves_of_figure_3_have_noise_1_1(curve, group):
-    found = {(g.name, c.name): (g, c) for g in of_the_paper("fig3").groups for c in g.curves}
-    place, one = found[group, curve]
-    parts = build_parts(composed(*place.overrides, *one.overrides))
-    assert parts.noise_schedule.noise_multiplier(0) == 1.1
-
-
 STUDY = ("table1", "fig2", "poly", "fig7", "fig8")
-
-
-@pytest.mark.parametrize("name", STUDY)
-def test_the_clipping_study_is_there(name):
-    assert f"ldp_clipping/{name}" in NAMES
 
 
 @pytest.mark.few(3)
@@ -261,13 +190,3 @@ def test_the_study_has_a_local_epsilon_at_which_training_works_and_one_at_which_
         assert len(group.seeds) >= 3
         per_report.add(parts.noise_schedule.epsilon_per_draw)
     assert {8, 1} <= per_report
-
-
-@pytest.mark.parametrize(("power", "colour"), [("0_5", "sky"), ("1", "green"), ("2", "purple")])
-def test_a_polynomial_curve_has_the_power_of_its_name(power, colour):
-    curves = {c.name: c for g in shipped("ldp_clipping/poly").groups for c in g.curves}
-    curve = curves[f"poly0_01_{power}"]
-    clipper = build_parts(composed("dataset=mnist", "model=mlp", *curve.overrides)).clipper
-    assert (clipper.initial, clipper.power) == (0.01, float(power.replace("_", ".")))
-    assert clipper.horizon == 500
-    assert curve.colour == colour
