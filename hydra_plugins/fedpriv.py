@@ -36,17 +36,36 @@ Names = list[str]
 Go = Callable[[], dict[str, Any] | None]
 
 
-class CurvesSweeper(BasicSweeper):
-    """The sweeper of fedpriv: the curves × seeds of a figure, or Hydra's own sweep with checks before it."""
+class _Sweeper(BasicSweeper):
+    """A sweeper that refuses keys of Hydra that it would not obey."""
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        _refuse_disobeyed(config)
-        if _has_figure(config):
-            with open_dict(config):  # where launchers keep their own files
-                config.hydra.sweep.dir = str(Path(config.runtime.output_dir) / "figures")
+        from fedpriv.train import refuse_disobeyed
+
+        refuse_disobeyed(config.hydra)
+        if (folder := self._folder(config)) is not None:
+            with open_dict(config):
+                config.hydra.sweep.dir = str(folder)
         super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
+
+    def _folder(self, config: DictConfig) -> Path | None:
+        """Return the folder of the sweep; None: the one that Hydra has from the configuration."""
+        raise NotImplementedError
+
+    def _compose(self, overrides: Sequence[str]) -> DictConfig:
+        loader = self.hydra_context.config_loader
+        config = loader.load_sweep_config(self.config, list(overrides))
+        return OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+
+
+class CurvesSweeper(_Sweeper):
+    """The sweeper of fedpriv: the curves × seeds of a figure, or Hydra's own sweep with checks before it."""
+
+    def _folder(self, config: DictConfig) -> Path | None:
+        # Of a figure, where launchers keep their own files.
+        return Path(config.runtime.output_dir) / "figures" if _has_figure(config) else None
 
     def sweep(self, arguments: list[str]) -> Any:
         if _has_figure(self.config):
@@ -126,23 +145,12 @@ class CurvesSweeper(BasicSweeper):
         sweeps.raise_failures(jobs, failures)
         return returned
 
-    def _compose(self, overrides: Sequence[str]) -> DictConfig:
-        loader = self.hydra_context.config_loader
-        config = loader.load_sweep_config(self.config, list(overrides))
-        return OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
-
     def _is_group(self, key: str) -> bool:
         return bool(self.hydra_context.config_loader.get_group_options(key))
 
 
 def _say(line: str) -> None:
     print(line, flush=True)
-
-
-def _refuse_disobeyed(config: DictConfig) -> None:
-    from fedpriv.train import refuse_disobeyed
-
-    refuse_disobeyed(config.hydra)
 
 
 def _check(config: DictConfig, known: dict[str, Any]) -> None:
@@ -182,26 +190,21 @@ def _jobs_at_once(launcher: Any) -> int | None:
     return 1 if launcher._target_.rpartition(".")[2] == "BasicLauncher" else None
 
 
-class SearchSweeper(BasicSweeper):
+class SearchSweeper(_Sweeper):
     """``hydra/sweeper=search``: trials that Optuna proposes, one after another, within one privacy budget."""
 
     def __init__(self, **settings: Any):
         super().__init__(max_batch_size=None)
         self._settings = settings
 
-    def setup(
-        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
-    ) -> None:
-        _refuse_disobeyed(config)
+    def _folder(self, config: DictConfig) -> Path | None:
         given = config.hydra.overrides.hydra
-        if not any(override.startswith("hydra.sweep.dir=") for override in given):
-            with open_dict(config):  # so that the same command finds its trials again
-                config.hydra.sweep.dir = str(self._folder(config))
-        super().setup(hydra_context=hydra_context, task_function=task_function, config=config)
-
-    @staticmethod
-    def _folder(config: DictConfig) -> Path:
-        overrides = [*config.hydra.overrides.task, *config.hydra.overrides.hydra]
+        if any(override.startswith("hydra.sweep.dir=") for override in given):
+            return None
+        overrides = [
+            *config.hydra.overrides.task,
+            *given,
+        ]  # the same command finds its trials again
         name = hashlib.sha256("\n".join(sorted(overrides)).encode()).hexdigest()[:12]
         return Path(config.runtime.output_dir) / "searches" / name
 
@@ -220,17 +223,17 @@ class SearchSweeper(BasicSweeper):
         search, go = kind(settings, arguments, folder)
         if search.dry or settings.law is not None:
             for line in search.plan():
-                self._say(line)
+                _say(line)
         if search.dry:
             return None
         best = go()
-        self._say(f"search: statement in {folder / 'privacy.txt'}")
+        _say(f"search: statement in {folder / 'privacy.txt'}")
         name = settings.objective.name
         if best is None:
             raise FedprivError(f"search: no trial has a finite {name}")
         chosen = " ".join(f"{key}={value}" for key, value in best["values"].items())
         which = f"trial {best['number']}: " if "number" in best else ""
-        self._say(f"search: best is {which}{chosen}, {name} {best['score']:.4f}")
+        _say(f"search: best is {which}{chosen}, {name} {best['score']:.4f}")
         return best
 
     def _composing(
@@ -244,7 +247,7 @@ class SearchSweeper(BasicSweeper):
             job = ["runtime.progress=none", *overrides, *where, "runtime.reuse=true"]
             return self.launcher.launch([job], initial_job_idx=number)
 
-        search = Search(settings, arguments, folder, self._compose, self._say)
+        search = Search(settings, arguments, folder, self._compose, _say)
         return search, lambda: search.go(launch)
 
     def _stopping(
@@ -263,15 +266,6 @@ class SearchSweeper(BasicSweeper):
             )
         search = SecretTrials(settings, arguments, folder, self._compose)
         return search, search.go
-
-    def _compose(self, overrides: Sequence[str]) -> DictConfig:
-        loader = self.hydra_context.config_loader
-        config = loader.load_sweep_config(self.config, list(overrides))
-        return OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
-
-    @staticmethod
-    def _say(line: str) -> None:
-        print(line, flush=True)
 
 
 class OptionTables(ConfigSource):

@@ -36,7 +36,6 @@ from fedpriv.store.pairs import (
 )
 from fedpriv.store.table import Table
 from fedpriv.study.figures.definition import Curve, CurveGroup, Figure, Ordering, StatedValue
-from fedpriv.study.figures.figure_keys import keys_of
 from fedpriv.study.figures.series import END, QUANTITIES, FigureRun, ends_of
 from fedpriv.tools.report.privacy_paragraph import privacy_paragraph
 
@@ -260,27 +259,26 @@ def _stated_orderings(figure: Figure) -> Iterator[Ordering]:
 
 def _ordering(figure: Figure, ordering: Ordering, ends: Ends) -> str:
     """Tell whether our means are ordered as stated, and which gaps are smaller than the seeds' spread."""
-    column = STATED_COLUMNS[ordering.column]
-    values = {
-        c: ends.of(ordering.group, c, ordering.column, ordering.point) for c in ordering.curves
-    }
+    group, column, point = ordering.group, ordering.column, ordering.point
+    values = {c: ends.of(group, c, column, point) for c in ordering.curves}
     begin = (
-        f"{_title(figure, ordering.group)}{_at(figure, ordering.point)}, {column.label}, stated from "
+        f"{_title(figure, group)}{_at(figure, point)}, {STATED_COLUMNS[column].label}, stated from "
         f"best to worst: {' > '.join(_label(figure, c) for c in ordering.curves)}."
     )
     if not figure.as_defined:
         return begin
     if not all(len(v) for v in values.values()):
         return f"{begin} Not all of them have a finished run."
-    sign = 1 if ordering.column == "test_accuracy" else -1
+    sign = 1 if column == "test_accuracy" else -1
     # The sort is stable, so curves with equal means stay in the stated order.
     ours = sorted(values, key=lambda c: -sign * values[c].mean())
     ties = [values[a].mean() == values[b].mean() for a, b in itertools.pairwise(ours)]
-    holds = tuple(ours) == ordering.curves and not any(ties)
-    ranked = _label(figure, ours[0]) + "".join(
-        f" {'=' if tie else '>'} {_label(figure, c)}" for c, tie in zip(ours[1:], ties, strict=True)
-    )
-    verdict = "**Holds.**" if holds else f"**Does not hold**; ours: {ranked}."
+    verdict = "**Holds.**"
+    if tuple(ours) != ordering.curves or any(ties):
+        ranked = _label(figure, ours[0])
+        for curve, tie in zip(ours[1:], ties, strict=True):
+            ranked += f" {'=' if tie else '>'} {_label(figure, curve)}"
+        verdict = f"**Does not hold**; ours: {ranked}."
     counts = {len(v) for v in values.values()}
     if len(counts) > 1:
         verdict += f" (of {min(counts)} to {max(counts)} seeds)"
@@ -396,16 +394,14 @@ def _paired(frame: pd.DataFrame) -> tuple[Table | None, str]:
 def _published(figure: Figure) -> Table:
     """Return a table of the marks, as their sources state the numbers."""
     x = figure.axes[0].x if figure.points is None else figure.points.label
-    ranged = any(mark.low is not None for mark in figure.marks)
-    sourced = any(mark.source for mark in figure.marks)
-    more = (*["low to high"] * ranged, *["source"] * sourced)
-    table = Table("", ("", "from", x, "quantity", "value", *more))
+    table = Table("", ("", "from", x, "quantity", "value", "low to high", "source"))
     for m in figure.marks:
-        cells = [_title(figure, m.group), m.label, "all" if m.point is None else f"{m.point:g}"]
-        cells += [COLUMNS[m.column].label, f"{m.value:g}"]
-        if ranged:
-            cells.append("–" if m.low is None else f"{m.low:g} to {m.high:g}")
-        table.add(*cells, *[m.source] * sourced)
+        point = "all" if m.point is None else f"{m.point:g}"
+        interval = "" if m.low is None else f"{m.low:g} to {m.high:g}"
+        quantity = COLUMNS[m.column].label
+        table.add(
+            _title(figure, m.group), m.label, point, quantity, f"{m.value:g}", interval, m.source
+        )
     return table
 
 
@@ -437,13 +433,10 @@ def paragraph(figure: Figure, runs: Sequence[FigureRun]) -> str:
 
 def _warning(figure: Figure, runs: Sequence[FigureRun]) -> str:
     """Return a warning where the best of the values in which the private runs differ was chosen."""
-    given: dict[str, set[str]] = {}
     private = [run.job.overrides for run in runs if run.summary.get("epsilon_sound") is not None]
-    for override in itertools.chain(*private):
-        key, _, value = override.lstrip("+~").partition("=")
-        given.setdefault(key, set()).add(value)
-    counts = Counter(key for overrides in private for key in keys_of(overrides))
-    varied = [k for k, values in given.items() if len(values) > 1 or counts[k] < len(private)]
+    given = [dict(o.lstrip("+~").split("=", 1) for o in overrides) for overrides in private]
+    keys = dict.fromkeys(key for settings in given for key in settings)
+    varied = [key for key in keys if len({settings.get(key) for settings in given}) > 1]
     return choice_warning(varied, [axes.y for axes in figure.axes])
 
 
