@@ -10,10 +10,9 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.flags import (
@@ -25,7 +24,6 @@ from fedpriv.common.flags import (
     Whole,
     flag,
     switch,
-    written,
 )
 from fedpriv.common.groups import options as options_of
 
@@ -37,7 +35,8 @@ examples:
   fedpriv figure pack accuracy.yaml                 for the review of an artefact
 """
 _FIGURES = Names(lambda: (name for name, _ in options_of("figure")))
-_BANDS = ("t", "sd", "range", "bootstrap", "none")
+_BAND = OneOf(("t", "sd", "range", "bootstrap", "none"))
+_ORDER, _PICTURE = OneOf(("setting", "end")), NewFile(".png", ".pdf", ".svg")
 _LIST = "every figure (or those below a name, such as wei) in a line; of one figure its runs"
 _FORCE = switch("--force", "write over files that are there")
 
@@ -202,98 +201,50 @@ def for_choice(name: str, settings: list[str]) -> list[str]:
     return [f"++{s}" if s.startswith("figure.") else s for s in settings]
 
 
-class _FontSize(click.ParamType):
-    """Parameter for the size of letters in points."""
+class _Plot(Command):
+    """The command ``fedpriv plot``, whose object is the command as the user gave it."""
 
-    name = "points"
-
-    def convert(self, value: str | float, param: Any, ctx: Any) -> float:
-        try:
-            size = float(value)
-        except ValueError:
-            size = 0.0
-        if not 4 <= size <= 24:
-            raise ConfigError(written(param), value or "nothing", "a number of points from 4 to 24")
-        return size
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.obj = shlex.join(["fedpriv", "plot", *args])
+        return super().parse_args(ctx, args)
 
 
 @click.command(
-    cls=Command, short_help="overlay finished runs, any column against any: fedpriv plot --help"
+    cls=_Plot, short_help="overlay finished runs, any column against any: fedpriv plot --help"
 )
 @click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", type=PathParam())
 @flag("--x", "COLUMN", "default: round")
 @flag("--y", "COLUMN", "default: test_accuracy", default="test_accuracy")
-@flag(
-    "--points",
-    "KEY",
-    "instead: the ends of the runs against a setting, such as epsilon (asked for), or a result: spent, "
-    "epsilon_sound",
-)
-@flag(
-    "--along", "KEY", "with --points of a result: the setting of a curve's points; default: epsilon"
-)
+@flag("--points", "KEY", "the ends of the runs against a setting, or spent, or epsilon_sound")
+@flag("--along", "KEY", "with --points of a result: what a curve's points differ in, or epsilon")
 @switch("--each", "a line for every run")
-@flag(
-    "--band",
-    "KIND",
-    "t (95 % interval of the mean), sd, range, bootstrap (5 seeds or more), none; default: t",
-    OneOf(_BANDS),
-    default="t",
-)
+@flag("--band", "KIND", "t (95 %), sd, range, bootstrap or none; default: t", _BAND, default="t")
 @flag("--title", "TEXT", "above the picture")
 @flag("--x-label", "TEXT", "of the x axis")
 @flag("--y-label", "TEXT", "of the y axis")
 @flag("--label", "OLD:NEW", "another name of a line; may be repeated", multiple=True)
-@flag("--order", "ORDER", "of the lines: by setting, or from the highest end", OneOf(("setting", "end")),
-      default="setting")  # fmt: skip
+@flag("--order", "ORDER", "by setting, or from the highest end", _ORDER, default="setting")
 @flag("--log", "AXES", "logarithmic axes: x, y or xy", OneOf(("x", "y", "xy")))
-@flag(
-    "--width", "COLUMNS", "one or two columns of a paper (3.4 or 7 inches)", OneOf(("one", "two"))
-)
-@flag("--font-size", "POINTS", "of the labels of axes; default: 8", _FontSize(), default=8.0)
-@flag(
-    "--out",
-    "FILE",
-    "a .png, .pdf or .svg; may be repeated; default: plot.png",
-    NewFile(".png", ".pdf", ".svg"),
-    multiple=True,
-    default=("plot.png",),
-)
+@flag("--width", "COLUMNS", "one or two columns of a paper", OneOf(("one", "two")))
+@flag("--font-size", "POINTS", "of the labels; default: 8", click.FloatRange(4, 24), default=8.0)
+@flag("--out", "FILE", "may be repeated", _PICTURE, multiple=True, default=("plot.png",))
 @_FORCE
-@click.pass_context
-def plot(context: click.Context, **flags: object) -> int:
+@click.pass_obj
+def plot(command: str, **flags: Any) -> int:
     """Overlay runs in one picture, any column of metrics.csv against any other.
 
     FOLDER is a run folder, or a folder that holds run folders. Runs that differ only in their seeds become
     one line, their mean, with Student's 95 % interval as band. --points draws the ends of the runs of a sweep
     against a setting or a result: a curve for each combination of the other settings, and × where all runs
-    failed. The command writes the picture and, beside it, the drawn values (.csv), and the command with the
-    caption (.txt).
+    failed. The command writes the picture (.png, .pdf or .svg) and, beside it, the drawn values (.csv), and
+    the command with the caption (.txt).
     """
-    options = SimpleNamespace(**{**flags, "x": flags["x"] or "round"})
-    options.command = _given(context)
-    pictures = cast("Sequence[Path]", flags["out"])
-    tables = (pictures[0].with_suffix(ending) for ending in (".csv", ".txt"))
-    _refuse_present([*pictures, *tables], bool(flags["force"]))
-    if flags["points"] is not None:
-        if flags["x"] is not None or flags["each"]:
-            raise ConfigError("fedpriv plot takes --points without --x and --each")
-    elif flags["along"] is not None:
+    tables = (flags["out"][0].with_suffix(ending) for ending in (".csv", ".txt"))
+    _refuse_present([*flags["out"], *tables], flags["force"])
+    if flags["points"] is None and flags["along"] is not None:
         raise ConfigError("fedpriv plot takes --along with --points only")
+    if flags["points"] is not None and (flags["x"] is not None or flags["each"]):
+        raise ConfigError("fedpriv plot takes --points without --x and --each")
     from fedpriv.study.figures.overlay import run
 
-    return run(options)
-
-
-def _given(context: click.Context) -> str:
-    """Return the command as the user gave it, with the flags that differ from their defaults."""
-    words = ["fedpriv", "plot"]
-    for param in context.command.params:
-        value = context.params.get(param.name or "")
-        if isinstance(param, click.Argument):
-            words += map(str, value or ())
-        elif context.get_parameter_source(param.name or "") == ParameterSource.COMMANDLINE:
-            values = value if isinstance(value, tuple) else (value,)
-            for each in values:
-                words += [param.opts[0]] if each is True else [param.opts[0], str(each)]
-    return shlex.join(words)
+    return run(SimpleNamespace(**{**flags, "x": flags["x"] or "round", "command": command}))

@@ -20,19 +20,10 @@ def test_the_number_of_jobs_is_a_whole_number_that_the_machine_has_use_for(jobs,
     assert not (tmp_path / "outputs").exists()
 
 
-def test_no_jobs_at_all_is_refused_with_what_is_allowed(make):
-    assert refused(make("--jobs", "0")) == "fedpriv: --jobs must be a whole number >= 1, got 0"
-
-
 @pytest.mark.parametrize("seeds", ["x", "0,x", "0,,1", "", "1.5", "-1", "²"])
 def test_seeds_are_whole_numbers(seeds, make, tmp_path):
-    assert "--seeds" in refused(make(f"--seeds={seeds}"))
+    assert "--seeds must be whole numbers, such as 0,1,2, got" in refused(make(f"--seeds={seeds}"))
     assert not (tmp_path / "outputs").exists()
-
-
-def test_wrong_seeds_are_refused_with_what_is_allowed(make):
-    words = "fedpriv: --seeds must be whole numbers, such as 0,1,2, got x"
-    assert refused(make("--seeds", "x")) == words
 
 
 def test_a_seed_given_twice_is_refused(make):
@@ -40,25 +31,19 @@ def test_a_seed_given_twice_is_refused(make):
 
 
 def test_a_name_is_needed(command):
-    assert "needs a name, such as adap_dpfl/fig4, or --list" in refused(command("figure"))
+    for words in ((), ("rounds=3",)):
+        assert "needs a name, such as adap_dpfl/fig4" in refused(command("figure", *words))
 
 
-def test_an_override_is_not_a_name(command):
-    assert "needs a name" in refused(command("figure", "rounds=3"))
-
-
-def test_an_unknown_figure_is_refused_with_the_nearest_name(command):
-    sentence = refused(command("figure", "adap_dpfl/fig44"))
-    assert "unknown figure option adap_dpfl/fig44; did you mean adap_dpfl/fig4" in sentence
+@pytest.mark.parametrize("name", ["adap_dpfl/fig44", "adap_dpf/fig4"])
+def test_an_unknown_figure_is_refused_with_the_nearest_name(name, command):
+    sentence = refused(command("figure", name))
+    assert f"unknown figure option {name}; did you mean adap_dpfl/fig4" in sentence
 
 
 def test_an_unknown_figure_is_refused_with_the_nearest_name_of_the_users_own(command, write):
     write()
     assert "own/tiny" in refused(command("figure", "own/tyny", "--config-dir", "mine"))
-
-
-def test_an_unknown_work_is_refused_with_the_nearest_name(command):
-    assert "adap_dpfl/fig4" in refused(command("figure", "adap_dpf/fig4"))
 
 
 def test_an_unknown_flag_is_refused_with_the_nearest_one(command):
