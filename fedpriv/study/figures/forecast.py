@@ -10,20 +10,17 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
-from omegaconf import OmegaConf
 
 from fedpriv.common.errors import FedprivError
-from fedpriv.common.words import round_up
+from fedpriv.common.words import round_up, span
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
-from fedpriv.experiment.sound_forecast import SoundForecast, forecast_sound
-from fedpriv.privacy.accountants import RdpAccountant
+from fedpriv.experiment.sound_forecast import forecast_sound
 from fedpriv.store.display import duration
-from fedpriv.store.folder import RunFolder
 from fedpriv.store.joint_privacy import RunCost, compose_runs, dataset_name, rdp_of_events
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Column
@@ -31,6 +28,7 @@ from fedpriv.study.figures.definition import Figure
 from fedpriv.study.figures.jobs import DONE, Job, distinct
 
 _ROUNDS = 6  # of a short run, of which the last one alone is evaluated
+_NO_SIZES = "The joint ε is known once the data have been read: it depends on the clients' sizes."
 
 
 class JobForecast:
@@ -57,21 +55,19 @@ class JobForecast:
         self._plans = {key: make_plan(one) for key, one in parts.items()}
         self._sound = {key: forecast_sound(one, self._plans[key]) for key, one in parts.items()}
         # Group and curve → seconds of a round, of an evaluation, and of a run beside these.
-        self._paces: dict[tuple[str, str], tuple[float, float, float] | None] = {}
+        self._paces: dict[tuple[str, str], tuple[float, float, float]] = {}
         unknown: dict[tuple[str, str], Job] = {}
         for job in jobs:
+            summary = StoredRun(job.folder).summary if job.state == DONE else {}
             curve = job.group.name, job.curve.name
-            if job.state != DONE:
-                unknown.setdefault(curve, job)
-                continue
-            summary = StoredRun(job.folder).summary
             if summary.get("seconds") and summary.get("rounds"):
                 self._paces[curve] = summary["seconds"] / summary["rounds"], 0.0, 0.0
+            elif job.state != DONE:
+                unknown.setdefault(curve, job)
         unknown = {curve: job for curve, job in unknown.items() if curve not in self._paces}
         if unknown:
             say(f"measuring a short run of {' and '.join(curve for _, curve in unknown)}")
-        for curve, job in unknown.items():
-            self._paces[curve] = _measured(job)
+        self._paces |= {curve: _measured(job) for curve, job in unknown.items()}
 
     def joint_sentences(self, jobs: Sequence[Job]) -> list[str]:
         """Return sentences on the joint ε of all jobs, done or not, on the same data."""
@@ -81,32 +77,28 @@ class JobForecast:
             dataset = dataset_name(job.config.dataset.get("_target_"))
             if sound is None:
                 costs.append(RunCost(dataset, None))
-                continue
-            if sound.epsilon is None:
-                return [
-                    "The joint ε is known once the data have been read: it depends on the clients' sizes."
-                ]
-            costs.append(
-                RunCost(
-                    dataset,
-                    (parts.algorithm.unit, sound.neighbours),
-                    epsilon=sound.epsilon,
-                    delta=parts.settings.delta,
-                    paired=parts.settings.paired is not None,
-                    bound=sound.bound,
-                    rdp=partial(_rdp, sound),
-                )
-            )
+            elif sound.epsilon is None:
+                return [_NO_SIZES]
+            else:
+                view, settings = (parts.algorithm.unit, sound.neighbours), parts.settings
+                paired = settings.paired is not None
+                cost = RunCost(dataset, view, sound.epsilon, settings.delta, paired, sound.bound)
+                if sound.events is not None:
+                    rdp = partial(rdp_of_events, sound.events, neighbours=sound.neighbours)
+                    cost = replace(cost, rdp=rdp)
+                costs.append(cost)
         return [sentence for one in compose_runs(costs) for sentence in one.sentences()]
 
-    def seconds(self, job: Job) -> float | None:
-        """Return the seconds that a job takes on this machine; None where they are not known."""
-        pace = self._paces.get((job.group.name, job.curve.name))
-        rounds = self._plans[id(job.config)].rounds
-        if pace is None or rounds is None:
-            return None
-        evaluations = math.ceil(rounds / int(job.config.evaluation_interval))
-        return pace[0] * rounds + pace[1] * evaluations + pace[2]
+    def _seconds(self, jobs: Sequence[Job]) -> np.ndarray:
+        """Return the seconds that each job takes on this machine; NaN where they are not known."""
+        seconds = []
+        for job in jobs:
+            a_round, evaluation, beside = self._paces[job.group.name, job.curve.name]
+            planned = self._plans[id(job.config)].rounds
+            rounds = math.nan if planned is None else planned
+            evaluations = np.ceil(rounds / int(job.config.evaluation_interval))
+            seconds.append(a_round * rounds + evaluation * evaluations + beside)
+        return np.array(seconds)
 
     def total(self, jobs: Sequence[Job], at_a_time: object) -> str:
         """Return a line about the time of the command that makes the jobs that are not done.
@@ -115,18 +107,19 @@ class JobForecast:
             jobs: All jobs of the figure.
             at_a_time: How many jobs the launcher runs at a time, if it says so by a number.
         """
-        seconds = [self.seconds(job) for job in distinct(jobs) if job.state != DONE]
-        known = [s for s in seconds if s is not None]
-        if not known:
-            return "nothing to run" if not seconds else "the time is not known"
-        whole = self._start + math.fsum(known)
+        seconds = self._seconds([job for job in distinct(jobs) if job.state != DONE])
+        unknown = int(np.isnan(seconds).sum())
+        if unknown == len(seconds):
+            return "the time is not known" if unknown else "nothing to run"
+        known = float(np.nansum(seconds))
+        whole = self._start + known
         line = f"about {duration(whole)} {'hours' if whole >= 3600 else 'minutes'}, "
         line += "one run after another on this machine, with start, data, evaluation and accounting"
         if isinstance(at_a_time, int) and at_a_time > 1:  # each process starts by itself
-            parallel = 2 * self._start + math.fsum(known) / min(at_a_time, len(seconds))
+            parallel = 2 * self._start + known / min(at_a_time, len(seconds))
             line += f"; {at_a_time} at a time, about {duration(parallel)}"
-        if len(known) < len(seconds):
-            line += f"; without {len(seconds) - len(known)} runs whose time is not known"
+        if unknown:
+            line += f"; without {unknown} runs whose time is not known"
         return f"{line}, audits not counted" if any(j.config.get("audit") for j in jobs) else line
 
     def cells(self, same: Sequence[Job]) -> tuple[str, ...]:
@@ -135,62 +128,46 @@ class JobForecast:
         plan, sound, schedule = self._plans[key], self._sound[key], self._parts[key].noise_schedule
         noise = "–"
         if plan.first is not None:
-            first = schedule.noise_multiplier(0)
-            last = (
-                first if plan.rounds is None else schedule.noise_multiplier(max(plan.rounds - 1, 0))
-            )
-            noise = f"{first:.4g}" if last == first else f"{first:.4g} to {last:.4g}"
-            if schedule.adaptive:
-                noise = f"{first:.4g}, adapts"
-        sound_epsilon = "none"
-        if sound is not None:
-            sound_epsilon = "?" if sound.epsilon is None else _at_most(sound.epsilon, sound.bound)
-        seconds = [self.seconds(job) for job in same if job.state != DONE]
-        known = [s for s in seconds if s is not None]
+            ends = (0, max((plan.rounds or 1) - 1, 0))
+            first, last = (f"{schedule.noise_multiplier(end):.4g}" for end in ends)
+            noise = f"{first}, adapts" if schedule.adaptive else span(first, last)
+        left = [job for job in same if job.state != DONE]
+        seconds = np.nansum(self._seconds(left))
+        took = "done" if not left else duration(float(seconds)) if seconds else "?"
         return (
             "–" if plan.rounds is None else f"{plan.rounds}",
             noise,
-            "none" if plan.epsilon is None else _at_most(plan.epsilon, plan.bound),
-            sound_epsilon,
-            "done" if not seconds else duration(math.fsum(known)) if known else "?",
+            _epsilon(plan.epsilon, plan.bound, "none"),
+            "none" if sound is None else _epsilon(sound.epsilon, sound.bound, "?"),
+            took,
         )
 
 
-def _measured(job: Job) -> tuple[float, float, float] | None:
-    """Return seconds of a round, an evaluation, and a job beside these; None where a short run fails."""
+def _epsilon(epsilon: float | None, bound: bool, unknown: str) -> str:
+    if epsilon is None:
+        return unknown
+    return f"{'≤ ' if bound and math.isfinite(epsilon) else ''}{round_up(epsilon)}"
+
+
+def _measured(job: Job) -> tuple[float, float, float]:
+    """Return seconds of a round, an evaluation, and a job beside these; NaN where a short run fails."""
     from fedpriv.experiment.run import run  # imported late, as it needs torch
 
     config = job.config.copy()
-    OmegaConf.set_struct(config, False)
     with tempfile.TemporaryDirectory() as folder:
-        changes = {
-            "seed": job.seed, "rounds": _ROUNDS, "evaluation_interval": _ROUNDS, "dry_run": False,
-            "audit": None, "runtime.run_dir": f"{folder}/run", "runtime.progress": "none",
-            "runtime.plots": False,
-        }  # fmt: skip
-        for key, value in changes.items():
-            OmegaConf.update(config, key, value)
+        runtime = {"run_dir": f"{folder}/run", "progress": "none", "plots": False}
+        changes = {"seed": job.seed, "rounds": _ROUNDS, "evaluation_interval": _ROUNDS}
+        config.merge_with({**changes, "dry_run": False, "audit": None, "runtime": runtime})
         began = time.perf_counter()
         try:
             run(config, label="")
         except FedprivError:
-            return None
+            return math.nan, math.nan, math.nan
         whole = time.perf_counter() - began
-        ends = [float(t) for t in StoredRun(RunFolder(Path(folder) / "run")).metrics["seconds"]]
-    if not ends:
-        return None
-    beside = max(0.0, whole - ends[-1])
+        ends = [float(end) for end in StoredRun(f"{folder}/run").metrics["seconds"]]
+    last = max(ends, default=0.0)
+    beside = max(0.0, whole - last)
     if len(ends) < _ROUNDS:  # the budget ended it before
-        return ends[-1] / len(ends), 0.0, beside
+        return last / max(1, len(ends)), 0.0, beside
     a_round = (ends[-2] - ends[0]) / (_ROUNDS - 2)  # in the first round much is imported
-    return a_round, max(0.0, ends[-1] - ends[-2] - a_round), beside
-
-
-def _rdp(sound: SoundForecast, accountant: RdpAccountant) -> np.ndarray | None:
-    if sound.events is None:
-        return None
-    return rdp_of_events(sound.events, accountant, sound.neighbours)
-
-
-def _at_most(epsilon: float, bound: bool) -> str:
-    return f"{'≤ ' if bound and math.isfinite(epsilon) else ''}{round_up(epsilon)}"
+    return a_round, max(0.0, last - ends[-2] - a_round), beside

@@ -7,10 +7,12 @@ runs, finished runs are never repeated, and a run with a changed configuration i
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from itertools import compress
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from fedpriv.study.figures.forecast import JobForecast
 
 DONE, PARTLY, MISSING = "done", "partly", "not run"
+_Identity = Callable[[int], dict[str, object]]
+_PROBES = (2**61 + 1, 2**61 + 3)  # seeds that are not the value of any other key
 
 
 @dataclass(frozen=True)
@@ -102,16 +106,12 @@ def plan_figure(
     outputs = Path(config.runtime.output_dir)
     stores = [outputs / "runs"]
     for given in map(Path, figure.reuse):
-        if not given.is_file() and not given.is_dir():
+        if not given.exists():
             allowed = "an existing folder of runs, or a file runs.zip"
             raise ConfigError("--reuse (figure.reuse)", str(given), allowed)
         stores.append(unpack_runs(given, outputs / "reused") if given.is_file() else given)
-    for_runs = [
-        argument
-        for argument in arguments
-        if re.split(r"[=.]", argument.lstrip("+~"))[0] != "figure"
-        and not argument.startswith("dry_run=")
-    ]
+    of_figure = re.compile(r"[+~]*figure([=.]|$)|dry_run=")
+    for_runs = [argument for argument in arguments if not of_figure.match(argument)]
     same_result = [a for a in for_runs if a.lstrip("+").startswith(("runtime.", "dataset.path="))]
     figure = replace(figure, changed=tuple(a for a in for_runs if a not in same_result))
     return figure, JobMaker(compose, stores, same_result).jobs(figure)
@@ -127,10 +127,8 @@ class JobMaker:
     """
 
     def __init__(self, compose: Compose, stores: Sequence[Path], common: Sequence[str] = ()):
-        self._compose, self._stores, self._common = compose, list(stores), tuple(common)
-        self._composed: dict[tuple[str, ...], DictConfig] = {}
-        self._seedless: dict[tuple[str, ...], _Seedless] = {}
-        self._by_fingerprint: dict[str, Path] | None = None
+        self._compose, self._stores, self._common = cache(compose), list(stores), tuple(common)
+        self._seedless: dict[tuple[str, ...], tuple[DictConfig, _Identity]] = {}
 
     def jobs(self, figure: Figure) -> list[Job]:
         """Return the figure's jobs, the first seed of every curve first, so that all curves appear early.
@@ -138,34 +136,23 @@ class JobMaker:
         Raises:
             ConfigError: A job cannot be composed, or two curves or points of a group are the same run.
         """
-        given = [o for g in figure.groups for c in g.curves for o in (*g.overrides, *c.overrides)]
-        if any(_key(override) == "seed" for override in (*given, *figure.altered, *self._common)):
-            raise ConfigError(
-                "seed is not set for the runs of a figure; use --seeds 0,1 (figure.seeds=[0,1])"
-            )
         if figure.points is not None and figure.points.key in map(_key, figure.changed):
             key = figure.points.key
             raise ConfigError(f"{key} is set by the figure's x; use 'figure.x={{{key}:[…]}}'")
-        jobs = []
-        for position in range(max(len(group.seeds) for group in figure.groups)):
-            for group in figure.groups:
-                seen: dict[Path, Job] = {}
-                for curve in group.curves:
-                    for seed in group.seeds_of(curve)[position : position + 1]:
-                        for point in figure.points_of(curve):
-                            job = self._job(figure, group, curve, point, seed)
-                            jobs.append(job)
-                            if (other := seen.setdefault(job.folder.path, job)) is not job:
-                                first, second = (
-                                    (other.at, f"{job.at} of {curve.name}")
-                                    if other.curve is curve
-                                    else (other.curve.name, curve.name)
-                                )
-                                raise ConfigError(
-                                    f"figure: {first} and {second} are the same runs in panel "
-                                    f"{group.name}{f' at {job.at}' if job.at else ''}"
-                                )
-        return jobs
+        cells = [
+            (position, group, curve, point, seed)
+            for group in figure.groups
+            for curve in group.curves
+            for position, seed in enumerate(group.seeds_of(curve))
+            for point in figure.points_of(curve)
+        ]
+        jobs: dict[tuple[str, Path], Job] = {}
+        for _, group, curve, point, seed in sorted(cells, key=itemgetter(0)):
+            job = self._job(figure, group, curve, point, seed)
+            other = jobs.setdefault((group.name, job.folder.path), job)
+            if other is not job:
+                raise ConfigError(f"figure: {other.label} and {job.label} are the same run")
+        return [*jobs.values()]
 
     def _job(
         self, figure: Figure, group: CurveGroup, curve: Curve, point: float | None, seed: int
@@ -173,97 +160,81 @@ class JobMaker:
         """Compose one job. Later overrides win: group, curve, quick scale, the user's, and the point."""
         quick = curve.quick if figure.scale == "quick" else ()
         given = (*group.overrides, *curve.overrides, *quick, *figure.altered, *self._common)
-        overrides = given = at(given, point)
-        points, words = figure.points, ""
+        if "seed" in map(_key, given):
+            hint = "use --seeds 0,1 (figure.seeds=[0,1])"
+            raise ConfigError(f"seed is not set for the runs of a figure; {hint}")
+        given, points, key, words = at(given, point), figure.points, "", ""
+        overrides = given
         if point is not None and points is not None:
-            words = points.words(point)
-            if points.choices:
-                overrides = given = (*given, *points.overrides(point))
-            else:
-                given = tuple(o for o in given if _key(o) != points.key)
-                overrides = (*given, *points.overrides(point))
+            words, key = points.words(point), points.key
+            if key:
+                given = tuple(override for override in given if _key(override) != key)
+            overrides = (*given, *points.overrides(point))
         if overrides not in self._seedless:
-            if given not in self._composed:
-                self._composed[given] = self._compose(given)
-            config = self._composed[given]
-            if point is not None and points is not None and not points.choices:
-                # A curve is composed once, and then the one key is set as Hydra sets it.
+            config = self._compose(given if key else overrides)
+            if key:  # a curve is composed once, and then the one key is set as Hydra sets it
                 config = config.copy()
-                if OmegaConf.is_config(OmegaConf.select(config, points.key)):
-                    raise ConfigError("figure.x", points.key, "a key with a number, not a group")
+                if OmegaConf.is_config(OmegaConf.select(config, key)):
+                    raise ConfigError("figure.x", key, "a key with a number, not a group")
                 try:
-                    OmegaConf.update(config, points.key, point)
+                    OmegaConf.update(config, key, point)
                 except OmegaConfBaseException:
                     config = self._compose(overrides)  # raises an error about the key
             if config.get("publish"):
                 hint = "its runs are found by their configuration, a published run is never found"
                 raise ConfigError("publish", config.publish, "false in a figure", hint)
-            self._seedless[overrides] = _Seedless(config)
-        shared = self._seedless[overrides]
-        identity = shared.identity(seed)
-        folder = self._folder(configuration.run_name(shared.config, identity), identity)
+            self._seedless[overrides] = config, _identity_of(config)
+        config, identity_of = self._seedless[overrides]
+        identity = identity_of(seed)
+        folder = self._folder(configuration.run_name(config, identity), identity)
         whole = (*overrides, f"seed={seed}")
-        return Job(group, curve, seed, whole, identity, folder, shared.config, point, words)
+        return Job(group, curve, seed, whole, identity, folder, config, point, words)
 
     def _folder(self, name: str, identity: dict[str, object]) -> RunFolder:
         """Return the folder of a finished run in any store, else a folder in the first store.
 
-        Further stores may hold the run under another name, as the folder of a sweep does.
-
         Raises:
             ConfigError: The folder holds another run.
         """
-        wanted = configuration.fingerprint(identity)
-        runs = [StoredRun(store / name) for store in self._stores]
-        found = next((run for run in runs if run.finished), None)
-        if found is None:
-            if self._by_fingerprint is None:
-                self._by_fingerprint = {}
-                for _, path in (below for store in self._stores[1:] for below in runs_below(store)):
-                    run = StoredRun(path)
-                    with suppress(
-                        ConfigError
-                    ):  # one that cannot be read may be none of the figure's
-                        if run.finished and run.values.get("seed") is not None:
-                            key = configuration.fingerprint(run.identity)
-                            self._by_fingerprint.setdefault(key, path)
-            other = self._by_fingerprint.get(wanted)
-            found = runs[0] if other is None else StoredRun(other)
-        if found.files.config.exists() and configuration.fingerprint(found.identity) != wanted:
+        wanted, run = configuration.fingerprint(identity), StoredRun(self._stores[0] / name)
+        if not run.finished:
+            run = self._further.get(wanted, run)
+        if run.files.config.exists() and configuration.fingerprint(run.identity) != wanted:
             raise ConfigError(
-                f"{found.path} holds another run than its name says (its config.yaml was changed, or "
+                f"{run.path} holds another run than its name says (its config.yaml was changed, or "
                 "its seeds withheld); move it away"
             )
-        return found.files
+        return run.files
+
+    @cached_property
+    def _further(self) -> dict[str, StoredRun]:
+        """Fingerprint → finished run in a further store, which may have any name there, as in a sweep."""
+        found: dict[str, StoredRun] = {}
+        for _, path in (below for store in self._stores[1:] for below in runs_below(store)):
+            run = StoredRun(path)
+            with suppress(ConfigError):  # one that cannot be read may be none of the figure's
+                if run.finished and run.values.get("seed") is not None:
+                    found.setdefault(configuration.fingerprint(run.identity), run)
+        return found
 
 
-class _Seedless:
-    """A configuration without a seed, and the identities of its runs.
+def _identity_of(config: DictConfig) -> _Identity:
+    """Return the function from the seed of a run with this configuration to the identity of the run.
 
-    A figure may have thousands of jobs, and resolving a configuration is slow. So the configuration is
-    resolved with two probe seeds only. Keys that have the value of the probe follow the seed; if any other
-    key differs between the probes, each seed is resolved after all.
+    A figure may have thousands of jobs, and resolving a configuration is slow. So it is resolved with two
+    probe seeds only, unless a key is computed from the seed. A key with the value of the probe is the seed.
     """
 
-    _PROBES = (2**61 + 1, 2**61 + 3)  # seeds that are not the value of any other key
+    def resolved(seed: int) -> dict[str, object]:
+        seeded = config.copy()
+        seeded.seed = seed
+        return configuration.identity(seeded)
 
-    def __init__(self, config: DictConfig):
-        self.config = config
-        self._known, other = (self._resolved(probe) for probe in self._PROBES)
-        differing = {key for key, value in self._known.items() if value != other.get(key)}
-        self._following = [key for key in differing if self._known[key] == self._PROBES[0]]
-        self._plain = len(self._following) == len(differing)
-
-    def _resolved(self, seed: int) -> dict[str, object]:
-        config = self.config.copy()
-        config.seed = seed
-        return configuration.identity(config)
-
-    def identity(self, seed: int) -> dict[str, object]:
-        """Return the identity of the run with this seed."""
-        if not self._plain:  # some key is computed from the seed
-            return self._resolved(seed)
-        return self._known | dict.fromkeys(self._following, seed)
+    known, other = map(resolved, _PROBES)
+    following = [key for key, value in known.items() if value != other.get(key)]
+    if any(known[key] != _PROBES[0] for key in following):
+        return resolved
+    return lambda seed: known | dict.fromkeys(following, seed)
 
 
 def at(overrides: Sequence[str], point: float | None) -> tuple[str, ...]:
@@ -289,10 +260,7 @@ def announcement(figure: Figure, jobs: Sequence[Job]) -> str:
     """Return a line about the number of runs, finished runs and the time that the others take."""
     runs = distinct(jobs)
     left = [job for job in runs if job.state != DONE]
-    quick = "quick scale" if figure.scale == "quick" else ""
-    kind = ", ".join(filter(None, (quick, "changed" if figure.changed else "")))
-    line = f"{figure.name}{f' ({kind})' if kind else ''}: {counted(len(runs), 'run')}, "
-    line += f"{len(runs) - len(left)} done"
+    line = f"{figure.folder}: {counted(len(runs), 'run')}, {len(runs) - len(left)} done"
     if partly := sum(job.state == PARTLY for job in left):
         line += f", {partly} to be resumed"
     minutes = [job.curve.minutes.get(job.group.name, 0.0) for job in left]
@@ -307,32 +275,24 @@ def job_table(figure: Figure, jobs: Sequence[Job], forecast: JobForecast | None 
     Args:
         figure: The figure.
         jobs: Its jobs.
-        forecast: Rounds, ε and time of the jobs, for columns of their own.
+        forecast: Rounds, ε and time of the jobs, instead of their overrides.
     """
-    point = () if figure.points is None else (figure.points.key or figure.points.label,)
-    title, shared = "Runs", set[str]()
-    if forecast is not None and len(jobs) > 1:
-        shared = set.intersection(*(set(job.overrides) for job in jobs))
-        words = [o for o in jobs[0].overrides if o in shared and not o.startswith("runtime.")]
-        title = f"Runs of fedpriv train {' '.join(words)} ..."
-    names = ("group", "curve") if any(group.title for group in figure.groups) else ("curve",)
-    forecasts = () if forecast is None else forecast.columns
-    table = Table(title, (*names, *point, "seeds: state", *forecasts, "fedpriv train ..."))
-    rows: dict[tuple[str, ...], list[Job]] = {}
+    points = figure.points
+    point = "" if points is None else points.key or points.label
+    shown = (any(group.title for group in figure.groups), True, points is not None)
+    columns = (*compress(("group", "curve", point), shown), "seeds: state")
+    more = ("fedpriv train ...",) if forecast is None else forecast.columns
+    table = Table("Runs", (*columns, *more))
+    rows: dict[tuple[str, str, str], list[Job]] = {}
     for job in jobs:
-        where = () if figure.points is None else (job.at or "–",)
-        rows.setdefault((job.group.name, job.curve.name, *where)[2 - len(names) :], []).append(job)
-    for key, same_curve in rows.items():
-        left_out = ("runtime.", "seed=")
-        given = same_curve[0].overrides
-        shown = [o for o in given if not o.startswith(left_out) and o not in shared]
-        counts = Counter(job.state for job in same_curve)
-        states = ", ".join(f"{job.seed}: {job.state}" for job in same_curve)
-        if len(same_curve) > 5:
-            partly = f", {counts[PARTLY]} partly" if counts[PARTLY] else ""
-            states = f"{counts[DONE]} of {len(same_curve)} done{partly}"
-        cells = () if forecast is None else forecast.cells(same_curve)
-        table.add(*key, states, *cells, " ".join(shown))
+        rows.setdefault((job.group.name, job.curve.name, job.at or "–"), []).append(job)
+    for key, same in rows.items():
+        states = ", ".join(f"{job.seed}: {job.state}" for job in same)
+        if len(same) > 5:
+            states = f"{sum(job.state == DONE for job in same)} of {len(same)} done"
+        words = (o for o in same[0].overrides if not o.startswith(("runtime.", "seed=")))
+        cells = (" ".join(words),) if forecast is None else forecast.cells(same)
+        table.add(*compress(key, shown), states, *cells)
     return table
 
 

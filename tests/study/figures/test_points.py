@@ -61,7 +61,7 @@ def test_a_value_that_cannot_be_is_refused_before_any_run(make, tiny, tmp_path):
 def test_two_points_that_are_the_same_runs_are_refused(read, tiny, jobs_of):
     tiny["x"] = {"dry_run": [0, 1]}
     del tiny["metric"]["loss"]
-    with pytest.raises(ConfigError, match="0 and 1 of t1 are the same runs in panel digits"):
+    with pytest.raises(ConfigError, match="t1/at 0/seed 0 and digits/t1/at 1/seed 0 are"):
         jobs_of(read(tiny))
 
 
