@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
+from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_csv
 from fedpriv.store.table import Table
 
@@ -108,6 +109,50 @@ def student_half_width(values: np.ndarray) -> np.ndarray:
 
 INTERVALS = f"{LEVEL:.0%} intervals for the mean (Student's t; of 2 seeds lowest to highest)"
 """Kind of interval in all tables of means over seeds."""
+FEWEST_RESAMPLED = 5
+"""Smallest number of seeds for a bootstrap. With fewer its intervals are far too short."""
+BANDS = {
+    "t": INTERVALS,
+    "range": "lowest to highest seed",
+    "sd": "± one sample standard deviation over seeds",
+    "bootstrap": f"{LEVEL:.0%} bootstrap intervals for the mean (percentiles of 2,000 resamples)",
+    "none": "none",
+}
+"""Kinds of bands, and their meaning in a caption."""
+
+
+def spread(x: np.ndarray, y: np.ndarray, kind: str) -> pd.DataFrame:
+    """Return x, mean, low, high and n of values over seeds.
+
+    Args:
+        x: Positions [p].
+        y: Values [seeds, p].
+        kind: A kind of :data:`BANDS`. With too few seeds for an interval it is lowest to highest.
+
+    Raises:
+        ConfigError: There are too few seeds for a bootstrap.
+    """
+    mean, low, high = y.mean(0), y.min(0), y.max(0)
+    if kind == "none":
+        low = high = mean
+    elif kind == "sd" and len(y) > 1:
+        sd = y.std(0, ddof=1)
+        low, high = mean - sd, mean + sd
+    elif kind == "t" and len(y) >= FEWEST:
+        half_width = student_half_width(y)
+        low, high = mean - half_width, mean + half_width
+    elif kind == "bootstrap" and len(y) > 1:
+        if len(y) < FEWEST_RESAMPLED:
+            allowed = f"t, range or sd below {FEWEST_RESAMPLED} seeds; a curve has {len(y)}"
+            raise ConfigError("--band", "bootstrap", allowed)
+        from scipy.stats import bootstrap  # imported late: it takes a second
+
+        interval = bootstrap(
+            (y,), np.mean, n_resamples=2000, vectorized=True, axis=0, confidence_level=LEVEL,
+            method="percentile", random_state=0,
+        ).confidence_interval  # fmt: skip
+        low, high = interval.low, interval.high
+    return pd.DataFrame({"x": x, "mean": mean, "low": low, "high": high, "n": len(y)})
 
 
 def spread_words(values: np.ndarray, shown: Callable[[float], str]) -> str:

@@ -272,7 +272,9 @@ def _grid(
     height = sum(heights) * (1 if width is None else min(1.0, max(0.75, width / sum(widths))))
     figure = Figure(figsize=(width or sum(widths), height), layout="constrained")
     FigureCanvasAgg(figure)
-    inner = figure.subfigures()  # panels, legend and stamp; title and note stand around these
+    inner = cast(
+        "SubFigure", figure.subfigures()
+    )  # panels, legend and stamp; title and note stand around these
     grid = inner.subplots(
         len(rows), columns, squeeze=False, width_ratios=widths, height_ratios=heights
     )
@@ -368,18 +370,18 @@ def _label_ends(
     figure.set_figwidth(width + (widest + _LEADER + 0.05) * grow)
     figure.draw_without_rendering()
     placed = []
-    for axis, lines, texts in named:
-        ends = [_end(axis, line) for line in lines]
+    for axis, curves, texts in named:
+        ends = [_end(axis, curve) for curve in curves]
         line_height = 1.15 * size / 72 * figure.dpi / axis.bbox.height
         heights = [line_height * (1 + text.count("\n")) for text in texts]
         if sum(heights) > 1.05 or min(x for x, _ in ends) < 0.8:
             figure.set_figwidth(width)
             return False
         centres = spread_apart([y for _, y in ends], heights)
-        placed.append((axis, zip(lines, texts, ends, centres, strict=True)))
-    for axis, labels in placed:
+        placed.append((axis, zip(curves, texts, ends, centres, strict=True)))
+    for axis, named_curves in placed:
         inch = figure.dpi / axis.bbox.width
-        for line, text, (x, y), centre in labels:
+        for line, text, (x, y), centre in named_curves:
             # Text on white must be dark enough to read.
             red, green, blue = to_rgb(line.colour)
             brightness = 0.299 * red + 0.587 * green + 0.114 * blue
@@ -426,7 +428,7 @@ def _legend(inner: SubFigure, height: float, roomy: bool, grow: bool, size: floa
             handles.setdefault(label, handle)
     if not handles:
         return []
-    figure = cast("Figure", inner.figure)
+    figure = inner.figure
     width, line_height, handle_width = figure.get_figwidth(), 1.35 * size / 72, 3.6 * size / 72
     labels = [_wrapped(figure, label, width - handle_width - 0.1, size) for label in handles]
     entry = handle_width + max(_width(figure, label, size) for label in labels)

@@ -7,16 +7,17 @@ import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from fedpriv.common.console import console
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.groups import conf_dir, options
-from fedpriv.store.saved import YamlLoader, saved_records, saved_text
+from fedpriv.store.saved import YamlLoader, saved_text
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Column, Table
-from fedpriv.study.figures.command import choice_of, for_choice, names_file
+from fedpriv.study.figures.definition import choice_of, for_choice, names_file
 
 _WIDTH = 100  # of the table in characters
 _HINT = "fedpriv figure NAME makes it, NAME --quick in minutes, NAME --list shows its runs"
@@ -40,6 +41,8 @@ def show_figures(arguments: Sequence[str], config_dir: str | None = None, below:
     names = list(dict.fromkeys(name for f in folders for name, _ in options("figure", f)))
     if below in names or names_file(below):
         return _show_runs(below, arguments, extra)
+    from fedpriv.study.figures.jobs import read_record  # imported late: this imports Hydra
+
     outputs = Path("outputs")
     for argument in arguments:
         key, _, value = argument.partition("=")
@@ -86,7 +89,7 @@ def show_figures(arguments: Sequence[str], config_dir: str | None = None, below:
 def _headings(name: str, folders: Sequence[Path]) -> tuple[str, str]:
     """Return work and title of a figure from its YAML and its work's: for all, Hydra takes seconds."""
 
-    def read(path: str) -> dict[str, object]:
+    def read(path: str) -> dict[str, Any]:
         files = [file for folder in folders if (file := folder / f"{path}.yaml").exists()]
         return dict(yaml.load(saved_text(files[0]), YamlLoader))
 
@@ -131,10 +134,3 @@ def _finished(run: str) -> bool:
     with suppress(ConfigError):  # a summary that cannot be read
         return StoredRun(run).finished
     return False
-
-
-def read_record(folder: Path) -> list[dict[str, str]]:
-    """Return the rows of a figure's runs.csv; none where there is no such file."""
-    with suppress(ConfigError):
-        return saved_records(folder / "runs.csv")
-    return []

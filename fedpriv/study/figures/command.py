@@ -5,7 +5,6 @@ The flags of ``fedpriv figure`` become overrides of ``fedpriv train -m +figure=<
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from fedpriv.common.flags import (
     switch,
 )
 from fedpriv.common.groups import options as options_of
+from fedpriv.study.figures.definition import choice_of, for_choice, names_file
 
 _FIGURE_EXAMPLES = """\b
 examples:
@@ -162,43 +162,6 @@ def overrides_of(flags: SimpleNamespace) -> list[str]:
     if flags.dry_run:
         settings.append("dry_run=true")
     return settings
-
-
-def as_flag(override: str) -> str:
-    """Return the flag that stands for an override of :func:`overrides_of`, else the override, quoted."""
-    flags = {"figure.scale=quick": "--quick", "figure.draw_only=true": "--draw"}
-    if override.startswith("++figure."):
-        override = override.removeprefix("++")
-    if override.startswith("figure.reuse=['"):
-        folders = re.findall(r"'((?:[^'\\]|\\.)*)'", override)
-        unquoted = (folder.replace("\\'", "'") for folder in folders)
-        return " ".join(f"--reuse {shlex.quote(folder)}" for folder in unquoted)
-    if override.startswith("figure.seeds=["):
-        return "--seeds " + override.partition("[")[2].rstrip("]").replace(" ", "")
-    return flags.get(override, shlex.quote(override))
-
-
-def names_file(name: str) -> bool:
-    """Return whether the name of a figure is that of a user's file."""
-    return name.endswith((".yaml", ".yml"))
-
-
-def choice_of(name: str) -> str:
-    """Return the override that chooses a figure, by its name or by its file."""
-    if not names_file(name):
-        return f"+figure={name}"
-    quoted = name.replace("\\", "\\\\").replace("'", "\\'")
-    return f"+figure.file='{quoted}'"
-
-
-def for_choice(name: str, settings: list[str]) -> list[str]:
-    """Return the overrides of a figure as they are written beside its choice.
-
-    The section of a figure that a file describes has no keys yet, so they are added.
-    """
-    if not names_file(name):
-        return settings
-    return [f"++{s}" if s.startswith("figure.") else s for s in settings]
 
 
 class _Plot(Command):

@@ -278,3 +278,29 @@ class Figure:
             return (None,)
         curve_points = self.points.values if curve.points is True else curve.points
         return tuple(value for value in self.points.values if value in curve_points)
+
+
+# ---- what a figure is called
+
+
+def names_file(name: str) -> bool:
+    """Return whether the name of a figure is that of a user's file."""
+    return name.endswith((".yaml", ".yml"))
+
+
+def choice_of(name: str) -> str:
+    """Return the override that chooses a figure, by its name or by its file."""
+    if not names_file(name):
+        return f"+figure={name}"
+    quoted = name.replace("\\", "\\\\").replace("'", "\\'")
+    return f"+figure.file='{quoted}'"
+
+
+def for_choice(name: str, settings: list[str]) -> list[str]:
+    """Return the overrides of a figure as they are written beside its choice.
+
+    The section of a figure that a file describes has no keys yet, so they are added.
+    """
+    if not names_file(name):
+        return settings
+    return [f"++{s}" if s.startswith("figure.") else s for s in settings]

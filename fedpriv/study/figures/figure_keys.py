@@ -272,7 +272,7 @@ def read_numbers(key: str, path: Path) -> list[StatedPoint]:
         if "seed" in columns:
             import numpy as np  # imported late, as series imports pandas
 
-            from fedpriv.study.figures.series import spread
+            from fedpriv.store.pairs import spread
 
             drawn = np.array([[row["y"]] for row in rows])
             (mean,) = spread(np.array([x]), drawn, Axes.band).itertuples()

@@ -14,7 +14,6 @@ from functools import cache, cached_property
 from itertools import compress
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -27,15 +26,12 @@ from fedpriv.store.display import duration
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.packed import unpack_runs
 from fedpriv.store.run_folders import runs_below
+from fedpriv.store.saved import saved_records
 from fedpriv.store.stored_run import StoredRun
-from fedpriv.store.table import Table
-from fedpriv.study.figures.catalogue import read_record
+from fedpriv.store.table import Column, Table
 from fedpriv.study.figures.definition import Curve, CurveGroup, Figure
 from fedpriv.study.figures.reading import Compose, plain_section, read_figure, read_own
 from fedpriv.tools.audit.request import missing
-
-if TYPE_CHECKING:
-    from fedpriv.study.figures.forecast import JobForecast
 
 DONE, PARTLY, MISSING = "done", "partly", "not run"
 _Identity = Callable[[int], dict[str, object]]
@@ -269,19 +265,24 @@ def announcement(figure: Figure, jobs: Sequence[Job]) -> str:
     return line
 
 
-def job_table(figure: Figure, jobs: Sequence[Job], forecast: JobForecast | None = None) -> Table:
+def job_table(
+    figure: Figure,
+    jobs: Sequence[Job],
+    more: Sequence[Column | str] = ("fedpriv train ...",),
+    cells_of: Callable[[Sequence[Job]], Iterable[str]] | None = None,
+) -> Table:
     """Return a table with a row for each curve of each group, at each point.
 
     Args:
         figure: The figure.
         jobs: Its jobs.
-        forecast: Rounds, ε and time of the jobs, instead of their overrides.
+        more: Columns after the state of the runs.
+        cells_of: Returns their cells, for jobs that differ in their seeds; None: the overrides of the jobs.
     """
     points = figure.points
     point = "" if points is None else points.key or points.label
     shown = (any(group.title for group in figure.groups), True, points is not None)
     columns = (*compress(("group", "curve", point), shown), "seeds: state")
-    more = ("fedpriv train ...",) if forecast is None else forecast.columns
     table = Table("Runs", (*columns, *more))
     rows: dict[tuple[str, str, str], list[Job]] = {}
     for job in jobs:
@@ -291,7 +292,7 @@ def job_table(figure: Figure, jobs: Sequence[Job], forecast: JobForecast | None 
         if len(same) > 5:
             states = f"{sum(job.state == DONE for job in same)} of {len(same)} done"
         words = (o for o in same[0].overrides if not o.startswith(("runtime.", "seed=")))
-        cells = (" ".join(words),) if forecast is None else forecast.cells(same)
+        cells = (" ".join(words),) if cells_of is None else cells_of(same)
         table.add(*compress(key, shown), states, *cells)
     return table
 
@@ -311,3 +312,10 @@ def read_failures(folder: Path, jobs: Sequence[Job]) -> dict[str, str]:
     why = {Path(row.get("run", "")).name: row.get("why", "") for row in read_record(folder)}
     reasons = {job.label: why.get(job.folder.path.name) for job in jobs if job.state != DONE}
     return {label: reason for label, reason in reasons.items() if reason}
+
+
+def read_record(folder: Path) -> list[dict[str, str]]:
+    """Return the rows of a figure's runs.csv; none where there is no such file."""
+    with suppress(ConfigError):
+        return saved_records(folder / "runs.csv")
+    return []

@@ -7,6 +7,7 @@ these. As long as a run is missing, every call tells which run, and why it faile
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import traceback
@@ -30,7 +31,6 @@ from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.stop import StopFile
 from fedpriv.store.display import console
-from fedpriv.study.figures.command import as_flag
 from fedpriv.study.figures.definition import Figure
 from fedpriv.study.figures.forecast import JobForecast
 from fedpriv.study.figures.jobs import (
@@ -150,7 +150,7 @@ def _show_plan(
         return
     _refuse_impossible(jobs, parts)
     forecast = JobForecast(figure, jobs, parts, console().print)
-    console().print(job_table(figure, jobs, forecast))
+    console().print(job_table(figure, jobs, forecast.columns, forecast.cells))
     for sentence in (*forecast.joint_sentences(jobs), forecast.total(jobs, at_a_time)):
         console().print(sentence, soft_wrap=True)
 
@@ -289,3 +289,17 @@ def _finish(
         again = f"the same command tries {len(missing)} again"
         parts.append("run it without --draw" if figure.draw_only else again)
     raise FigureIncomplete("; ".join(parts))
+
+
+def as_flag(override: str) -> str:
+    """Return the flag that stands for an override of :func:`overrides_of`, else the override, quoted."""
+    flags = {"figure.scale=quick": "--quick", "figure.draw_only=true": "--draw"}
+    if override.startswith("++figure."):
+        override = override.removeprefix("++")
+    if override.startswith("figure.reuse=['"):
+        folders = re.findall(r"'((?:[^'\\]|\\.)*)'", override)
+        unquoted = (folder.replace("\\'", "'") for folder in folders)
+        return " ".join(f"--reuse {shlex.quote(folder)}" for folder in unquoted)
+    if override.startswith("figure.seeds=["):
+        return "--seeds " + override.partition("[")[2].rstrip("]").replace(" ", "")
+    return flags.get(override, shlex.quote(override))

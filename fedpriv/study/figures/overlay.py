@@ -23,11 +23,12 @@ from fedpriv.common.words import counted, in_short, printable
 from fedpriv.store.caveats import SEES_HIDDEN
 from fedpriv.store.columns import COLUMNS, Quantity
 from fedpriv.store.display import console
+from fedpriv.store.pairs import BANDS, spread
 from fedpriv.store.plots import FONT_SIZE, WIDTHS, Line, Panel, distinct, draw_panels
 from fedpriv.store.run_folders import runs_below
 from fedpriv.store.searches import RECORD
 from fedpriv.store.stored_run import StoredRun
-from fedpriv.study.figures.series import BANDS, band, spread
+from fedpriv.study.figures.series import band
 from fedpriv.tools.report.gather import SEEDS
 from fedpriv.tools.report.labels import settings_labels
 from fedpriv.tools.run_choice import as_number

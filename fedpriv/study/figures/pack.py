@@ -15,8 +15,8 @@ from fedpriv.store.packed import LEDGER, pack_runs
 from fedpriv.store.run_folders import runs_of_figure
 from fedpriv.store.saved import refuse_no_file, saved_rows
 from fedpriv.store.stored_run import StoredRun
-from fedpriv.study.figures.command import choice_of, names_file
 from fedpriv.study.figures.comparison import templates
+from fedpriv.study.figures.definition import choice_of, names_file
 from fedpriv.study.figures.jobs import plan_figure
 from fedpriv.study.figures.make import DEFINITION
 from fedpriv.study.figures.reading import compose_safely, load_file

@@ -137,7 +137,7 @@ def read_figure(node: DictConfig | dict[str, Any], name: str) -> Figure:
         ConfigError: A value is not allowed. The error names the key.
     """
     try:
-        return _Reader(plain_section(node), name).figure()
+        return _FigureReader(plain_section(node), name).figure()
     except ArgumentError as error:
         raise error.within("figure") from None
 
@@ -164,7 +164,7 @@ def read_own(settings: Mapping[str, Any], compose: Compose) -> Figure:
             values["seeds"] = [seeds_key("seeds", values["seeds"])[0]]
         folders = folders_key("reuse", values.get("reuse") or [])
         given["reuse"] = [*(str(path.parent / f) for f in folders), *given.get("reuse", [])]
-        return _Reader({**values, **given}, path.stem, path, compose).figure()
+        return _FigureReader({**values, **given}, path.stem, path, compose).figure()
     except ArgumentError as error:
         key = f"{path}: {error.argument}"
         raise ConfigError(key, error.value, error.allowed, error.hint) from None
@@ -186,7 +186,7 @@ def load_file(path: Path) -> dict[str, Any]:
     return values
 
 
-class _Reader:
+class _FigureReader:
     """Reader of one figure.
 
     Args:
@@ -311,7 +311,7 @@ class _Reader:
             shared = name in _SHARED and name not in not_shared and name not in own.values
             return (self.keys if shared else own).take(name, check, default)
 
-        kinds = ("lines", "clients") if points is None else ("lines", "map")
+        kinds: tuple[str, ...] = ("lines", "clients" if points is None else "map")
         if points is not None and points.choices:
             kinds = ("map",)
         kind = take("kind", one_of(kinds), kinds[0])

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedpriv.common.errors import ConfigError
 from fedpriv.store.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS, STATED_COLUMNS
-from fedpriv.store.pairs import FEWEST, INTERVALS, LEVEL, PAIRED, student_half_width
+from fedpriv.store.pairs import FEWEST, PAIRED, spread
 from fedpriv.store.saved import unreadable
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.definition import SOUND, Axes, CurveGroup, Figure, Mark, Points
@@ -23,16 +22,6 @@ END = "end "  # before the name of a result in summary.json, in the columns of t
 QUANTITIES = {**STATED_COLUMNS, "epsilon": COLUMNS["epsilon"]}
 MARGIN = 5.0  # a vacuous ε is drawn at this multiple of the largest ε that is not
 POINTS = 200  # most points of a line: a column of print cannot show more
-FEWEST_RESAMPLED = 5
-"""Smallest number of seeds for a bootstrap. With fewer its intervals are far too short."""
-BANDS = {
-    "t": INTERVALS,
-    "range": "lowest to highest seed",
-    "sd": "± one sample standard deviation over seeds",
-    "bootstrap": f"{LEVEL:.0%} bootstrap intervals for the mean (percentiles of 2,000 resamples)",
-    "none": "none",
-}
-"""Kinds of bands, and their meaning in a caption."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,40 +172,6 @@ def over_points(rows: pd.DataFrame, axes: Axes, points: Points) -> pd.DataFrame:
     if axes.x == SOUND:
         table = table.drop_duplicates().sort_values("x", kind="stable", ignore_index=True)
     return table
-
-
-def spread(x: np.ndarray, y: np.ndarray, kind: str) -> pd.DataFrame:
-    """Return x, mean, low, high and n of values over seeds.
-
-    Args:
-        x: Positions [p].
-        y: Values [seeds, p].
-        kind: A kind of :data:`BANDS`. With too few seeds for an interval it is lowest to highest.
-
-    Raises:
-        ConfigError: There are too few seeds for a bootstrap.
-    """
-    mean, low, high = y.mean(0), y.min(0), y.max(0)
-    if kind == "none":
-        low = high = mean
-    elif kind == "sd" and len(y) > 1:
-        sd = y.std(0, ddof=1)
-        low, high = mean - sd, mean + sd
-    elif kind == "t" and len(y) >= FEWEST:
-        half_width = student_half_width(y)
-        low, high = mean - half_width, mean + half_width
-    elif kind == "bootstrap" and len(y) > 1:
-        if len(y) < FEWEST_RESAMPLED:
-            allowed = f"t, range or sd below {FEWEST_RESAMPLED} seeds; a curve has {len(y)}"
-            raise ConfigError("--band", "bootstrap", allowed)
-        from scipy.stats import bootstrap  # imported late: it takes a second
-
-        interval = bootstrap(
-            (y,), np.mean, n_resamples=2000, vectorized=True, axis=0, confidence_level=LEVEL,
-            method="percentile", random_state=0,
-        ).confidence_interval  # fmt: skip
-        low, high = interval.low, interval.high
-    return pd.DataFrame({"x": x, "mean": mean, "low": low, "high": high, "n": len(y)})
 
 
 def band(lines: Sequence[pd.DataFrame], kind: str = "t") -> pd.DataFrame:

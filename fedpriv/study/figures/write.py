@@ -13,11 +13,11 @@ from fedpriv.common.words import span
 from fedpriv.store.caveats import SEES_HIDDEN
 from fedpriv.store.colours import COLOURS
 from fedpriv.store.columns import CLIENT_COLUMNS, COLUMNS, STATED_COLUMNS
+from fedpriv.store.pairs import BANDS
 from fedpriv.store.plots import MARKERS, HeatMap, Line, Panel, distinct, draw_panels
 from fedpriv.study.figures.comparison import compare, ends_table
 from fedpriv.study.figures.definition import POINT, SOUND, Axes, CurveGroup, Figure
 from fedpriv.study.figures.series import (
-    BANDS,
     FigureRun,
     figure_table,
     frame_of,

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from fedpriv.study.figures.command import as_flag
+from fedpriv.study.figures.make import as_flag
 
 
 def refused(said) -> str:
