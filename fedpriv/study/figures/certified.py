@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 
 from fedpriv.common import checks
-from fedpriv.common import config as configuration
+from fedpriv.common.config import compose
 from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.experiment.assemble import make_context
 from fedpriv.experiment.build import build_parts
 from fedpriv.privacy.core.trade_off import TradeOff
 from fedpriv.privacy.groups import group_of, group_trade_off
@@ -31,42 +33,21 @@ ADDED, REPLACED = 1, 2
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Votes of independently trained models on test records with the trigger.
+    """Independent trainings of one mechanism, which vote on test records with the trigger.
 
     Attributes:
-        epsilon: ε of one training.
+        mechanism: σ, the probability q that a client takes part in a round, and the number T of rounds.
         delta: δ of one training.
-        noise_multiplier: σ of the mechanism.
-        sample_rate: q, the probability that a client takes part in a round.
-        rounds: T, the number of rounds.
         votes: Number of clean models that vote for each class [n, classes].
-        attacked: Number k of attackers → votes [n, classes] of models that these attackers took part in.
-        truth: True labels [n].
+        right: Records whose true label has most of these votes [n] (bool).
+        attacked: Number k of attackers → accuracy (%) of the majority of models that they took part in.
     """
 
-    epsilon: float
+    mechanism: tuple[float, float, int]
     delta: float
-    noise_multiplier: float
-    sample_rate: float
-    rounds: int
     votes: np.ndarray
-    attacked: Mapping[int, np.ndarray]
-    truth: np.ndarray
-
-    def accuracy(self, votes: np.ndarray) -> float:
-        """Return the accuracy of the majority of ``votes`` [n, classes]."""
-        return float((votes.argmax(axis=1) == self.truth).mean())
-
-    def certified_accuracy(self, curve: TradeOff, units: int, significance: float) -> float:
-        """Return the share of records whose majority is right and certified.
-
-        Args:
-            curve: Trade-off curve of k clients.
-            units: ``ADDED`` or ``REPLACED``.
-            significance: Probability that a certificate may be wrong, for all records together.
-        """
-        stands = certified(self.votes, lambda fpr: curve.tpr(fpr, units), significance)
-        return float((stands & (self.votes.argmax(axis=1) == self.truth)).mean())
+    right: np.ndarray
+    attacked: Mapping[int, float]
 
 
 def certified_backdoors(
@@ -109,45 +90,41 @@ def certified_backdoors(
     findings = []
     for index, epsilon in enumerate(epsilons):
         checks.number("epsilons", epsilon, above=0)
-        ensemble = _ensemble(
-            [*overrides, f"epsilon={epsilon}"], attack, attacked, trainings, attacked_trainings
-        )
-        by_mechanism, by_group, against_replaced, under_attack = _lines(
-            ensemble, clients, index, 1.0 - confidence
-        )
-        added += [by_mechanism, by_group]
-        replaced += [against_replaced, *under_attack]
-        findings.append(_finding(ensemble, by_mechanism, against_replaced))
-        console().print(findings[-1])
+        clean = [*overrides, f"epsilon={epsilon}"]
+        poisoned = {k: [*clean, *attack, f"attack.attackers={k}"] for k in attacked}
+        ensemble = _train(clean, trainings, poisoned, attacked_trainings)
+        by_added, by_replaced, finding = _certify(ensemble, epsilon, index, clients, 1 - confidence)
+        added += by_added
+        replaced += by_replaced
+        findings.append(finding)
+        console().print(finding)
     caption = (
         f"Majority of {trainings} independent trainings; certificates hold with confidence {confidence:g}, "
         f"all records together. Circles: so many really attack (majority of {attacked_trainings}). "
         f"Publishing the ensemble costs the privacy of {trainings} trainings."
     )
-    panels = tuple(
-        Panel(
-            title=title,
-            x_label="malicious clients k",
-            y_label="certified accuracy (%)",
-            lines=tuple(lines),
-            y_limits=(0, 100),
-        )
-        for title, lines in (("k clients added", added), ("k clients replaced", replaced))
-    )
-    return Drawing((panels,), caption, findings)
+    x_label, y_label = "malicious clients k", "certified accuracy (%)"
+    panels = [
+        Panel(f"k clients {change}", x_label, y_label, tuple(lines), y_limits=(0, 100))
+        for change, lines in (("added", added), ("replaced", replaced))
+    ]
+    return Drawing([panels], caption, findings)
 
 
-def _ensemble(
-    overrides: Sequence[str],
-    attack: Sequence[str],
-    attacked: Sequence[int],
-    trainings: int,
-    attacked_trainings: int,
+def _train(
+    clean: list[str], trainings: int, poisoned: Mapping[int, list[str]], attacked_trainings: int
 ) -> Ensemble:
-    """Train the clean and the attacked models, and collect their votes."""
-    poisoned = {k: [*overrides, *attack, f"attack.attackers={k}"] for k in attacked}
-    parts = build_parts(configuration.compose(list(overrides)))
-    algorithm, epsilon, rounds = parts.algorithm, parts.settings.epsilon, parts.settings.rounds
+    """Train the clean models, and the poisoned models of each number of attackers.
+
+    Args:
+        clean: Overrides of a clean training.
+        trainings: Number of clean trainings.
+        poisoned: Number of attackers → overrides of their trainings.
+        attacked_trainings: Number of trainings of each number of attackers.
+    """
+    config = compose(clean)
+    parts = build_parts(config)
+    algorithm, rounds = parts.algorithm, parts.settings.rounds
     if algorithm.unit != "client" or algorithm.trust.sees_each_upload or not algorithm.private:
         raise ConfigError(
             f"algorithm={algorithm.name}: certificates are for client-level algorithms whose server clips"
@@ -156,77 +133,53 @@ def _ensemble(
         raise ConfigError(
             "certificates need a number of rounds, and a clipper that needs no private statistic"
         )
-    assert epsilon is not None  # certified_backdoors sets the key
-    sampling = parts.costs().sampling
-    from fedpriv.experiment.assemble import make_context
-
-    of_trigger = list(poisoned[attacked[0]] if poisoned else overrides)
-    context = make_context(build_parts(configuration.compose(of_trigger)), torch.device("cpu"))
+    of_trigger = build_parts(compose(next(iter(poisoned.values()), clean)))
+    context = make_context(of_trigger, torch.device("cpu"))
     test, planted = context.data.test, context.attack
-    triggered, truth = test.inputs, test.targets.numpy()
+    inputs, truth = test.inputs, test.targets.numpy()
     if planted is not None and planted.test is not None:
-        triggered = planted.test.inputs
+        inputs = planted.test.inputs
         truth = truth[truth != int(planted.test.targets[0])]
         if len(truth) != len(planted.test):
             raise ConfigError("attack", "this trigger", "one of all test records of other labels")
-    votes = votes_of_trainings(configuration.compose(list(overrides)), trainings, triggered)
-    return Ensemble(
-        epsilon,
-        parts.settings.delta,
-        parts.noise_schedule.noise_multiplier(0),
-        sampling.poisson_rate,
-        rounds,
-        votes,
-        {
-            k: votes_of_trainings(configuration.compose(texts), attacked_trainings, triggered)
-            for k, texts in poisoned.items()
-        },
-        truth,
-    )
+    votes = votes_of_trainings(config, trainings, inputs)
+    attacked = {}
+    for attackers, overrides in poisoned.items():
+        majority = votes_of_trainings(compose(overrides), attacked_trainings, inputs).argmax(axis=1)
+        attacked[attackers] = 100 * float((majority == truth).mean())
+    sigma, q = parts.noise_schedule.noise_multiplier(0), parts.costs().sampling.poisson_rate
+    right = votes.argmax(axis=1) == truth
+    return Ensemble((sigma, q, rounds), parts.settings.delta, votes, right, attacked)
 
 
-def _lines(
-    ensemble: Ensemble, clients: Sequence[int], index: int, significance: float
-) -> tuple[Line, Line, Line, list[Line]]:
-    """Certify the votes of the ensemble with this index against k added and k replaced clients.
+def _certify(
+    ensemble: Ensemble, epsilon: float, index: int, clients: Sequence[int], significance: float
+) -> tuple[list[Line], list[Line], str]:
+    """Return the lines of one ε against k added and against k replaced clients, and the finding.
 
     The trade-off curve of k clients follows from the mechanism, which is tighter than group privacy of
-    (ε, δ). Both are drawn.
-
-    Returns:
-        Lines (in %) against k: added by the mechanism, added by (ε, δ), replaced, and under real attacks if
-        there are any.
+    (ε, δ). Against added clients both are drawn. Real attacks are drawn beside replaced clients.
     """
-    mechanism = (ensemble.noise_multiplier, ensemble.sample_rate, ensemble.rounds)
-    curves = [group_trade_off(*mechanism, k) for k in clients]
-    of_group = [group_of(ensemble.epsilon, ensemble.delta, k) for k in clients]
-    name, (colour, _, again) = f"ε = {ensemble.epsilon:g}", distinct(index)
+    name, (colour, _, dashed) = f"ε = {epsilon:g}", distinct(index)
 
     def line(label: str, curves: Sequence[TradeOff], units: int, dotted: bool = False) -> Line:
-        shares = [100 * ensemble.certified_accuracy(c, units, significance) for c in curves]
-        return Line(label, colour, clients, shares, dotted=dotted, dashed=again)
+        shares = []
+        for curve in curves:
+            stands = certified(ensemble.votes, partial(curve.tpr, units=units), significance)
+            shares.append(100 * float((stands & ensemble.right).mean()))
+        return Line(label, colour, clients, shares, dotted=dotted, dashed=dashed)
 
-    under_attack = [100 * ensemble.accuracy(votes) for votes in ensemble.attacked.values()]
-    marks = Line(
-        f"{name}, attacked", colour, list(ensemble.attacked), under_attack, marker="o", joined=False
-    )
-    return (
-        line(name, curves, ADDED),
-        line(f"{name}, by (ε, δ) alone", of_group, ADDED, dotted=True),
-        line(name, curves, REPLACED),
-        [marks] if under_attack else [],
-    )
-
-
-def _finding(ensemble: Ensemble, added: Line, replaced: Line) -> str:
-    """Return the sentence of comparison.md about one ε."""
-    sentence = (
-        f"ε = {ensemble.epsilon:g} (σ = {ensemble.noise_multiplier:.3f}): accuracy with the trigger "
-        f"{100 * ensemble.accuracy(ensemble.votes):.1f} %"
-    )
-    for line, change in ((added, "added"), (replaced, "replaced")):
-        most = max((k for k, y in zip(line.x, line.y, strict=True) if k and y > 50), default=0)
-        sentence += f"; more than half of the records stand against {most} clients {change}"
-    for k, votes in ensemble.attacked.items():
-        sentence += f"; {100 * ensemble.accuracy(votes):.1f} % with {k} attackers"
-    return sentence + "."
+    curves = [group_trade_off(*ensemble.mechanism, k) for k in clients]
+    by_pair = [group_of(epsilon, ensemble.delta, k) for k in clients]
+    added, replaced = line(name, curves, ADDED), line(name, curves, REPLACED)
+    finding = f"{name} (σ = {ensemble.mechanism[0]:.3f}): accuracy with the trigger "
+    finding += f"{100 * ensemble.right.mean():.1f} %"
+    for against, change in ((added, "added"), (replaced, "replaced")):
+        most = max((k for k, y in zip(clients, against.y, strict=True) if k and y > 50), default=0)
+        finding += f"; more than half of the records stand against {most} clients {change}"
+    for attackers, accuracy in ensemble.attacked.items():
+        finding += f"; {accuracy:.1f} % with {attackers} attackers"
+    k, y = list(ensemble.attacked), list(ensemble.attacked.values())
+    attacks = [Line(f"{name}, attacked", colour, k, y, marker="o", joined=False)] if k else []
+    dotted = line(f"{name}, by (ε, δ) alone", by_pair, ADDED, dotted=True)
+    return [added, dotted], [replaced, *attacks], finding + "."

@@ -12,7 +12,7 @@ Keys that the figures of a work share (curves, groups) may be present and are ig
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ from fedpriv.study.figures.reading import KEYS, plain_section
 from fedpriv.study.figures.write import written_words
 from fedpriv.tools.report.write import write_figure_report
 
-QUICK = "quick"
 _OF_RUNS = ("show", "x", "metric", "stated", "orderings", "baselines", "seeds")
 _NO_MATTER = ("runtime.", "dataset.path=", "dry_run=")
 
@@ -71,7 +70,7 @@ class ComputedFigure:
         notes: Text for comparison.md.
         compute: ``_target_`` of the function, and its arguments.
         changed: The user's overrides of arguments.
-        quick: Other values of arguments at the quick scale.
+        quick: True if arguments have the values of the quick scale.
     """
 
     name: str
@@ -79,13 +78,13 @@ class ComputedFigure:
     title: str
     notes: str
     compute: Mapping[str, Any]
-    changed: tuple[str, ...] = ()
-    quick: Mapping[str, Any] = field(default_factory=dict)
+    changed: Sequence[str]
+    quick: bool
 
-    @property
-    def folder(self) -> str:
-        """Folder of the figure below ``<output_dir>/figures``."""
-        return f"{self.name}{'_quick' if self.quick else ''}{'_changed' if self.changed else ''}"
+    def folder(self, config: DictConfig) -> Path:
+        """Return the folder of the figure below the configured output folder."""
+        endings = f"{'_quick' if self.quick else ''}{'_changed' if self.changed else ''}"
+        return Path(config.runtime.output_dir) / "figures" / f"{self.name}{endings}"
 
     def draw(self) -> Drawing:
         """Call the function, and return its drawing.
@@ -103,7 +102,7 @@ class ComputedFigure:
 
 
 def read_computed(
-    section: DictConfig | Mapping[str, Any], name: str, arguments: Sequence[str] = ()
+    section: DictConfig | dict[str, Any], name: str, arguments: Sequence[str] = ()
 ) -> ComputedFigure:
     """Return the computed figure that the section ``figure`` of a configuration defines.
 
@@ -115,38 +114,33 @@ def read_computed(
     Raises:
         ConfigError: A value is not allowed. The error names the key.
     """
-    values = plain_section(section) if isinstance(section, DictConfig) else section
-    changed = tuple(a for a in arguments if a.lstrip("+~").startswith("figure.compute"))
-    changed_keys = {a.partition("=")[0].rpartition(".")[2] for a in changed}
+    values = plain_section(section)
+    changed = [a for a in arguments if a.lstrip("+~").startswith("figure.compute")]
     try:
         Keys("", values, KEYS)
         for key in _OF_RUNS:
             if values.get(key) is not None:
                 raise ArgumentError(key, values[key], "absent: a figure with compute has no runs")
-        quick = _arguments(values.get("quick") or []) if values.get("scale") == QUICK else {}
         compute = values["compute"]
         if not isinstance(compute, dict) or not isinstance(compute.get("_target_"), str):
             raise ArgumentError("compute", compute, "a function's _target_ and its arguments")
+        quick: dict[str, Any] = {}
+        if values.get("scale") == "quick":
+            texts = map(str, values.get("quick") or [])  # others are overrides of the work's runs
+            pairs = [t.removeprefix("compute.") for t in texts if t.startswith("compute.")]
+            quick = as_tree(OmegaConf.from_dotlist(pairs), resolve=False)
+        by_user = {argument.partition("=")[0].rpartition(".")[2] for argument in changed}
         return ComputedFigure(
             name=name,
             work=checks.text("work", values.get("work")),
             title=checks.text("title", values.get("title")),
             notes=str(values.get("notes") or ""),
-            compute={**compute, **{k: v for k, v in quick.items() if k not in changed_keys}},
+            compute={**compute, **{k: v for k, v in quick.items() if k not in by_user}},
             changed=changed,
-            quick=quick,
+            quick=bool(quick),
         )
     except ArgumentError as error:
         raise error.within("figure") from None
-
-
-def _arguments(texts: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments that texts ``compute.argument=value`` set.
-
-    Other texts, which a work shares among its figures, are overrides of runs and do not apply here.
-    """
-    pairs = [str(t).removeprefix("compute.") for t in texts if str(t).startswith("compute.")]
-    return as_tree(OmegaConf.from_dotlist(pairs), resolve=False)
 
 
 def make_computed(config: DictConfig, name: str, arguments: Sequence[str], command: str) -> None:
@@ -169,26 +163,26 @@ def make_computed(config: DictConfig, name: str, arguments: Sequence[str], comma
         # Overrides of runs would be ignored without a word.
         if not argument.lstrip("+~").startswith(("figure.", "figure=", *_NO_MATTER)):
             raise ConfigError(
-                f"{figure.name} has no runs that {show(argument)} could change; its arguments are "
+                f"{name} has no runs that {show(argument)} could change; its arguments are "
                 f"figure.compute.{{{','.join(k for k in figure.compute if k != '_target_')}}}"
             )
-    folder = Path(config.runtime.output_dir) / "figures" / figure.folder
+    folder = figure.folder(config)
     if config.dry_run:
-        console().print(f"{figure.name}: computed, keeps no runs; goes to {folder}")
+        console().print(f"{name}: computed, keeps no runs; goes to {folder}")
         return
     drawing = figure.draw()
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / "figure.csv", drawn_table(drawing), float_format="%.6g")
-    caption = drawing.caption
-    if figure.quick:
-        caption += " Quick scale: fewer or smaller computations than in the figure."
-    if figure.changed:
-        caption += f" Changed: {' '.join(figure.changed)}."
     draw_computed(figure, drawing, folder)
+    sentences = [
+        drawing.caption,
+        "Quick scale: fewer or smaller computations than in the figure." if figure.quick else "",
+        f"Changed: {' '.join(figure.changed)}." if figure.changed else "",
+    ]
     text = comparison_text(
         title=figure.title,
         origin=f"{figure.work}. Computed, keeps no runs.",
-        caption=caption,
+        caption=" ".join(filter(None, sentences)),
         command=command,
         notes=figure.notes.strip(),
         findings=drawing.findings,
@@ -201,25 +195,20 @@ def make_computed(config: DictConfig, name: str, arguments: Sequence[str], comma
 
 def draw_computed(figure: ComputedFigure, drawing: Drawing, folder: Path) -> None:
     """Draw figure.png and figure.pdf into the folder of a computed figure."""
-    draw_panels(
-        [folder / "figure.png", folder / "figure.pdf"],
-        drawing.rows,
-        f"{figure.work} · {figure.title}",
-        stamp="QUICK" if figure.quick else "",
-    )
+    files = [folder / "figure.png", folder / "figure.pdf"]
+    stamp = "QUICK" if figure.quick else ""
+    draw_panels(files, drawing.rows, f"{figure.work} · {figure.title}", stamp=stamp)
 
 
 def drawn_table(drawing: Drawing) -> pd.DataFrame:
     """Return the drawn points: panel, line, x and y of each."""
-    return pd.concat(
-        [
-            pd.DataFrame({"panel": panel.title, "line": line.label, "x": line.x, "y": line.y})
-            for row in drawing.rows
-            for panel in row
-            for line in panel.lines
-        ],
-        ignore_index=True,
-    )
+    lines = [
+        pd.DataFrame({"panel": panel.title, "line": line.label, "x": line.x, "y": line.y})
+        for row in drawing.rows
+        for panel in row
+        for line in panel.lines
+    ]
+    return pd.concat(lines, ignore_index=True)
 
 
 def computed_words(config: DictConfig, name: str, arguments: Sequence[str]) -> str:
@@ -229,6 +218,6 @@ def computed_words(config: DictConfig, name: str, arguments: Sequence[str]) -> s
         ConfigError: The figure is not well defined.
     """
     figure = read_computed(config.figure, name, arguments)
-    picture = Path(config.runtime.output_dir) / "figures" / figure.folder / "figure.png"
+    picture = figure.folder(config) / "figure.png"
     state = f"drawn: {picture}" if picture.exists() else f"fedpriv figure {name} draws it"
     return f"{figure.work}\n{figure.title}\n{name}: computed, keeps no runs; {state}"

@@ -7,7 +7,7 @@ B z with z Gaussian, scaled to the sensitivity of C. The strategies differ in C.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from itertools import cycle
 
 from fedpriv.algorithms.dp_ftrl import OBJECTIVES, STRATEGIES
 from fedpriv.common import checks
@@ -55,38 +55,35 @@ def error_against_rounds(
         raise ArgumentError("epochs", epochs, "given where min_separation is null, and only there")
     for name in strategies:
         checks.one_of("strategies", name, STRATEGIES)
-    errors: dict[tuple[str, str], dict[int, float]] = {}  # (strategy, objective) → n → error
+    errors: dict[str, dict[str, dict[int, float]]]  # objective → strategy → n → error
+    errors = {objective: {name: {} for name in strategies} for objective in OBJECTIVES}
     for n in rounds:
         apart = min(n, min_separation or max(1, n // (epochs or 1)))
         workload, participation = Workload(n, momentum), MinSeparation(apart, epochs)
         for name, most in strategies.items():
-            if n > most:
-                continue
-            for objective in OBJECTIVES:
+            for objective in OBJECTIVES if n <= most else ():
                 strategy = make_strategy(name, workload, participation, objective=objective)
                 size = error(strategy, participation, workload, objective)
-                errors.setdefault((name, objective), {})[n] = size
-    colours = [COLOURS[c] for c in (*_FIRST, *(c for c in COLOURS if c not in _FIRST))]
+                errors[objective][name][n] = size
+    colours = [COLOURS[name] for name in dict.fromkeys((*_FIRST, *COLOURS))]
     panels = []
-    for objective in OBJECTIVES:
+    for objective, of_strategies in errors.items():
+        looks = zip(of_strategies.items(), cycle(colours), cycle(MARKERS), strict=False)
         lines = tuple(
-            Line(name, colours[i % len(colours)], list(line), list(line.values()),
-                 marker=MARKERS[i % len(MARKERS)])
-            for i, name in enumerate(strategies)
-            if (line := errors.get((name, objective)))
-        )  # fmt: skip
-        panel = Panel(_TITLES[objective], "rounds n", "error ÷ (η σ C)", lines, x_from_zero=False)
-        panels.append(replace(panel, x_log=True, y_log=True))
-    participation_words = (
-        f"b = {min_separation}"
-        if epochs is None
-        else f"{epochs} rounds of a client, n/{epochs} apart"
+            Line(name, colour, list(line), list(line.values()), marker=marker)
+            for (name, line), colour, marker in looks
+            if line
+        )
+        title, y_label = _TITLES[objective], "error ÷ (η σ C)"
+        panels.append(Panel(title, "rounds n", y_label, lines, x_log=True, y_log=True))
+    pattern = (
+        f"{epochs} rounds of a client, n/{epochs} apart" if epochs else f"b = {min_separation}"
     )
     caption = (
         "Sensitivity times root of the mean, or largest, variance of the iterates' noise; "
-        f"{participation_words}" + (f"; momentum {momentum:g}." if momentum else ".")
+        f"{pattern}{f'; momentum {momentum:g}' if momentum else ''}."
     )
-    last = {name: errors.get((name, "mean"), {}).get(rounds[-1]) for name in strategies}
+    last = {name: line.get(rounds[-1]) for name, line in errors["mean"].items()}
     shown = ", ".join(f"{name} {value:.4g}" for name, value in last.items() if value is not None)
     finding = f"Root mean squared error at n = {rounds[-1]}: {shown}"
-    return Drawing((panels,), caption, [finding])
+    return Drawing([panels], caption, [finding])

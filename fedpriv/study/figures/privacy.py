@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omegaconf import DictConfig
+import numpy as np
+import pandas as pd
 
 from fedpriv.common import checks
-from fedpriv.common import config as configuration
+from fedpriv.common.config import compose
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.words import counted
 from fedpriv.experiment.build import build_parts
-from fedpriv.experiment.parts import Parts
 from fedpriv.privacy.accountants import PldAccountant
 from fedpriv.privacy.core.names import PUBLISHED, RELATION_WORDS, SOUND
 from fedpriv.store.canary_file import RELEASES, SIZES
@@ -26,14 +26,8 @@ from fedpriv.store.display import console
 from fedpriv.store.plots import Line, Panel
 from fedpriv.study.figures.computed import Drawing
 from fedpriv.tools.audit import epsilon_independent as independent
+from fedpriv.tools.audit import epsilon_trial as trials
 from fedpriv.tools.audit.epsilon_evaluate import AuditSetup, one_run_bound, thresholds
-from fedpriv.tools.audit.epsilon_trial import (
-    CanaryTrial,
-    pooled,
-    train_apart,
-    train_on_neighbours,
-    train_with_canaries,
-)
 
 CANARIES, APART, NEIGHBOURS = "canaries", "apart", "neighbours"
 HOW = {
@@ -41,11 +35,14 @@ HOW = {
     APART: "{runs}, one canary each",
     NEIGHBOURS: "{runs} on two data sets that differ in a crafted record",
 }
-_REQUIRED = {"label", "overrides", "how", "runs"}
-_KEYS = _REQUIRED | {"canaries", "observer"}
+_MARKS = {
+    "claimed": ("claimed", "orange", "o"),
+    "sound": ("sound (ledger)", "blue", "s"),
+    "audited": ("audited, at least", "red", ">"),
+}
 
 
-@dataclass(frozen=True)
+@dataclass
 class AuditPlan:
     """A row of the figure: one algorithm, and how it is audited.
 
@@ -59,83 +56,24 @@ class AuditPlan:
     """
 
     label: str
-    overrides: tuple[str, ...]
+    overrides: Sequence[str]
     how: str
     runs: int
-    canaries: int
-    observer: str
+    canaries: int = 1
+    observer: str = RELEASES
 
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> AuditPlan:
-        """Return the plan that the values of a row describe.
-
-        Raises:
-            ArgumentError: A key is unknown or missing, or a value is not allowed.
-        """
-        if not isinstance(values, Mapping) or not set(values) >= _REQUIRED:
-            raise ArgumentError("rows", values, "label, overrides, how and runs in each")
-        if unknown := set(values) - _KEYS:
-            raise ArgumentError(
-                "rows", sorted(unknown)[0], f"keys among {', '.join(sorted(_KEYS))}"
-            )
-        return cls(
-            checks.text("rows.label", values["label"]),
-            tuple(map(str, values["overrides"])),
-            checks.one_of("rows.how", values["how"], tuple(HOW)),
-            checks.whole("rows.runs", values["runs"], at_least=1),
-            checks.whole("rows.canaries", values.get("canaries", 1), at_least=1),
-            checks.one_of("rows.observer", values.get("observer", RELEASES), (RELEASES, SIZES)),
-        )
+    def __post_init__(self) -> None:
+        checks.text("rows.label", self.label)
+        checks.one_of("rows.how", self.how, HOW)
+        self.runs = checks.whole("rows.runs", self.runs, at_least=1)
+        self.canaries = checks.whole("rows.canaries", self.canaries, at_least=1)
+        checks.one_of("rows.observer", self.observer, (RELEASES, SIZES))
 
     def fewer(self, share: float) -> AuditPlan:
         """Return the plan with a share of its runs, or of its canaries, but at least two."""
         if self.how == CANARIES:
             return replace(self, canaries=max(2, round(share * self.canaries)))
         return replace(self, runs=max(2, round(share * self.runs)))
-
-    def words(self) -> str:
-        """Describe the audit: the number of trainings and canaries."""
-        runs = counted(self.runs, "training" if self.how == CANARIES else "run")
-        return HOW[self.how].format(runs=runs, each=counted(self.canaries, "canary"))
-
-
-@dataclass(frozen=True)
-class ThreeEpsilons:
-    """The three ε of one row.
-
-    Attributes:
-        row: The audited algorithm.
-        claimed: ε of the work's theorem, or None for a work without a claim.
-        sound: ε of the mechanism by PLD accounting.
-        audited: Lower bound of ε by the audit.
-        unit: Unit of privacy, ``record`` or ``client``.
-        neighbours: Adjacency of all three ε.
-        delta: δ of all three ε.
-    """
-
-    row: AuditPlan
-    claimed: float | None
-    sound: float
-    audited: float
-    unit: str
-    neighbours: str
-    delta: float
-
-    def finding(self, confidence: float) -> str:
-        """Return the sentence of comparison.md about the row."""
-        claimed = "nothing" if self.claimed is None else f"{self.claimed:.3f}"
-        sound = f"{self.sound:.3f}" if self.sound < 1e4 else f"{self.sound:.2g}"
-        sound = "infinite" if math.isinf(self.sound) else sound
-        numbers = (
-            f"**{self.row.label}**: claimed {claimed}, sound {sound}, audited at least {self.audited:.2f} "
-            f"(one {self.unit}, {RELATION_WORDS[self.neighbours]}, δ = {self.delta:g}; "
-            f"{self.row.words()}; observer: {self.row.observer})."
-        )
-        if self.audited > self.sound:
-            return f"{numbers} **More than the ledger charges.**"
-        if self.claimed is not None and self.audited > self.claimed:
-            return f"{numbers} The claim is refuted with confidence {confidence:g}."
-        return f"{numbers} Not refuted, which does not make it true."
 
 
 def three_epsilons(
@@ -166,110 +104,107 @@ def three_epsilons(
     confidence = checks.number("confidence", confidence, above=0.5, below=1)
     seed = checks.seed("seed", seed)
     share = checks.number("share", share, above=0, at_most=1)
-    plans = [AuditPlan.of(values).fewer(share) for values in rows]
-    if not plans:
+    if not rows:
         raise ArgumentError("rows", rows, "at least one row")
-    significance = (1.0 - confidence) / len(plans)
-    results = []
-    for row in plans:
-        results.append(_three(row, base, significance, seed))
-        console().print(results[-1].finding(confidence).replace("**", ""))
+    plans = []
+    for values in rows:
+        try:
+            plans.append(AuditPlan(**values).fewer(share))
+        except TypeError:
+            allowed = "label, overrides, how and runs in each, and perhaps canaries and observer"
+            raise ArgumentError("rows", values, allowed) from None
+    epsilons, findings = [], []
+    for plan in plans:
+        measured, terms = _measure(plan, base, (1.0 - confidence) / len(plans), seed)
+        epsilons.append({"label": plan.label, **measured})
+        findings.append(_finding(plan, terms, confidence, **measured))
+        console().print(findings[-1].replace("**", ""))
     caption = (
         f"Lower bounds hold together with confidence {confidence:g}; the score of each row was fixed "
         "beforehand. A bound below a claim is no proof of it."
     )
-    findings = [result.finding(confidence) for result in results]
-    return Drawing(((_panel(results),),), caption, findings)
+    # The first row is on top.
+    frame = pd.DataFrame(epsilons, index=range(len(plans))[::-1])
+    return Drawing([[_panel(frame)]], caption, findings)
 
 
-def _three(row: AuditPlan, base: Sequence[str], significance: float, seed: int) -> ThreeEpsilons:
-    """Compute the three ε of a row: two from its plan, the third from its trainings."""
-    config = configuration.compose([*base, *row.overrides])
+def _measure(
+    plan: AuditPlan, base: Sequence[str], significance: float, seed: int
+) -> tuple[dict[str, float], str]:
+    """Measure the three ε of a row: two follow from its plan, the third from its trainings.
+
+    Returns:
+        Claimed ε by the work's theorem (NaN for a work without a claim), sound ε by PLD accounting, and
+        audited ε, a lower bound at the given significance; and the terms of all three in words.
+    """
+    config = compose([*base, *plan.overrides])
     parts = build_parts(config)
     rounds = checks.whole("rounds", parts.settings.rounds, at_least=1)
-    sampling = parts.costs().sampling
-    return ThreeEpsilons(
-        row,
-        _planned(parts, PUBLISHED, rounds) if parts.claim is not None else None,
-        _planned(parts, SOUND, rounds),
-        _audited(row, config, rounds, parts.settings.delta, significance, seed),
-        "record"
-        if row.how == NEIGHBOURS
-        else parts.algorithm.unit,  # two data sets differ in a record
-        sampling.neighbours,
-        parts.settings.delta,
+    costs, sigma = parts.costs(), parts.noise_schedule.noise_multiplier(0)
+    claimed = math.nan
+    if parts.claim is not None:
+        covered = parts.claim.covers(costs.joint(sigma))
+        claimed = replace(costs, view=PUBLISHED).epsilon(sigma, rounds) if covered else math.inf
+    sound = replace(costs, view=SOUND, accountant=PldAccountant()).epsilon(sigma, rounds)
+    if plan.how == APART:
+        trial = trials.train_apart(config, plan.runs, rounds, seed)
+    elif plan.how == NEIGHBOURS:
+        trial = trials.train_on_neighbours(config, plan.runs, rounds, seed)
+    else:
+        seeds = range(seed, seed + plan.runs)
+        trial = trials.pooled(
+            trials.train_with_canaries(config, plan.canaries, rounds, s) for s in seeds
+        )
+    scores, delta = trial.scores[plan.observer], parts.settings.delta
+    if trial.independent:
+        # The thresholds of the observer of releases are fixed before any score is seen.
+        setup = AuditSetup(delta, 1.0 - significance, True, trial.released, seed)
+        cuts = thresholds(len(scores), setup) if plan.observer == RELEASES else None
+        audited = independent.bound(scores, delta, significance, cuts, seed)
+    else:
+        audited = one_run_bound(scores, delta, significance)
+    unit = "record" if plan.how == NEIGHBOURS else parts.algorithm.unit
+    terms = f"one {unit}, {RELATION_WORDS[costs.sampling.neighbours]}, δ = {delta:g}"
+    return {"claimed": claimed, "sound": sound, "audited": audited}, terms
+
+
+def _finding(
+    plan: AuditPlan, terms: str, confidence: float, claimed: float, sound: float, audited: float
+) -> str:
+    """Return the sentence of comparison.md about a row."""
+    claim = "nothing" if math.isnan(claimed) else f"{claimed:.3f}"
+    ledger = f"{sound:.3f}" if sound < 1e4 else "infinite" if math.isinf(sound) else f"{sound:.2g}"
+    runs = counted(plan.runs, "training" if plan.how == CANARIES else "run")
+    how = HOW[plan.how].format(runs=runs, each=counted(plan.canaries, "canary"))
+    result = "Not refuted, which does not make it true."
+    if audited > sound:
+        result = "**More than the ledger charges.**"
+    elif audited > claimed:
+        result = f"The claim is refuted with confidence {confidence:g}."
+    return (
+        f"**{plan.label}**: claimed {claim}, sound {ledger}, audited at least {audited:.2f} "
+        f"({terms}; {how}; observer: {plan.observer}). {result}"
     )
 
 
-def _planned(parts: Parts, view: str, rounds: int) -> float:
-    """Return the planned ε in a view: by the claimed theorem, or by PLD accounting."""
-    costs = replace(parts.costs(), view=view)
-    if view == SOUND:
-        costs = replace(costs, accountant=PldAccountant())
-    elif costs.claim is None or not costs.claim.covers(
-        costs.joint(parts.noise_schedule.noise_multiplier(0))
-    ):
-        return math.inf
-    return costs.epsilon(parts.noise_schedule.noise_multiplier(0), rounds)
-
-
-def _audited(
-    row: AuditPlan, config: DictConfig, rounds: int, delta: float, significance: float, seed: int
-) -> float:
-    """Train, and return the lower bound of ε at the given significance."""
-    trial: CanaryTrial
-    if row.how == APART:
-        trial = train_apart(config, row.runs, rounds, seed)
-    elif row.how == NEIGHBOURS:
-        trial = train_on_neighbours(config, row.runs, rounds, seed)
-    else:
-        seeds = range(seed, seed + row.runs)
-        trial = pooled(train_with_canaries(config, row.canaries, rounds, s) for s in seeds)
-    scores = trial.scores[row.observer]
-    if not trial.independent:
-        return one_run_bound(scores, delta, significance)
-    # The thresholds of the observer of releases are fixed before any score is seen.
-    setup = AuditSetup(delta, 1.0 - significance, True, trial.released, seed)
-    cuts = thresholds(len(scores), setup) if row.observer == RELEASES else None
-    return independent.bound(scores, delta, significance, cuts, seed)
-
-
-def _panel(results: Sequence[ThreeEpsilons]) -> Panel:
-    """Return the panel, on a logarithmic axis of ε, with the first row on top."""
-    heights = list(range(len(results)))[::-1]
-
-    def marks(label: str, colour: str, marker: str, values: Sequence[float | None]) -> Line:
-        drawable = [
-            (value, height)
-            for value, height in zip(values, heights, strict=True)
-            if value is not None and 0 < value < math.inf
-        ]
-        x, y = zip(*drawable, strict=True) if drawable else ((), ())
-        return Line(label, COLOURS[colour], x, y, marker=marker, joined=False)
-
-    grey = COLOURS["grey"]
-    spans = [
-        Line("_span", grey, (r.audited, r.sound), (height, height), thin=True, dotted=True)
-        for r, height in zip(results, heights, strict=True)
-        if r.audited > 0 and r.sound < math.inf
-    ]
-    numbers = [x for r in results for x in (r.claimed or 0.0, r.sound, r.audited)]
-    largest = max((x for x in numbers if math.isfinite(x)), default=1.0)
-    end_of_axis = 10.0 ** math.ceil(math.log10(max(10.0, 1.2 * largest)))
+def _panel(frame: pd.DataFrame) -> Panel:
+    """Return the panel, on a logarithmic axis of ε; the index of the frame is the height of a row."""
+    lines = []
+    for kind, (label, colour, marker) in _MARKS.items():
+        x = frame.loc[(frame[kind] > 0) & np.isfinite(frame[kind]), kind]
+        at = x.index.tolist()
+        lines.append(Line(label, COLOURS[colour], x.tolist(), at, marker=marker, joined=False))
+    for row in frame[(frame["audited"] > 0) & np.isfinite(frame["sound"])].itertuples():
+        ends, at = [row.audited, row.sound], [row.Index] * 2
+        lines.append(Line("_span", COLOURS["grey"], ends, at, thin=True, dotted=True))
+    largest = frame[[*_MARKS]].replace(math.inf, 0.0).max(axis=None)
+    names = frame["label"] + np.where(np.isinf(frame["sound"]), " (sound ∞)", "")
     return Panel(
         title="Three ε",
         x_label="ε",
         y_label="",
-        lines=(
-            marks("claimed", "orange", "o", [r.claimed for r in results]),
-            marks("sound (ledger)", "blue", "s", [r.sound for r in results]),
-            marks("audited, at least", "red", ">", [r.audited for r in results]),
-            *spans,
-        ),
-        x_limits=(0.1, end_of_axis),
+        lines=tuple(lines),
+        x_limits=(0.1, 10.0 ** math.ceil(math.log10(max(10.0, 1.2 * largest)))),
         x_log=True,
-        y_ticks=tuple(
-            f"{r.row.label} (sound ∞)" if math.isinf(r.sound) else r.row.label
-            for r in reversed(results)
-        ),
+        y_ticks=tuple(names[::-1]),
     )

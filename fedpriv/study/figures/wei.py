@@ -22,9 +22,12 @@ from fedpriv.store.colours import COLOURS
 from fedpriv.store.plots import Line, Panel
 from fedpriv.study.figures.computed import Drawing
 
-_NAMES = ("blue", "orange", "green", "purple", "sky", "brown", "red", "grey", "yellow")
-_COLOURS = [COLOURS[name] for name in _NAMES]
+_COLOURS = ("blue", "orange", "green", "purple", "sky", "brown", "red", "grey", "yellow")
 _MARKERS = "os^Dv*Xph"
+_LETTERS = {
+    "smoothness": "L", "curvature": "μ", "learning_rate": "η", "initial_gap": "Ξ",
+    "dimension": "d (corrected only)", "clients": "K", "records": "n", "clip_norm": "C", "delta": "δ",
+}  # fmt: skip
 
 
 def moment_bound(
@@ -51,30 +54,24 @@ def moment_bound(
     orders = [checks.whole("orders", order, at_least=1) for order in orders]
     drawn, findings = [], []
     for panel in panels:
-        q, records = panel["sample_rate"], panel["records"]
+        title, q = panel["title"], panel["sample_rate"]
         lines, failing = [], []
-        for clip_norm, colour, marker in _styled("clip_norms", clip_norms):
-            ratio = sensitivity(clip_norm, records) / noise_std
+        for clip_norm, look in _looks("C", "clip_norms", clip_norms):
+            ratio = sensitivity(clip_norm, panel["records"]) / noise_std
             y = [log_moment(o, q, ratio) / log_moment_bound(o, q, ratio) for o in orders]
-            label = f"C = {clip_norm:g}"
-            lines.append(Line(label, colour, orders, y, marker=marker))
+            lines.append(Line(x=orders, y=y, **look))
             failing += [(o, value) for o, value in zip(orders, y, strict=True) if value > 1]
             first = first_failure(q, ratio, max(orders))
             result = f"fails from λ = {first}" if first else f"holds up to λ = {max(orders)}"
-            findings.append(f"{panel['title']}, {label}: the bound {result}")
+            findings.append(f"{title}, {look['label']}: the bound {result}")
+        log = max(max(line.y) for line in lines) > 2
         x, y = [o for o, _ in failing], [value for _, value in failing]
-        lines.append(Line("the bound fails", COLOURS["red"], x, y, marker="x", joined=False))
-        level = [min(orders), max(orders)]
-        lines.append(Line("exact = bound", COLOURS["black"], level, [1, 1], dashed=True, thin=True))
-        drawn.append(
-            Panel(
-                title=panel["title"],
-                x_label="order λ",
-                y_label="ln exact / ln bound",
-                lines=tuple(lines),
-                y_log=max(max(line.y) for line in lines if line.joined) > 2,
-            )
-        )
+        level, black = [min(orders), max(orders)], COLOURS["black"]
+        lines += [
+            Line("the bound fails", COLOURS["red"], x, y, marker="x", joined=False),
+            Line("exact = bound", black, level, [1, 1], dashed=True, thin=True),
+        ]
+        drawn.append(Panel(title, "order λ", "ln exact / ln bound", tuple(lines), y_log=log))
     caption = (
         "Logarithm of the exact moment, eq. (38), over that of its bound, eq. (39): above 1, marked ×, it "
         f"is no bound. σ = {noise_std:g}, Δ = 2C/n; the paper does not state C."
@@ -104,9 +101,10 @@ def theorem2(
         ArgumentError: An argument is not allowed.
     """
     rounds = np.arange(1, checks.whole("largest_rounds", largest_rounds, at_least=2) + 1)
-    rows, findings, before = [], [], 0
+    rows: list[list[Panel]] = []
+    findings, before = [], 0
     for form, values in epsilons.items():
-        row = []
+        rows.append([])
         for cohort in cohorts:
             try:
                 problem = Learning(**learning, cohort=cohort)
@@ -116,49 +114,34 @@ def theorem2(
             except TypeError as error:
                 allowed = f"what it has to be: {error}"
                 raise ArgumentError("learning", sorted(learning), allowed) from None
-            lines, best = [], {}
-            for epsilon, colour, marker in _styled(f"epsilons.{form}", values, before):
+            lines, best, least = [], [], []
+            for epsilon, look in _looks("ε", f"epsilons.{form}", values, before):
                 bound = convergence_bound(rounds, epsilon, problem, form)
-                label = f"ε = {epsilon:g}"
-                lines.append(Line(label, colour, rounds, bound, marker=marker, sparse=True))
-                best[epsilon] = best_rounds(epsilon, problem, form, len(rounds))
-            least = [
-                convergence_bound([t], epsilon, problem, form)[0] for epsilon, t in best.items()
-            ]
-            lines.append(
-                Line("best T", COLOURS["black"], [*best.values()], least, marker="v", joined=False)
-            )
+                lines.append(Line(x=rounds, y=bound, sparse=True, **look))
+                best.append(best_rounds(epsilon, problem, form, len(rounds)))
+                least.append(bound[best[-1] - 1])
             title = f"{form}, m = {cohort} of K = {problem.clients}"
-            row.append(
-                Panel(
-                    title=title,
-                    x_label="communication rounds T",
-                    y_label="bound of F(wᵀ) − F(w*)",
-                    lines=tuple(lines),
-                    y_log=True,
-                )
-            )
-            best_of_each = ", ".join(f"{t} at ε = {epsilon:g}" for epsilon, t in best.items())
-            findings.append(f"{title}: best T {best_of_each}")
-        rows.append(row)
+            at = ", ".join(f"{t} at {line.label}" for t, line in zip(best, lines, strict=True))
+            findings.append(f"{title}: best T {at}")
+            lines.append(Line("best T", COLOURS["black"], best, least, marker="v", joined=False))
+            x_label, y_label = "communication rounds T", "bound of F(wᵀ) − F(w*)"
+            rows[-1].append(Panel(title, x_label, y_label, tuple(lines), y_log=True))
         before += len(values)  # no colour stands for two different ε
     given = ", ".join(f"{_LETTERS.get(k, k)} = {v:g}" for k, v in learning.items())
     return Drawing(rows, f"Bound of theorem 2, Δ = 2C/n. {given}.", findings)
 
 
-_LETTERS = {
-    "smoothness": "L", "curvature": "μ", "learning_rate": "η", "initial_gap": "Ξ",
-    "divergence": "divergence", "dimension": "d (corrected only)", "clients": "K", "records": "n",
-    "clip_norm": "C", "delta": "δ",
-}  # fmt: skip
-
-
-def _styled(name: str, values: Sequence[float], before: int = 0) -> list[tuple[float, str, str]]:
-    """Return (value, colour, marker) of each value, leaving out those of ``before`` earlier values."""
+def _looks(
+    letter: str, key: str, values: Sequence[float], before: int = 0
+) -> list[tuple[float, dict[str, Any]]]:
+    """Return each value, and label, colour and marker of its line, which follow ``before`` other lines."""
     if not values:
-        raise ArgumentError(name, values, "at least one number")
-    many = len(_COLOURS)
-    return [
-        (checks.number(name, value, above=0), _COLOURS[i % many], _MARKERS[(i + i // many) % many])
-        for i, value in enumerate(values, before)
-    ]
+        raise ArgumentError(key, values, "at least one number")
+    looks = []
+    for index, given in enumerate(values, before):
+        value = checks.number(key, given, above=0)
+        cycle, i = divmod(index, len(_COLOURS))
+        colour, marker = COLOURS[_COLOURS[i]], _MARKERS[(i + cycle) % len(_MARKERS)]
+        look = {"label": f"{letter} = {value:g}", "colour": colour, "marker": marker}
+        looks.append((value, look))
+    return looks

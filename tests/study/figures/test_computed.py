@@ -39,49 +39,44 @@ def folder(tmp_path: Path, name: str = "tiny") -> Path:
     return tmp_path / "outputs" / "figures" / "own" / name
 
 
-def test_a_computed_figure_has_its_files_and_no_runs(computed, make, tmp_path):
+def test_a_computed_figure_has_its_files_and_no_runs(computed, make, command, tmp_path):
+    def listed(name: str) -> str:
+        return command("figure", name, "--list", "--config-dir", "mine").out
+
+    dry = make("--dry-run")
+    assert "keeps no runs" in dry.out
+    assert not (tmp_path / "outputs").exists()
+    assert "drawn" not in listed("own")
     said = make()
     assert (said.status, said.err) == (0, "")
     assert {path.name for path in folder(tmp_path).iterdir()} == FILES
     assert not (tmp_path / "outputs" / "runs").exists()
+    assert "drawn" in listed("own")
+    where = "computed, keeps no runs; drawn: outputs/figures/own/tiny/figure.png"
+    assert where in listed("own/tiny")
+    table = pd.read_csv(folder(tmp_path) / "figure.csv")
+    assert table["panel"].unique().tolist() == ["All"]
+    assert table["y"].tolist() == [0, 1, 4, 9]
+    text = (folder(tmp_path) / "comparison.md").read_text()
+    for words in (
+        "*Squares.*",
+        "- they grow",
+        "- command: `fedpriv figure own/tiny --config-dir mine`",
+        "squares_of_a_figure.squares",
+        "most: 3",
+    ):
+        assert words in text
 
 
 def test_the_quick_scale_has_arguments_and_a_folder_of_its_own(computed, tiny, make, tmp_path):
     assert make("--quick").status == 0  # its work's quick is of runs: the same figure
-    assert (folder(tmp_path) / "figure.csv").exists()
+    assert len(pd.read_csv(folder(tmp_path) / "figure.csv")) == 4
     tiny["quick"] = [*tiny["quick"], "compute.most=1"]
     assert make("--quick").status == 0
-    assert pd.read_csv(folder(tmp_path, "tiny_quick") / "figure.csv")["y"].tolist() == [0, 1]
-    assert (
-        "Quick scale: fewer or smaller"
-        in (folder(tmp_path, "tiny_quick") / "comparison.md").read_text()
-    )
+    quick = folder(tmp_path, "tiny_quick")
+    assert pd.read_csv(quick / "figure.csv")["y"].tolist() == [0, 1]
+    assert "Quick scale: fewer or smaller" in (quick / "comparison.md").read_text()
     assert len(pd.read_csv(folder(tmp_path) / "figure.csv")) == 4
-    assert make().status == 0
-    assert len(pd.read_csv(folder(tmp_path) / "figure.csv")) == 4
-
-
-def test_the_csv_has_every_point_drawn(computed, make, tmp_path):
-    make()
-    table = pd.read_csv(folder(tmp_path) / "figure.csv")
-    assert table["panel"].unique().tolist() == ["All"]
-    assert table["y"].tolist() == [0, 1, 4, 9]
-
-
-def test_the_text_has_what_was_found_and_how(computed, make, tmp_path):
-    make()
-    text = (folder(tmp_path) / "comparison.md").read_text()
-    assert "*Squares.*" in text
-    assert "- they grow" in text
-    assert "- command: `fedpriv figure own/tiny --config-dir mine`" in text
-    assert "squares_of_a_figure.squares" in text
-    assert "most: 3" in text
-
-
-def test_a_dry_run_writes_nothing(computed, make, tmp_path):
-    said = make("--dry-run")
-    assert "keeps no runs" in said.out
-    assert not (tmp_path / "outputs").exists()
 
 
 def test_a_changed_argument_goes_elsewhere_and_is_said(computed, make, tmp_path):
@@ -91,29 +86,12 @@ def test_a_changed_argument_goes_elsewhere_and_is_said(computed, make, tmp_path)
     assert not folder(tmp_path).exists()
 
 
-def test_a_computed_figure_is_listed(computed, make, command):
-    def row() -> str:
-        said = command("figure", "own", "--list", "--config-dir", "mine")
-        return next(line for line in said.out.splitlines() if "own/tiny" in line)
-
-    make("--dry-run")
-    assert "drawn" not in row()
-    make()
-    assert "drawn" in row()
-
-
-def test_of_a_computed_figure_it_is_said_where_it_is(computed, make, command):
-    make()
-    said = command("figure", "own/tiny", "--list", "--config-dir", "mine")
-    assert "computed, keeps no runs; drawn: outputs/figures/own/tiny/figure.png" in said.out
-
-
 @pytest.mark.parametrize(
     ("argument", "words"),
     [
         ("figure.compute.most=0", "figure.compute.most must be >= 1, got 0"),
         ("figure.seeds=[0]", "figure.seeds must be absent"),
-        ("+figure.baselines=[1]", "figure.baselines must be absent"),
+        ("+figure.show={digits: [loud]}", "figure.show must be absent"),
         ("rounds=3", "own/tiny has no runs that rounds=3 could change"),
     ],
 )
@@ -140,10 +118,3 @@ def test_a_function_that_cannot_be_called_is_refused(change, words, computed, ma
     said = make()
     assert said.status == 2
     assert words in said.sentence
-
-
-def test_what_is_of_runs_is_refused(computed, make, tiny):
-    tiny["show"] = {"digits": ["loud"]}
-    said = make()
-    assert said.status == 2
-    assert "figure.show must be absent" in said.sentence

@@ -88,18 +88,14 @@ def test_the_figure_has_a_line_for_each_epsilon_and_way():
 
 
 def test_every_epsilon_is_drawn_however_many_there_are(monkeypatch):
-    def trained(overrides, *_):
-        epsilon = float(overrides[-1].partition("=")[2])
-        return Ensemble(epsilon, 1e-5, 6.0, 0.3, 10, votes(0.99, 0.01), {}, np.array([0]))
-
-    monkeypatch.setattr("fedpriv.study.figures.certified._ensemble", trained)
+    ensemble = Ensemble((6.0, 0.3, 10), 1e-5, votes(0.99, 0.01), np.array([True]), {})
+    monkeypatch.setattr("fedpriv.study.figures.certified._train", lambda *_: ensemble)
     epsilons = [float(n) for n in range(1, 14)]
     drawing = certified_backdoors([], epsilons, [0, 1], [], [], 6, 2, 0.95)
     added, replaced = drawing.rows[0]
     assert [line.label for line in replaced.lines] == [f"ε = {e:g}" for e in epsilons]
     assert len(added.lines) == 2 * len(epsilons)
-    looks = {(line.colour, line.dashed) for line in replaced.lines}
-    assert len(looks) == len(epsilons)
+    assert len({(line.colour, line.dashed) for line in replaced.lines}) == len(epsilons)
 
 
 def test_certificates_need_a_server_that_clips():
