@@ -269,7 +269,7 @@ def _finish(
         if figure.file is not None:
             write_text(folder / DEFINITION, figure.file.read_text(encoding="utf-8"))
             write_text(folder / PARAGRAPH, paragraph(figure, runs))
-        write_figure_report(folder, dict.fromkeys(job.folder.path.parent for job in jobs))
+        write_figure_report(folder)
         console().print(written_words(folder))
     failed = [label for label, reason in why.items() if reason]
     for reason in dict.fromkeys(filter(None, why.values())):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -82,12 +82,8 @@ def _add_runs(page: Page, runs: Sequence[ReportedRun], sweep: Sequence[str] | No
         add_runs(page, runs, sweep)
 
 
-def write_figure_report(folder: Path, stores: Iterable[Path] = ()) -> None:
+def write_figure_report(folder: Path) -> None:
     """Write ``report.html`` into the folder of a figure.
-
-    Args:
-        folder: Folder of the figure.
-        stores: Folders that hold the runs of the figure.
 
     Raises:
         ConfigError: comparison.md cannot be read.
@@ -95,7 +91,7 @@ def write_figure_report(folder: Path, stores: Iterable[Path] = ()) -> None:
     """
     figure = read_figure(folder)
     page = Page(figure.title, tag("p", f"Figure {_last_two(folder)}"))
-    add_figure(page, figure, stores)
+    add_figure(page, figure)
     write_text(folder / REPORT, page.html())
 
 
