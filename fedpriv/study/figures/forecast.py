@@ -67,6 +67,7 @@ class JobForecast:
         unknown = {curve: job for curve, job in unknown.items() if curve not in self._paces}
         if unknown:
             say(f"measuring a short run of {' and '.join(curve for _, curve in unknown)}")
+            _measured(next(iter(unknown.values())))  # what a first run imports, no other run does
         self._paces |= {curve: _measured(job) for curve, job in unknown.items()}
 
     def joint_sentences(self, jobs: Sequence[Job]) -> list[str]:
