@@ -79,7 +79,6 @@ def assemble(
     """
     from fedpriv.engine import tune_allocator
     from fedpriv.experiment.loop import Loop
-    from fedpriv.experiment.own_state import forgotten_words
     from fedpriv.experiment.running import Run
     from fedpriv.experiment.second_draw import second_draw
 
@@ -144,12 +143,6 @@ def assemble(
 
         watch_canaries(loop)
     if state is not None:
-        # A simulation may go on without these attributes and gets a warning, see ``Run.forgotten``.
-        if settings.publish and (forgotten := forgotten_words(state.get("own", {}))):
-            raise ConfigError(
-                f"resume: {forgotten}. Rounds run again with the same noise and another state would give the "
-                "noise away; start anew"
-            )
         loop.load_state_dict(state)
         # The totals are counted anew from the ledger, so that an edited checkpoint makes nobody pay less.
         if budget is not None and (differing := budget.recount()):

@@ -20,16 +20,17 @@ from fedpriv.algorithms.feature_statistics import FeatureStatistics
 from fedpriv.algorithms.losses import ReportedLoss
 from fedpriv.algorithms.run_context import RunContext
 from fedpriv.algorithms.trainer import RoundOutcome
-from fedpriv.common.errors import FedprivError
+from fedpriv.common.attributes import is_own
+from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.averaging import AveragedModel
 from fedpriv.experiment.contracts import refuse_near_misses
 from fedpriv.experiment.evaluation import Evaluation, evaluate
 from fedpriv.experiment.interrupts import StopRequest
-from fedpriv.experiment.own_state import OwnState, forgotten_words
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.second_draw import SecondDraw
 from fedpriv.privacy.budget import Budget
 from fedpriv.privacy.mechanisms import Announcement, OpenRound, Public, Visible
+from fedpriv.store.ledger_file import RunLedger
 
 BUDGET, ROUNDS, DIVERGED, INTERRUPTED = "budget", "rounds", "diverged", "interrupted"
 SCHEDULE = "schedule"  # the noise schedule said that the round before was the last
@@ -95,6 +96,7 @@ class Loop:
         budget: Ledger and totals of all clients; None where the algorithm claims no privacy.
         trainer: The algorithm, started: what clients compute and how the server steps.
         average: Running average of the released models; None unless ``averaging`` asks for one.
+        ledger: The file of the releases; None in a run without privacy, or without a folder.
         statistics: Statistics of features that are released before the first round; None if there are none.
         second_draw: Check of the cohorts and lots of an algorithm of the user's own; None for other runs.
         rounds_done: Number of rounds so far, over all sessions of a resumed run.
@@ -120,7 +122,20 @@ class Loop:
         self._loss_query = None
         if (loss_query := self.schedule.loss_query) is not None:
             self._loss_query = ReportedLoss(context, loss_query, parts.algorithm.unit)
-        self._own = OwnState(parts, self.trainer, context.model, context.attack)
+        # Parts of the user's own whose state nothing else saves.
+        computation, attack = self.trainer.computation, parts.attack
+        own = {
+            "algorithm": parts.algorithm,
+            "work": computation,
+            "uploads": computation.uploads,
+            "attack": attack,
+            "attack.trigger": None if attack is None else attack.trigger,
+            "accountant": parts.accountant,
+        }
+        self._own: dict[str, Any] = {
+            name: part for name, part in own.items() if is_own(part) and hasattr(part, "state_dict")
+        }
+        self.ledger: RunLedger | None = None
         self.second_draw: SecondDraw | None = None
         self.rounds_done = 0
         self.not_finite = 0
@@ -236,9 +251,13 @@ class Loop:
         self.context.streams.bind("announced", announced)
         everyone = np.arange(self.context.data.client_count)
         opened = self.mechanism.open(announced, everyone, self.context.streams, everyone)
+        if self.ledger is not None:
+            self.ledger.open(0, opened.charges())
         statistics.release(opened)
         assert self.budget is not None
         self.budget.charge_before(opened.close(), announced)
+        if self.ledger is not None:
+            self.ledger.close(opened.digest)
 
     def _round(
         self, announced: Announcement, eligible: np.ndarray
@@ -262,6 +281,8 @@ class Loop:
         opened = self.mechanism.open(announced, cohort, context.streams, charged)
         if self.second_draw is not None:
             self.second_draw.watch(opened)
+        if self.ledger is not None:
+            self.ledger.open(t + 1, opened.charges())
         outcome = self.trainer.round(opened)
         context.streams.bind("weights", context.model.flat)
 
@@ -275,6 +296,8 @@ class Loop:
         # 4. Charge everything that was released, and only then let the schedule see the signal.
         if self.budget is not None:
             self.budget.charge(opened.close(), announced, sampled)
+        if self.ledger is not None:
+            self.ledger.close(opened.digest)
         if signal is None:
             return opened, outcome, None
         self.schedule.observe(t, signal)
@@ -335,22 +358,13 @@ class Loop:
     # ---- what workers need, see :mod:`fedpriv.experiment.spread`
 
     def round_state(self) -> dict[str, object]:
-        """Return everything that the clients' computation reads in a round and that changes over rounds.
-
-        Raises:
-            FedprivError: A part of the user's own has state and does not offer it.
-        """
-        own = self._own.state_dict()
-        if forgotten := forgotten_words(own):
-            raise FedprivError(
-                f"runtime.workers: {forgotten}; other processes need them too, or set runtime.workers=1"
-            )
+        """Return everything that the clients' computation reads in a round and that changes over rounds."""
         attack = self.context.attack
         return {
             "weights": self.context.model.flat,
             "clipper": self.context.clipper.state_dict(),
             "attack": None if attack is None else attack.state_dict(),
-            "own": own,
+            "own": self._own_state(),
             "statistics": None if self.statistics is None else self.statistics.state_dict(),
         }
 
@@ -361,11 +375,23 @@ class Loop:
             self.context.clipper.load_state_dict(state["clipper"])
         if state["attack"] and self.context.attack is not None:
             self.context.attack.load_state_dict(state["attack"])
-        self._own.load_state_dict(state["own"])
+        self._load_own_state(state["own"])
         if self.statistics is not None:
             self.statistics.load_state_dict(state["statistics"])
 
     # ---- state between two rounds
+
+    def _own_state(self) -> dict[str, object]:
+        return {name: state for name, part in self._own.items() if (state := part.state_dict())}
+
+    def _load_own_state(self, saved: Mapping[str, Any]) -> None:
+        for name in saved.keys() & self._own.keys():
+            part = self._own[name]
+            if not hasattr(part, "load_state_dict"):
+                raise ConfigError(
+                    f"resume: {name} ({type(part).__name__}) has state_dict and no load_state_dict"
+                )
+            part.load_state_dict(saved[name])
 
     def state_dict(self) -> dict[str, object]:
         """Return the whole state between two rounds: tensors and plain values."""
@@ -376,7 +402,7 @@ class Loop:
             optional["statistics"] = self.statistics.state_dict()
         if (attack := self.context.attack) is not None and (state := attack.state_dict()):
             optional["attack"] = state
-        if own_state := self._own.state_dict():
+        if own_state := self._own_state():
             optional["own"] = own_state
         if (history := self.context.streams.history) is not None:
             optional["history"] = history.state_dict()
@@ -413,7 +439,7 @@ class Loop:
         if "attack" in saved:
             assert self.context.attack is not None
             self.context.attack.load_state_dict(saved["attack"])
-        self._own.load_state_dict(saved.get("own", {}))
+        self._load_own_state(saved.get("own", {}))
         if self.average is not None:
             self.average.load_state_dict(saved["average"])
         if self.statistics is not None:

@@ -287,6 +287,9 @@ class Checkpoints(Quiet):
         # there.
         state["observers"] = {o.name: o.state_dict() for o in self._others}
         checkpoint.save(self._folder, state)
+        # Afterwards: a process that is killed in between leaves the rounds in the ledger one by one.
+        if self._loop.ledger is not None:
+            self._loop.ledger.save()
         self._saved_at = time.monotonic()
 
 

@@ -8,7 +8,6 @@ from fedpriv.common.files import saying_where, write_json, write_tensors, write_
 from fedpriv.experiment.assemble import attackers_of
 from fedpriv.privacy.core.trade_off import RATES
 from fedpriv.store.caveats import RECOUNTED
-from fedpriv.store.ledger_file import ledger_text
 from fedpriv.store.public import write_public
 from fedpriv.store.statement import privacy_words
 from fedpriv.store.statement_facts import Circumstances, privacy_facts
@@ -60,8 +59,8 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[st
         labels = loop.context.data.labels_per_client if settings.runtime.diagnostics else None
         with saying_where(folder.plots):
             plot_run(folder, privacy, labels)
-    if loop.budget is not None:
-        write_text(folder.ledger, ledger_text(loop.budget.ledger, loop.budget.claim))
+    if loop.ledger is not None:
+        loop.ledger.save(growing=False)
     write_json(folder.privacy_json, privacy)
     write_text(folder.privacy_text, privacy_words(privacy))
     _write_model(run)

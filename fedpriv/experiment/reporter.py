@@ -101,10 +101,7 @@ class Reporter:
         self._log = open(self.folder.log, "a", encoding="utf-8")  # noqa: SIM115 - see close
         if self.mode != "none" and not brief:
             self.out.print(pairs("Plan", plan.rows(self._data_rows(), run.caveats())))
-        forgotten = run.forgotten and (
-            f"warning: {run.forgotten}; rounds from here on may differ from an unbroken run's"
-        )
-        for note in filter(None, (*run.notes, forgotten)):
+        for note in run.notes:
             self.line(note)
         if (crew := loop.context.crew) is not None:
             crew.line = self.line

@@ -25,13 +25,14 @@ from fedpriv.experiment.observers import (
     Watcher,
 )
 from fedpriv.experiment.own_code import own_targets
-from fedpriv.experiment.own_state import forgotten_words
 from fedpriv.experiment.plan import VACUOUS_EPSILON
 from fedpriv.experiment.second_draw import own_samplings
 from fedpriv.privacy.budgeted_schedules import UniformBudget
 from fedpriv.privacy.mechanisms import GRADIENT, Release
+from fedpriv.privacy.mechanisms.query import EARLIER
 from fedpriv.store.caveats import CAVEATS, aborted_words, own_code, own_sampling
 from fedpriv.store.folder import RunFolder
+from fedpriv.store.ledger_file import RunLedger
 
 
 class Run:
@@ -53,7 +54,6 @@ class Run:
         notes: Lines about the folder and its checkpoint that the user must see.
         origin: The run, code and machine, for its checkpoints.
         resumed: The run goes on from a checkpoint.
-        forgotten: Words on attributes of the user's own parts that the checkpoint does not hold, or None.
         metrics: The table ``metrics.csv``, with the results so far.
     """
 
@@ -69,9 +69,17 @@ class Run:
         self.origin = origin
         self.resumed = state is not None
         saved: Mapping[str, Any] = state or {}
-        self.forgotten = None if state is None else forgotten_words(saved.get("own", {}))
         observers = {} if state is None else saved["observers"]
         diagnostics = loop.settings.runtime.diagnostics
+        if loop.budget is not None:
+            # Statistics of features are released before the first round, after the first checkpoint.
+            pending = loop.statistics is not None and not loop.statistics.known
+            loop.ledger = RunLedger(
+                folder.ledger,
+                loop.budget,
+                published=loop.settings.publish,
+                done=loop.rounds_done - pending if self.resumed else None,
+            )
         self.metrics = Metrics(loop, folder, observers.get("metrics"))
         self._tables: list[Quiet] = [self.metrics]
         if diagnostics:
@@ -96,6 +104,8 @@ class Run:
         observers = [*self._tables, display, *others, self._snapshots, self._checkpoints]
         with Interrupts(self.loop.settings.runtime.stop_file) as interrupts:
             stop = self.loop.run(observers, interrupts)
+            if self.loop.ledger is not None and stop != INTERRUPTED:
+                self.loop.ledger.charge_rest()
             self.save()
         return stop
 
@@ -152,6 +162,7 @@ class Run:
         applies = {
             **dict.fromkeys(algorithm.caveats(), True),
             "own_model": is_own(loop.parts.model),
+            "run_again": any(EARLIER in joint.names for joint, _ in budget.ledger),
             "search": algorithm.search is not None,
             "validation": loop.schedule.reads_validation,
             "warm_start": warm_start is not None and not warm_start.on_clients,

@@ -30,6 +30,7 @@ from fedpriv.privacy.mechanisms.announcement import Announcement, Group, as_one_
 from fedpriv.privacy.mechanisms.claims import Claim
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import JointQuery
+from fedpriv.privacy.mechanisms.query import EarlierQuery
 from fedpriv.privacy.mechanisms.release import Release
 from fedpriv.privacy.mechanisms.rows import joint_row
 from fedpriv.privacy.recount import recount
@@ -336,6 +337,18 @@ class Budget:
                 {},
             )
         )
+
+    def charge_earlier(self, event: str, clients: np.ndarray, count: int) -> None:
+        """Enter what an earlier process released in a round that came out otherwise when it was run again.
+
+        Args:
+            event: Text of the event of one sample.
+            clients: Clients that were charged [m].
+            count: Number of samples.
+        """
+        query = EarlierQuery(event)
+        joint, nothing = JointQuery(WholeData(self.neighbours), (query,)), {query.name: np.zeros(1)}
+        self.charge_prior(Release(joint, clients, nothing, {}, count=count))
 
     def recount(self) -> str:
         """Account for the ledger again. Where the ledger's total is larger, it replaces the running total.

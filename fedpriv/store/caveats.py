@@ -99,6 +99,10 @@ CAVEATS = {
         "proven, with random records in small lots and in lots of the run's size. The probe cannot exclude "
         "a model that mixes records in other lots or of a certain kind, or that writes files."
     ),
+    "run_again": (
+        "Rounds were run again after a crash and released something else, with the same noise. Both releases "
+        "are charged as if their noise were independent. Whoever sees both can subtract the noise."
+    ),
     "search": (
         "The number of rounds was found by runs on the same data. The sound epsilon and the ledger count "
         "all these runs, with every client in every round. The published epsilon counts the last run alone."

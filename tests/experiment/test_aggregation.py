@@ -115,9 +115,9 @@ STATE = """
 
 @pytest.fixture
 def interrupted(plug_in, command, monkeypatch, tmp_path):
-    """(code, overrides): a run that is interrupted and resumed, and the whole one; what resuming said."""
+    """(code, overrides): a run that is interrupted and resumed, and the whole one."""
 
-    def run(code: str, base: str, *overrides: str) -> str:
+    def run(code: str, base: str, *overrides: str) -> None:
         monkeypatch.setenv("STOP_WITH", "SIGINT")
         assert plug_in("aggregation", "Mine", code, *RUN, *overrides, base=base).status == 130
         monkeypatch.delenv("STOP_WITH")
@@ -132,7 +132,6 @@ def interrupted(plug_in, command, monkeypatch, tmp_path):
         chosen = (f"algorithm={base}", "aggregation=mine", "rounds=6", "epsilon=null")
         whole = command(*given, *RUN[:1], *chosen, *overrides, "runtime.run_dir=whole")
         assert whole.status == 0, whole.err
-        return said.out + said.err
 
     return run
 
@@ -140,7 +139,7 @@ def interrupted(plug_in, command, monkeypatch, tmp_path):
 @pytest.mark.few(1)
 @pytest.mark.parametrize("base", ["dp_fl", "fedsgd"])
 def test_a_rule_s_state_goes_on_bit_for_bit(base, interrupted, tmp_path, assert_same_run):
-    assert "were not saved" not in interrupted(MOMENTUM + STATE, base)
+    interrupted(MOMENTUM + STATE, base)
     saved = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
     assert bool(saved["training"]["rule"]["kept"].any())
     assert_same_run(tmp_path / "run", tmp_path / "whole")
@@ -155,11 +154,6 @@ def test_the_comparison_finds_a_state_that_no_checkpoint_holds(
     interrupted(MOMENTUM + STATE, "fedsgd")
     with pytest.raises(AssertionError):
         assert_same_run(tmp_path / "run", tmp_path / "whole")
-
-
-def test_a_rule_that_forgets_is_named_when_the_run_is_resumed(interrupted):
-    words = " ".join(interrupted(MOMENTUM, "fedsgd").split())
-    assert "rule (Rule): kept" in words
 
 
 # ---- beside other parts

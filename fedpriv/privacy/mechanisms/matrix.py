@@ -448,9 +448,16 @@ class CorrelatedRound(OpenRound):
         refuse_too_little_noise(name, query.noise_multiplier, sensitivity, noise_std)
         return noise_std
 
+    def charges(self) -> list[tuple[JointQuery, int, np.ndarray]]:
+        """Return the release of the whole run, which only the first round is charged for."""
+        return [(joint, self._samples, clients) for joint, _, clients in super().charges()]
+
     def close(self) -> tuple[Release, ...]:
         """Return the release of the whole run in its first round, and none in later rounds."""
-        releases = super().close()
+        releases, samples = super().close(), self._samples
+        return tuple(replace(release, count=samples) for release in releases) if samples else ()
+
+    @property
+    def _samples(self) -> int:
         groups = cast("tuple[WholeRun, ...]", self.announcement.groups)
-        charged = groups[0].charged if groups else 1
-        return tuple(replace(release, count=charged) for release in releases) if charged else ()
+        return groups[0].charged if groups else 1

@@ -6,6 +6,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedpriv.privacy.core.events import parse_event
+from fedpriv.privacy.core.names import NOBODY
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -110,3 +113,38 @@ class Noising:
     multipliers: Tensor | float | None = None
     shares: int = 1
     drawn: Noise | None = None
+
+
+EARLIER = "round_run_before"
+"""Name of what an earlier process released in a round that was run again."""
+
+
+@dataclass(frozen=True)
+class EarlierQuery(Query):
+    """All answers that an earlier process released in a round that came out otherwise when it was run again.
+
+    Attributes:
+        charged: Text of the event that they are charged for.
+    """
+
+    charged: str
+    name: str = EARLIER
+    by: str = NOBODY
+    replaced: float = 1.0
+    noise_multiplier = 0.0  # no theorem of a published work covers them
+
+    @property
+    def protects(self) -> bool:
+        return True
+
+    def noised_by(self, by: str) -> Query:
+        return self
+
+    def event(self) -> DpEvent:
+        return parse_event(self.charged)
+
+    def release(self, answer: Bounded, noise: Noising) -> Tensor | None:
+        raise NotImplementedError("they were released before")
+
+    def describe(self) -> str:
+        return self.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.core.trust import Trust
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group
 from fedpriv.privacy.mechanisms.bounded import Bounded
-from fedpriv.privacy.mechanisms.joint import GRADIENT
+from fedpriv.privacy.mechanisms.joint import GRADIENT, JointQuery
 from fedpriv.privacy.mechanisms.query import Noising, Query
 from fedpriv.privacy.mechanisms.release import Release, refuse_too_little_noise
 from fedpriv.privacy.mechanisms.visible import Unprotected, Visible, released
@@ -89,6 +90,23 @@ class OpenRound:
         self._after: Measured | None = None
         self._drawn: Noise | None = None
         self._added: dict[str, np.ndarray] = {}
+        self._digest = hashlib.blake2b(digest_size=8)
+
+    def charges(self) -> list[tuple[JointQuery, int, np.ndarray]]:
+        """Return what the round will be charged for: (joint query, number of samples, clients).
+
+        The answer is known before anything is computed. It has a row even where the number is 0.
+        """
+        charges = []
+        for group in self._groups:
+            if len(members := self._members(group)):
+                charges += [(sample.joint, sample.times, members) for sample in group.samples]
+        return charges
+
+    @property
+    def digest(self) -> str:
+        """Digest of all that was released so far, bit for bit: 16 hexadecimal digits."""
+        return self._digest.hexdigest()
 
     # ---- releasing
 
@@ -175,6 +193,8 @@ class OpenRound:
         sensitivity, added = _numbers(answer.sensitivity), None
         if query.protects:
             added = self._noise(name, query, answer)
+        self._digest.update(name.encode())
+        self._digest.update(answer.values.detach().cpu().contiguous().numpy().data)
         return released(answer.values, query.protects), (sensitivity, added)
 
     def _noise(self, name: str, query: Query, answer: Bounded) -> np.ndarray | None:
@@ -295,10 +315,7 @@ class OpenRound:
             raise self._not_released(name_after)
         releases = []
         for group in self._groups:
-            members = self._charged
-            if len(self.announcement.groups) > 1:
-                members = members[np.isin(members, group.clients)]
-            if not len(members):
+            if not len(members := self._members(group)):
                 continue
             samples = [(group.upload.joint, dict(step)) for step in self._steps]
             if name_after is not None and after is not None:
@@ -321,6 +338,12 @@ class OpenRound:
                 }
                 releases.append(Release(joint, members, sensitivity, noise_std, shares))
         return tuple(releases)
+
+    def _members(self, group: Group) -> np.ndarray:
+        """Return the clients of a group that are charged."""
+        if len(self.announcement.groups) == 1:
+            return self._charged
+        return self._charged[np.isin(self._charged, group.clients)]
 
     def _of_members(self, numbers: np.ndarray, members: np.ndarray) -> np.ndarray:
         """Return the numbers of the rows of these clients of the cohort. A single number holds for all."""

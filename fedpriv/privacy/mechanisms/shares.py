@@ -310,6 +310,9 @@ class SharedRound(OpenRound):
         if not isinstance(self._query(GRADIENT), DiscreteQuery):
             super().begin_step(size)
 
+    def charges(self) -> list[tuple[JointQuery, int, np.ndarray]]:
+        return [] if self.aborted else super().charges()
+
     def close(self) -> tuple:
         """Return the records of the round. An aborted round released nothing, so nothing is charged."""
         return () if self.aborted else super().close()

@@ -14,7 +14,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from io import BytesIO
-from typing import Any
 
 import torch
 
@@ -95,18 +94,14 @@ def resumed(subject: Subject) -> Iterator[Check]:
     except Exception as error:  # a part may raise anything when it does not take its state back
         failure = f"{type(error).__name__}: {' '.join(str(error).split())}"
     differing = [] if after is None else _differing(whole.recording, after.recording)
-    own_code: Any = before.loop.state_dict().get("own", {})
-    forgotten = own_code.get("forgotten", {})
-    attributes = "; ".join(f"{part}: {', '.join(names)}" for part, names in forgotten.items())
     reason = failure or f"{', '.join(differing[:3])} differ after the checkpoint"
-    hint = f" ({attributes} changed and are in no state_dict)" if attributes else ""
     yield Check(
         "outside",
         _RESUMED,
         f"{len(differing)} values differ" if failure is None else "it stops",
         "0 values differ",
         passed=failure is None and not differing,
-        note=f"{reason}{hint}: a part does not save all of its state, or does not load what it saved",
+        note=f"{reason}: a part does not save all of its state, or does not load what it saved",
     )
 
 
