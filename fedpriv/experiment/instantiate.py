@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import hydra.utils
 from hydra.errors import InstantiationException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from fedpriv.common.attributes import PACKAGE
 from fedpriv.common.base_classes import completed
@@ -54,6 +54,10 @@ def instantiate(config: DictConfig, group: str) -> Any:
             "a group option, that is a YAML with _target_",
             hint,
         )
+    if top == "dataset" and "population" in node:  # a fact of the run, not of its data
+        node = node.copy()
+        with open_dict(node):
+            del node["population"]
     keys = [str(key) for key in node if key != "_target_"]
     made: Any = _own_module(node) if group == "model" else None
     if made is None:

@@ -189,9 +189,28 @@ def run(
             hold(held, running.folder)
         if parts.algorithm.cost_depends_on_records:  # now the sizes of the clients are known
             plan = plan_of_smallest(parts, running.loop.context.data.records_per_client)
+        if not running.resumed:
+            _note_guarantee(running, plan)
         reporter = Reporter(running, plan, label)
         summary, privacy = _to_the_end(running, reporter, config, on_round)
     return RunResult(plan, running.folder.path, summary, privacy)
+
+
+def _note_guarantee(running: Run, plan: Plan) -> None:
+    """Note in ``environment.json`` what the ledger alone does not tell of a run that is killed."""
+    loop, facts = running.loop, None
+    if loop.budget is not None:
+        settings, data = loop.settings, loop.context.data
+        facts = {
+            "unit": loop.parts.algorithm.unit,
+            "neighbours": loop.budget.neighbours,
+            "delta": settings.delta,
+            "noise_adapts": loop.budget.adaptive,
+            "epsilon_planned": plan.epsilon if settings.sound else None,
+            "public_records": len(data.test) + (len(data.validation) if data.validation else 0),
+        }
+    environment = StoredRun(running.folder).environment
+    write_json(running.folder.environment, {**environment, "guarantee": facts})
 
 
 def _to_the_end(

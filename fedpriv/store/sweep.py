@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from fedpriv.common.config import fingerprint, identity_of_values
-from fedpriv.common.errors import ConfigError, FedprivError, show
+from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.files import write_csv, write_text
 from fedpriv.common.groups import GROUPS, option_of_target
 from fedpriv.common.notices import notice
@@ -30,7 +30,7 @@ from fedpriv.store.pairs import (
     table_of,
     write_differences,
 )
-from fedpriv.store.run_folders import DAMAGED, figure_folder, run_folders
+from fedpriv.store.run_folders import DAMAGED, figure_folder, run_folders, runs_below
 from fedpriv.store.saved import unreadable
 from fedpriv.store.searches import RECORD
 from fedpriv.store.stored_run import StoredRun
@@ -354,7 +354,7 @@ def _show(runs: pd.DataFrame, table: Table, varied: list[str], folder: Path | No
 
 
 def state_joint_privacy(folder: Path, varied: Sequence[str]) -> None:
-    """Print the joint ε of all runs of a sweep, and a warning where a best value was chosen on test records.
+    """Print the joint ε of the runs below a folder, and a warning if a best one was chosen on test records.
 
     A search states the cost of its trials itself.
 
@@ -364,14 +364,11 @@ def state_joint_privacy(folder: Path, varied: Sequence[str]) -> None:
     """
     if (folder / RECORD).exists():
         return
-    try:
-        runs = [StoredRun(path) for path in folder.iterdir() if (path / "summary.json").exists()]
-        joint = joint_privacy(runs)
-    except FedprivError as error:
-        notice(f"warning: the joint epsilon is not known: {error}")
-        return
-    for sentence in (s for one in joint if one.runs > 1 for s in one.sentences()):
-        console().print(sentence, soft_wrap=True)
+    for one in joint_privacy(StoredRun(path) for _, path in runs_below(folder)):
+        if math.isnan(one.epsilon):
+            notice(f"warning: {one.sentences()[0]}")
+        elif len(one.runs) > 1:
+            console().print("\n".join(one.sentences()), soft_wrap=True)
     keys = [column.removeprefix(_AS_ASKED) for column in varied]
     if warning := choice_warning(keys, ("test_accuracy",)):
         console().print(warning, soft_wrap=True)

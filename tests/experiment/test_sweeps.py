@@ -244,7 +244,8 @@ def test_a_run_that_cannot_be_read_is_run_anew_and_does_not_count(file, command,
     again = command(*given)
     assert again.status == 0
     assert f"warning: swept/0/{file} cannot be read" in again.err
-    assert "the joint epsilon is not known" in again.err
+    assert "warning: The joint ε of the runs on" in again.err
+    assert f"is not known: swept/0/{file} cannot be read" in again.err
     assert "note: run 0 counts as not run: " in again.out
     assert "not in the table, damaged: 0" in again.out
     third = command(*given)

@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+import fedpriv
+from fedpriv.common import notices
+from fedpriv.experiment.observers import Metrics
 from fedpriv.privacy.accountants import RdpAccountant
 from fedpriv.privacy.core.names import SOUND
-from fedpriv.store.joint_privacy import choice_warning, joint_privacy
+from fedpriv.store.joint_privacy import OWN, choice_warning, joint_privacy, population
+from fedpriv.store.run_folders import runs_below
 from fedpriv.store.stored_run import StoredRun
+from fedpriv.store.sweep import state_joint_privacy
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +54,10 @@ def test_ledgers_compose_by_rdp(runs):
         composition |= dict(history)
     expected = RdpAccountant().epsilon_of(composition, 1e-5, joint.neighbours)
     assert joint.epsilon == pytest.approx(expected)
-    assert (joint.runs, joint.delta, joint.unit) == (2, 1e-5, "client")
-    assert "no run was chosen by looking at the result" in " ".join(joint.sentences())
+    assert (len(joint.runs), joint.delta, joint.unit) == (2, 1e-5, "client")
+    words = " ".join(joint.sentences())
+    assert "neither which runs were made nor when they stopped followed from their results" in words
+    assert "for a client that all these runs protect" in words
 
 
 def test_the_joint_epsilon_is_above_that_of_each_run(runs):
@@ -64,13 +72,15 @@ def test_a_single_run_has_its_own_epsilon(runs):
 
 def test_a_run_given_twice_counts_once(runs):
     (joint,) = joint_privacy([StoredRun(runs[0]), StoredRun(runs[0])])
-    assert joint.runs == 1
+    assert len(joint.runs) == 1
 
 
 def test_runs_without_privacy_are_named_and_not_composed(runs):
     (joint,) = joint_privacy(map(StoredRun, runs))
-    assert (joint.runs, joint.without_privacy) == (2, 1)
-    assert "1 run without privacy" in " ".join(joint.sentences())
+    assert len(joint.runs) == 2
+    words = " ".join(joint.sentences())
+    assert "Not included: 1 run without privacy" in words
+    assert "all 2" not in words
 
 
 def test_runs_whose_noise_adapts_count_as_a_whole(runs, tmp_path):
@@ -93,6 +103,195 @@ def test_an_infinite_epsilon_stays_infinite(runs, tmp_path):
     broken = changed(runs[0], tmp_path / "broken", epsilon_sound=math.inf)
     (joint,) = joint_privacy([StoredRun(runs[1]), broken])
     assert math.isinf(joint.epsilon)
+
+
+PRIVATE = (
+    "algorithm=ldp_fedsgd", "noise_schedule=constant", "epsilon=null", "noise_schedule.noise_multiplier=8",
+    "rounds=3", "runtime.plots=false", "runtime.progress=none",
+)  # fmt: skip
+
+
+def told(folder: Path, capsys) -> str:
+    notices.take()
+    state_joint_privacy(folder, [])
+    return " ".join([*capsys.readouterr().out.split(), *notices.take()])
+
+
+def made(folder: Path, name: str, *overrides: str) -> StoredRun:
+    given = fedpriv.compose([*PRIVATE, *overrides, f"runtime.run_dir={folder / name}"])
+    fedpriv.run(given)
+    return StoredRun(folder / name)
+
+
+def killed(folder: Path, name: str, monkeypatch, *overrides: str) -> StoredRun:
+    """A run that was killed after two rounds."""
+    see = Metrics.see
+
+    def dies(self, done):
+        if done.number == 2:
+            raise SystemExit
+        see(self, done)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Metrics, "see", dies)
+        with pytest.raises(SystemExit):
+            made(folder, name, *overrides)
+    return StoredRun(folder / name)
+
+
+def test_every_ledger_below_the_folder_counts_whether_its_run_ended_or_not(
+    tmp_path, capsys, monkeypatch
+):
+    """Once two of these four were left out, and the sentence said "all"."""
+    for seed, name in enumerate(("0", "deep/below/own")):
+        made(tmp_path, name, f"seed={seed}")
+    stop = tmp_path / "stop"
+    stop.touch()
+    made(tmp_path, "interrupted", "seed=2", f"runtime.stop_file={stop}")
+    killed(tmp_path, "deep/killed", monkeypatch, "seed=3")
+    words = told(tmp_path, capsys)
+    assert "Joint ε of all 4 private runs together on digits" in words
+    assert "2 runs did not end and count with the releases so far" in words
+    runs = [StoredRun(path) for _, path in runs_below(tmp_path)]
+    (joint,) = joint_privacy(runs)
+    composition = Counter()
+    for run in runs:
+        composition.update(dict(max(run.ledger(SOUND).histories, key=len)))
+    assert sum(composition.values()) == 3 + 3 + 1 + 2
+    expected = RdpAccountant().epsilon_of(dict(composition), 1e-5, joint.neighbours)
+    assert joint.epsilon == pytest.approx(expected)
+
+
+def test_without_a_ledger_that_can_be_read_there_is_no_number(runs, tmp_path, capsys):
+    for name, content in (("a", None), ("b", "event_sound\nnot an event\n")):
+        folder = tmp_path / name
+        shutil.copytree(runs[0], folder / "whole")
+        shutil.copytree(runs[1], folder / "broken")
+        (folder / "broken" / "ledger.csv").unlink()
+        if content:
+            (folder / "broken" / "ledger.csv").write_text(content)
+        words = told(folder, capsys)
+        assert "is not known" in words
+        assert "broken/ledger.csv" in words
+        assert "δ =" not in words
+
+
+def test_a_run_that_released_nothing_costs_nothing(runs, tmp_path):
+    shutil.copytree(runs[0], tmp_path / "begun")
+    for path in (tmp_path / "begun").iterdir():
+        if path.name not in ("config.yaml", "environment.json") and path.is_file():
+            path.unlink()
+    (joint,) = joint_privacy([StoredRun(tmp_path / "begun"), StoredRun(runs[0])])
+    assert len(joint.runs) == 1
+
+
+def test_a_repeat_counts_once_whatever_its_runtime(tmp_path):
+    made(tmp_path, "one")
+    made(tmp_path, "other", "runtime.threads=2")
+    (joint,) = joint_privacy(StoredRun(path) for _, path in runs_below(tmp_path))
+    assert len(joint.runs) == 1
+
+
+def test_runs_that_withhold_their_seeds_are_not_one(tmp_path):
+    for seed in (0, 1):
+        made(tmp_path, str(seed), f"seed={seed}", "runtime.diagnostics=false")
+    (joint,) = joint_privacy(StoredRun(path) for _, path in runs_below(tmp_path))
+    assert len(joint.runs) == 2
+
+
+def test_names_stand_for_people():
+    def named(target: str, **more: str) -> str:
+        return population(
+            {"dataset._target_": target, **{f"dataset.{k}": v for k, v in more.items()}}
+        )
+
+    same = {named(f"fedpriv.data.{t}") for t in ("mnist.Mnist", "emnist.Emnist", "femnist.Femnist")}
+    assert len(same) == 1
+    assert named("fedpriv.data.mnist.FashionMnist") == "fashion_mnist"
+    assert (
+        named("fedpriv.data.own_table.OwnTable")
+        == named("mine.Coins")
+        == named("mine.Texts")
+        == OWN
+    )
+    one, other = (named("mine.Coins", population=name) for name in ("Ulm", "Bonn"))
+    assert len({one, other, OWN}) == 3
+
+
+def test_a_population_moves_no_fingerprint(tmp_path):
+    one, named = made(tmp_path, "one"), made(tmp_path, "named", "dataset.population=Ulm")
+    assert one.identity == named.identity
+    assert (one.files.metrics.read_text().count("\n")) == 4
+    weights = [run.model("cpu") for run in (one, named)]
+    assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
+    assert population(named.values) != population(one.values)
+
+
+def test_one_sweep_may_hold_records_out_in_some_of_its_runs(tmp_path, command):
+    said = command(
+        "train", "-m", "algorithm=adap_dpfl,dp_fl", "epsilon=3", "rounds=2", "partition.clients=10",
+        "hydra.sweep.dir=sweep", "runtime.progress=none", "runtime.plots=false",
+    )  # fmt: skip
+    assert said.status == 0, said.err
+    words = " ".join(said.out.split())
+    assert "Joint ε of all 2 private runs together on digits" in words
+    public = {
+        StoredRun(path).environment["guarantee"]["public_records"]
+        for _, path in runs_below(tmp_path / "sweep")
+    }
+    assert len(public) == 2
+    assert f"for a record that all these runs protect; at least {max(public):,} records" in words
+
+
+def test_other_units_are_another_number_and_all_is_not_said(runs, tmp_path):
+    made(tmp_path, "records", "algorithm=dp_fl", "noise_schedule=constant")
+    both = joint_privacy([*map(StoredRun, runs[:2]), StoredRun(tmp_path / "records")])
+    assert {joint.unit for joint in both} == {"client", "record"}
+    (clients,) = (joint for joint in both if joint.unit == "client")
+    words = " ".join(clients.sentences())
+    assert "Joint ε of 2 private runs together" in words
+    assert "Not included: 1 run with another unit (record)" in words
+
+
+def test_adjacencies_mix_by_the_wider_one(tmp_path):
+    shared = ("algorithm=dp_fl", "noise_schedule.noise_multiplier=20")
+    one = made(tmp_path, "poisson", *shared)
+    other = made(tmp_path, "fixed", *shared, "algorithm.sampling=fixed_size")
+    (joint,) = joint_privacy([one, other])
+    stated = [run.summary["epsilon_sound"] for run in (one, other)]
+    assert joint.neighbours == "replace_one"
+    assert joint.epsilon >= 2 * stated[0] + 0.9 * stated[1]
+    assert joint.delta == pytest.approx(1e-5 * (2 + math.exp(stated[0])))
+
+
+def test_a_killed_run_whose_noise_adapts_has_the_epsilon_of_its_filter(tmp_path, monkeypatch):
+    adaptive = ("algorithm=adap_dpfl", "noise_schedule=validation_decay", "rounds=30")
+    guarded = killed(tmp_path, "guarded", monkeypatch, *adaptive, "epsilon=30")
+    (joint,) = joint_privacy([guarded])
+    assert joint.epsilon == pytest.approx(30)
+    free = killed(tmp_path, "free", monkeypatch, *adaptive)
+    (joint,) = joint_privacy([guarded, free])
+    assert math.isinf(joint.epsilon)
+
+
+def test_the_trials_of_a_search_count_once_by_its_ledger(runs, tmp_path):
+    for number, run in enumerate(runs[:2]):
+        shutil.copytree(run, tmp_path / "search" / str(number))
+    (tmp_path / "search" / "search.json").write_text(json.dumps({"epsilon": 7.0, "delta": 1e-5}))
+    made(tmp_path, "other", "seed=5")
+    (joint,) = joint_privacy(StoredRun(path) for _, path in runs_below(tmp_path))
+    assert len(joint.runs) == 2
+    assert joint.epsilon > 7.0
+
+
+def test_shadow_runs_are_listed_as_not_included(runs, tmp_path):
+    shutil.copytree(runs[0], tmp_path / "shadow")
+    config = tmp_path / "shadow" / "config.yaml"
+    shadow = "shadow: {half: 0, nonmembers: records, seed: 0}"
+    config.write_text(config.read_text().replace("shadow: null", shadow))
+    (joint,) = joint_privacy([StoredRun(runs[0]), StoredRun(tmp_path / "shadow")])
+    assert len(joint.runs) == 1
+    assert "Not included: 1 run of the shadow runs of audits" in " ".join(joint.sentences())
 
 
 @pytest.mark.parametrize(

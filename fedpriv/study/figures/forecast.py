@@ -15,13 +15,14 @@ from functools import partial
 
 import numpy as np
 
+from fedpriv.common.config import as_tree, flatten
 from fedpriv.common.errors import FedprivError
 from fedpriv.common.words import round_up, span
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.sound_forecast import forecast_sound
 from fedpriv.store.display import duration
-from fedpriv.store.joint_privacy import RunCost, compose_runs, dataset_name, rdp_of_events
+from fedpriv.store.joint_privacy import RunCost, compose_runs, population, rdp_of_events
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Column
 from fedpriv.study.figures.definition import Figure
@@ -75,7 +76,7 @@ class JobForecast:
         costs = []
         for job in distinct(jobs):
             parts, sound = self._parts[id(job.config)], self._sound[id(job.config)]
-            dataset = dataset_name(job.config.dataset.get("_target_"))
+            dataset = population(flatten({"dataset": as_tree(job.config)["dataset"]}))
             if sound is None:
                 costs.append(RunCost(dataset, None))
             elif sound.epsilon is None:

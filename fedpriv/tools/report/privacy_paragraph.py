@@ -13,7 +13,7 @@ from fedpriv.common.words import counted, printable, round_up, span
 from fedpriv.privacy.core.names import RELATION_WORDS, SOUND
 from fedpriv.privacy.core.trust import TRUSTS
 from fedpriv.store.folder import RunFolder
-from fedpriv.store.joint_privacy import JointPrivacy, joint_privacy
+from fedpriv.store.joint_privacy import joint_privacy
 from fedpriv.store.run_folders import runs_of_figure
 from fedpriv.store.saved import saved_text
 from fedpriv.store.stored_run import StoredRun
@@ -49,13 +49,14 @@ def privacy_paragraph(runs: Sequence[StoredRun], warning: str = "") -> str:
             "Noise and sampling follow from the seeds of the configuration, so the guarantee is that of the "
             "mechanism and holds as long as the seeds are secret; these runs are simulations."
         )
-    for joint in joint_privacy(finished):
-        sentences += _cost_of_tuning(joint)
+    for joint in joint_privacy(runs):
+        if len(joint.runs) > 1 or joint.not_included or math.isnan(joint.epsilon):
+            sentences += joint.sentences()
     if warning:
         sentences.append(warning)
     if len(finished) < len(runs):
         left_out = counted(len(runs) - len(finished), "run")
-        sentences.append(f"Not covered: {left_out} that did not end.")
+        sentences.append(f"No guarantee is stated for {left_out} that did not end.")
     text = _POWER.sub(_in_powers, "\n".join(map(latex_text, sentences)))
     head = f"% from the privacy statements of {counted(len(runs), 'run')}, by fedpriv"
     return f"{head}\n\\paragraph{{Privacy.}}\n{text}\n"
@@ -119,21 +120,3 @@ def _guarantee(
         if isinstance(s.get("reasons"), dict) and "epsilon_sound" in s["reasons"]
     )
     yield f"ε was accounted for by: {_CELLS.sub(_IN_PLAIN_WORDS, '; '.join(reasons))}."
-
-
-def _cost_of_tuning(joint: JointPrivacy) -> Iterable[str]:
-    """Yield the sentences about all runs on one data set together."""
-    if joint.runs > 1 and math.isinf(joint.epsilon):
-        yield f"All {joint.runs} private runs on {joint.dataset} together have no finite ε: {joint.how}."
-    elif joint.runs > 1:
-        yield (
-            f"All {joint.runs} private runs on {joint.dataset} that protect a {joint.unit} together, "
-            f"whichever of them is reported, cost ε = {round_up(joint.epsilon)} at δ = {joint.delta:g} "
-            f"({joint.how}). This assumes that no run was chosen by looking at the result of another."
-        )
-    if joint.others:
-        number = counted(joint.others, "run")
-        yield f"{number} on {joint.dataset} with another unit or adjacency come on top."
-    if joint.without_privacy:
-        number = counted(joint.without_privacy, "run")
-        yield f"{number} on {joint.dataset} without privacy are not part of it."
