@@ -185,7 +185,7 @@ def test_an_unknown_key_of_the_command_is_refused(here, command):
 
 def test_the_joint_epsilon_stands_below_the_tables(made_own):
     text = (made_own / "outputs" / "figures" / "own" / "comparison.md").read_text()
-    assert "Joint ε of all 4 private runs together on digits" in text
+    assert "Joint ε of 4 private runs together on digits" in text
     assert "2 runs without privacy" in text
 
 
@@ -214,14 +214,14 @@ def test_the_paragraph_for_a_paper_is_printed(here, command):
     said = command("report", "outputs/figures/own", "--latex")
     assert said.status == 0, said.err
     assert said.out == command("report", "own", "--latex").out
-    assert "no run was chosen" in said.out
+    assert "neither which runs were made nor when they stopped" in said.out
     assert said.out.startswith("% from the privacy statements of 6 runs")
     for word in (
         r"\paragraph{Privacy.}",
         "one client",
         r"$\delta$ = $10^{-5}$",
         "GDP",
-        "All 4 private",
+        "of 4 private runs together",
     ):
         assert word in said.out
 
