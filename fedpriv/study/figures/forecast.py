@@ -84,7 +84,10 @@ class JobForecast:
             else:
                 view, settings = (parts.algorithm.unit, sound.neighbours), parts.settings
                 paired = settings.paired is not None
-                cost = RunCost(dataset, view, sound.epsilon, settings.delta, paired, sound.bound)
+                cost = RunCost(
+                    dataset, view, epsilon=sound.epsilon, delta=settings.delta, paired=paired,
+                    bound=sound.bound,
+                )  # fmt: skip
                 if sound.events is not None:
                     rdp = partial(rdp_of_events, sound.events, neighbours=sound.neighbours)
                     cost = replace(cost, rdp=rdp)
