@@ -14,8 +14,6 @@ SMALL = ("algorithm=dp_fl", "epsilon=null", "rounds=2", "evaluation_interval=1")
 RELEASES = ("account", "--noise-multiplier", "8", "--sample-rate", "1", "--steps", "2", "--delta", "1e-5",
             "--accountant", "gdp")  # fmt: skip
 WRITERS = {
-    "mine.png": ("plot", "run", "--out"),
-    "mine.pdf": ("plot", "run", "--points", "seed", "--out"),
     "mine.svg": (*RELEASES, "--plot"),
     "mine.csv": ("runs", "run", "--csv"),
     "mine.html": ("report", "run", "--out"),
@@ -61,17 +59,13 @@ def test_nothing_is_written_into_a_run_folder(name, run, command):
     assert contents(run) == before
 
 
-def test_the_table_beside_a_picture_is_not_written_over(run, command, tmp_path):
-    (tmp_path / "note.csv").write_text("x,y\n1,2\n")
-    for flags in ((), ("--points", "seed")):
-        refused(command("plot", "run", *flags, "--out", "note.png"), "its table", "note.csv")
-    assert (tmp_path / "note.csv").read_text() == "x,y\n1,2\n"
-    assert not (tmp_path / "note.png").exists()
-
-
-def test_a_picture_of_another_format_shares_the_table(run, command):
-    assert command("plot", "run", "--out", "lines.png").status == 0
-    assert command("plot", "run", "--out", "lines.svg").status == 0
+@pytest.mark.parametrize("there", ["note.png", "note.csv", "note.txt"])
+def test_a_plot_writes_over_nothing_without_force(there, run, command, tmp_path):
+    (tmp_path / there).write_text("notes\n")
+    refused(command("plot", "run", "--out", "note.png"), there, "--force writes over it")
+    assert [path.name for path in tmp_path.glob("note.*")] == [there]
+    assert command("plot", "run", "--out", "note.png", "--force").status == 0
+    assert (tmp_path / there).read_bytes() != b"notes\n"
 
 
 def test_a_report_goes_into_its_run_folder_but_not_over_another_page(run, command, tmp_path):
@@ -93,11 +87,11 @@ def test_a_table_of_other_columns_is_written_over_by_the_same_columns_alone(run,
 @pytest.mark.parametrize("kind", ["link", "empty"])
 def test_an_empty_file_is_free_and_a_link_is_not(kind, run, command, tmp_path):
     if kind == "empty":
-        (tmp_path / "a.png").touch()
-        assert command("plot", "run", "--out", "a.png").status == 0
+        (tmp_path / "a.svg").touch()
+        assert command(*RELEASES, "--plot", "a.svg").status == 0
         return
-    (tmp_path / "a.png").symlink_to("elsewhere")
-    refused(command("plot", "run", "--out", "a.png"), "it is a link or a device")
+    (tmp_path / "a.svg").symlink_to("elsewhere")
+    refused(command(*RELEASES, "--plot", "a.svg"), "it is a link or a device")
 
 
 @pytest.mark.parametrize("name", ["metrics.csv", "model.pt", "run.log"])

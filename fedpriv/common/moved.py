@@ -24,7 +24,6 @@ def _same_names(old: str, new: str, names: str) -> dict[str, str]:
 _RENAMED = {
     "fedpriv.privacy.accountants.monte_carlo_price": "fedpriv.privacy.accountants.monte_carlo_cost",
     "fedpriv.store.before": "fedpriv.store.prior_releases",
-    "fedpriv.study.figures.ends": "fedpriv.study.figures.final_points",
     "fedpriv.tools.verify.again": "fedpriv.tools.verify.repeat_runs",
     "fedpriv.tools.verify.left": "fedpriv.tools.verify.outgoing",
     "fedpriv.tools.verify.outside": "fedpriv.tools.verify.side_channels",
@@ -49,9 +48,7 @@ _FIRST = {
     **_same_names(
         "fedpriv.figures",
         "fedpriv.study.figures",
-        "catalogue certified command comparison computed definition details ftrl "
-        "jobs loading make marks monitor overlay overrides planning privacy reading "
-        "record series wei write",
+        "certified ftrl privacy wei",
     ),
     **_same_names(
         "fedpriv.privacy",
@@ -105,7 +102,6 @@ _FIRST = {
     "fedpriv.data.text.vocabulary": "fedpriv.data.text_vocabulary",
     "fedpriv.data.text.vocabulary_source": "fedpriv.data.text_vocabulary_source",
     "fedpriv.data.text.windows": "fedpriv.data.text_windows",
-    "fedpriv.figures.ends": "fedpriv.study.figures.final_points",
     "fedpriv.groups": "fedpriv.common.groups",
     "fedpriv.listing": "fedpriv.cli.listing",
     "fedpriv.privacy.clippers.clip": "fedpriv.privacy.clippers.step_clip",

@@ -528,6 +528,7 @@ def save_picture(figure: Figure, path: Path, dpi: int) -> None:
     # Without a date the same numbers give the same bytes.
     dates = {".pdf": "CreationDate", ".svg": "Date"}
     metadata: dict[str, str | None] = {dates[path.suffix]: None} if path.suffix in dates else {}
+    metadata["Software" if path.suffix == ".png" else "Creator"] = "fedpriv"
     content = io.BytesIO()  # writing directly, matplotlib would leave half a file on a full disk
     figure.savefig(content, dpi=dpi, metadata=metadata, format=path.suffix[1:])
     write_atomically(path, lambda file: file.write(content.getbuffer()), "wb")

@@ -57,6 +57,8 @@ def run(options: SimpleNamespace) -> int:
     """
     runs: list[StoredRun] = []
     for folder in map(Path, options.folders):
+        if not folder.is_dir():
+            raise ConfigError(f"there is no folder {folder}")
         found = [StoredRun(path) for _, path in runs_below(folder)]
         found = [one for one in found if one.files.metrics.exists()]
         if not found:

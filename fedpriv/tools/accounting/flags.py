@@ -76,7 +76,7 @@ _settings = together(
 @flag("--delta", "D[,D...]", "delta; several give the privacy profile")
 @flag("--accountant", "NAME[,...]", _ALL, Names(ACCOUNTANTS))
 @_settings
-@flag("--plot", "FILE", _DRAWN, NewFile(".png", ".pdf", ".svg", mark=rb"fedpriv account"))
+@flag("--plot", "FILE", _DRAWN, NewFile(".png", ".pdf", ".svg", mark=rb"fedpriv"))
 @table_flag
 def account(**flags: object) -> int:
     """Print the privacy cost (epsilon) of releases by every accountant that can account for them.
