@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -20,12 +20,13 @@ import matplotlib
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, Locator, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
 from fedpriv.common.files import write_atomically
@@ -187,12 +188,11 @@ class HeatMap:
     @property
     def size(self) -> tuple[float, float]:
         """Width and height in inches, so that each number fits into its cell."""
-        label_width = 1.1 + INCHES_PER_LETTER * max(map(len, self.rows))
-        width = label_width + CELL[0] * len(self.columns)
-        below = 0.9
-        if self.slanted:
-            below += 0.6 * INCHES_PER_LETTER * max(map(len, self.columns))
-        return max(PANEL_WIDTH, width), max(PANEL_HEIGHT, below + CELL[1] * len(self.rows))
+        left = 1.1 + INCHES_PER_LETTER * max(map(len, self.rows))
+        letters = max(map(len, self.columns)) if self.slanted else 0
+        below = 0.9 + 0.6 * INCHES_PER_LETTER * letters
+        width, height = left + CELL[0] * len(self.columns), below + CELL[1] * len(self.rows)
+        return max(PANEL_WIDTH, width), max(PANEL_HEIGHT, height)
 
 
 @dataclass(frozen=True)
@@ -251,65 +251,50 @@ def draw_panels(
         "font.size": font_size, "axes.titlesize": font_size + 0.5, "legend.fontsize": font_size - 1,
         "pdf.fonttype": 42, "svg.hashsalt": "fedpriv",
     }  # fmt: skip
-    with matplotlib.rc_context(cast("Any", style)):
-        figure = _grid(rows, title, note, stamp, width, font_size)
-        for path in files:
-            save_picture(figure, path, DPI)
-
-
-def _grid(
-    rows: Sequence[Sequence[Panel | HeatMap]],
-    title: str,
-    note: str,
-    stamp: str,
-    width: float | None,
-    font_size: float,
-) -> Figure:
-    """Return the picture of :func:`draw_panels`."""
-    columns = max(map(len, rows))
-    widths = [max(row[c].size[0] for row in rows if c < len(row)) for c in range(columns)]
-    heights = [max(panel.size[1] for panel in row) for row in rows]
-    height = sum(heights) * (1 if width is None else min(1.0, max(0.75, width / sum(widths))))
-    figure = Figure(figsize=(width or sum(widths), height), layout="constrained")
-    FigureCanvasAgg(figure)
-    inner = cast(
-        "SubFigure", figure.subfigures()
-    )  # panels, legend and stamp; title and note stand around these
-    grid = inner.subplots(
-        len(rows), columns, squeeze=False, width_ratios=widths, height_ratios=heights
-    )
-    drawn: list[tuple[Axes, Panel | HeatMap]] = []
-    for row, axes in zip(rows, grid, strict=True):
-        for panel, axis in zip(row, axes, strict=False):
-            (draw_map if isinstance(panel, HeatMap) else draw_panel)(axis, cast("Any", panel))
-            drawn.append((axis, panel))
-        for axis in axes[len(row) :]:
-            axis.set_axis_off()
-    ends = [(axes[len(row) - 1], row) for row, axes in zip(rows, grid, strict=True)]
-    around: list[Artist] = []
-    if not _label_ends(figure, ends, width is None, font_size - 1):
-        roomy = len(drawn) == 1 and (width is None or width > 1.5 * PANEL_WIDTH)
-        around += _legend(inner, height, roomy, width is None, font_size - 1)
     stamped: dict[str, Any] = {
         "color": COLOURS["red"], "weight": "bold",
         "bbox": {"boxstyle": "square,pad=0.25", "facecolor": "#FDEDE3", "edgecolor": COLOURS["red"]},
     }  # fmt: skip
-    for place, words, size, look in (
-        (figure.suptitle, title, font_size + 1, {}),
-        (inner.suptitle, stamp, font_size, stamped),
-        (figure.supxlabel, note, font_size - 1, {}),
-    ):
-        if words:
-            room = figure.get_figwidth() - 0.3
-            text = _wrapped(figure, words, room, size, look.get("weight", "normal"))
-            around.append(place(text, fontsize=size, parse_math=False, **look))
-    pads = 2 * figure.get_layout_engine().get()["h_pad"]  # type: ignore[union-attr]
-    more = sum(artist.get_window_extent().height / figure.dpi + pads for artist in around)
-    figure.set_figheight(height + more)
-    for axis, panel in drawn:
-        if isinstance(panel, Panel):
-            _tick_measured(figure, axis, panel)
-    return figure
+    columns = max(map(len, rows))
+    widths = [max(row[c].size[0] for row in rows if c < len(row)) for c in range(columns)]
+    heights = [max(panel.size[1] for panel in row) for row in rows]
+    height = sum(heights) * (1 if width is None else min(1.0, max(0.75, width / sum(widths))))
+    with matplotlib.rc_context(cast("Any", style)):
+        figure = Figure(figsize=(width or sum(widths), height), layout="constrained")
+        FigureCanvasAgg(figure)
+        # Panels, legend and stamp; title and note stand around these.
+        inner = cast("SubFigure", figure.subfigures())
+        grid = inner.subplots(
+            len(rows), columns, squeeze=False, width_ratios=widths, height_ratios=heights
+        )
+        for row, axes in zip(rows, grid, strict=True):
+            for panel, axis in zip(row, axes, strict=False):
+                (draw_map if isinstance(panel, HeatMap) else draw_panel)(axis, cast("Any", panel))
+            for axis in axes[len(row) :]:
+                axis.set_axis_off()
+        ends = [(axes[len(row) - 1], row) for row, axes in zip(rows, grid, strict=True)]
+        around: list[Artist] = []
+        if not _label_ends(figure, ends, width is None, font_size - 1):
+            roomy = columns == len(rows) == 1 and (width is None or width > 1.5 * PANEL_WIDTH)
+            around += _legend(inner, height, roomy, width is None, font_size - 1)
+        for place, words, size, look in (
+            (figure.suptitle, title, font_size + 1, {}),
+            (inner.suptitle, stamp, font_size, stamped),
+            (figure.supxlabel, note, font_size - 1, {}),
+        ):
+            if words:
+                room = figure.get_figwidth() - 0.3
+                text = _wrapped(figure, words, room, size, look.get("weight", "normal"))
+                around.append(place(text, fontsize=size, parse_math=False, **look))
+        pads = 2 * figure.get_layout_engine().get()["h_pad"]  # type: ignore[union-attr]
+        more = sum(artist.get_window_extent().height / figure.dpi + pads for artist in around)
+        figure.set_figheight(height + more)
+        for row, axes in zip(rows, grid, strict=True):
+            for panel, axis in zip(row, axes, strict=False):
+                if isinstance(panel, Panel):
+                    _tick_measured(figure, axis, panel)
+        for path in files:
+            save_picture(figure, path, DPI)
 
 
 def _width(figure: Figure, text: str, size: float, weight: str = "normal") -> float:
@@ -324,9 +309,7 @@ def _wrapped(figure: Figure, text: str, inches: float, size: float, weight: str 
     lines = []
     for paragraph in text.split("\n"):
         width = _width(figure, paragraph, size, weight)
-        letters = max(20, len(paragraph))
-        if width > inches:
-            letters = max(20, int(len(paragraph) * inches / width))
+        letters = max(20, int(len(paragraph) * min(1, inches / width)))
         broken = textwrap.wrap(paragraph, letters) or [""]
         while letters > 20 and _width(figure, "\n".join(broken), size, weight) > inches:
             letters -= 1  # wide letters are together
@@ -354,15 +337,15 @@ def _label_ends(
     """
     named: list[tuple[Axes, list[Line], list[str]]] = []
     for axis, row in rows:
-        lines = [[x for x in p.lines if x.label[:1] != "_"] for p in row if isinstance(p, Panel)]
-        if len(lines) < len(row) or cast("Panel", row[-1]).y_ticks:
+        shown = [[x for x in p.lines if x.label[:1] != "_"] for p in row if isinstance(p, Panel)]
+        if len(shown) < len(row) or cast("Panel", row[-1]).y_ticks:
             return False
-        plain = all(line.joined and not line.band_label for each in lines for line in each)
-        labels = [line.label for line in lines[-1]]
-        everywhere = {line.label for each in lines for line in each}
+        plain = all(line.joined and not line.band_label for lines in shown for line in lines)
+        labels = [line.label for line in shown[-1]]
+        everywhere = {line.label for lines in shown for line in lines}
         if not plain or len({*labels}) < len(labels) or everywhere != {*labels} or not labels:
             return False
-        named.append((axis, lines[-1], [_wrapped(figure, x, _END_WIDTH, size) for x in labels]))
+        named.append((axis, shown[-1], [_wrapped(figure, x, _END_WIDTH, size) for x in labels]))
     widest = max(_width(figure, text, size) for _, _, texts in named for text in texts)
     width = figure.get_figwidth()
     if widest > _END_WIDTH * 1.3 or widest > 0.36 * width:
@@ -379,14 +362,13 @@ def _label_ends(
             return False
         centres = spread_apart([y for _, y in ends], heights)
         placed.append((axis, zip(curves, texts, ends, centres, strict=True)))
-    for axis, named_curves in placed:
+    for axis, ends_of_lines in placed:
         inch = figure.dpi / axis.bbox.width
-        for line, text, (x, y), centre in named_curves:
+        for line, text, (x, y), centre in ends_of_lines:
+            rgb: np.ndarray = np.array(to_rgb(line.colour))
             # Text on white must be dark enough to read.
-            red, green, blue = to_rgb(line.colour)
-            brightness = 0.299 * red + 0.587 * green + 0.114 * blue
-            dark = min(1.0, 0.5 / brightness) if brightness else 1.0
-            colour = (red * dark, green * dark, blue * dark)
+            brightness = float(rgb @ (0.299, 0.587, 0.114))
+            colour = to_rgb((rgb * min(1.0, 0.5 / max(brightness, 0.5))).tolist())
             (leader,) = axis.plot(
                 [x, 1 + 0.9 * _LEADER * inch], [y, centre], color=colour, linewidth=0.5,
                 transform=axis.transAxes, clip_on=False, label="_leader", zorder=1,
@@ -404,9 +386,8 @@ def _end(axis: Axes, line: Line) -> tuple[float, float]:
     x, y = np.asarray(line.x, dtype=float), np.asarray(line.y, dtype=float)
     points = axis.transAxes.inverted().transform(axis.transData.transform(np.column_stack([x, y])))
     inside = points[np.isfinite(points).all(axis=1) & (points[:, 0] <= 1.001)]
-    if not len(inside):
-        return -math.inf, 0.0
-    return float(inside[-1, 0]), float(np.clip(inside[-1, 1], 0, 1))
+    x_end, y_end = inside[-1] if len(inside) else (-math.inf, 0.0)
+    return float(x_end), float(np.clip(y_end, 0, 1))
 
 
 def _legend(inner: SubFigure, height: float, roomy: bool, grow: bool, size: float) -> list[Artist]:
@@ -468,21 +449,16 @@ def draw_plot(path: Path, panels: Sequence[Panel | StackedBars], title: str, sub
     """
     height = 3.8 if len(panels) == 1 else 5.0
     figure = Figure(figsize=(SCREEN_WIDTH, height))
-    right_margin = 0.86 if any(panel.legend == "beside" for panel in panels) else 0.97
+    right = 0.86 if any(panel.legend == "beside" for panel in panels) else 0.97
     # The margins are fixed. Letting matplotlib measure them would take a third of the drawing time.
-    figure.subplots_adjust(0.14, 0.5 / height, right_margin, 1 - 0.5 / height, hspace=0.1)
+    figure.subplots_adjust(0.14, 0.5 / height, right, 1 - 0.5 / height, hspace=0.1)
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(panels), 1, sharex=len(panels) > 1, squeeze=False)[:, 0]
     for axis, panel in zip(axes, panels, strict=True):
-        if isinstance(panel, StackedBars):
-            draw_bars(axis, panel)
-        else:
-            draw_panel(axis, panel)
+        (draw_bars if isinstance(panel, StackedBars) else draw_panel)(axis, cast("Any", panel))
     figure.suptitle(title, x=0.14, y=1 - 0.06 / height, ha="left", va="top", fontsize=10)
-    figure.text(
-        0.14, 1 - 0.28 / height, subtitle if len(subtitle) <= 80 else f"{subtitle[:77]}...",
-        ha="left", va="top", fontsize=7, color="0.35",
-    )  # fmt: skip
+    below = subtitle if len(subtitle) <= 80 else f"{subtitle[:77]}..."
+    figure.text(0.14, 1 - 0.28 / height, below, ha="left", va="top", fontsize=7, color="0.35")
     save_picture(figure, path, SCREEN_DPI)
 
 
@@ -527,10 +503,10 @@ def save_picture(figure: Figure, path: Path, dpi: int) -> None:
     """
     # Without a date the same numbers give the same bytes.
     dates = {".pdf": "CreationDate", ".svg": "Date"}
-    metadata: dict[str, str | None] = {dates[path.suffix]: None} if path.suffix in dates else {}
-    metadata["Software" if path.suffix == ".png" else "Creator"] = "fedpriv"
+    metadata = {"Software" if path.suffix == ".png" else "Creator": "fedpriv"}
+    undated = {dates[path.suffix]: None} if path.suffix in dates else {}
     content = io.BytesIO()  # writing directly, matplotlib would leave half a file on a full disk
-    figure.savefig(content, dpi=dpi, metadata=metadata, format=path.suffix[1:])
+    figure.savefig(content, dpi=dpi, metadata=metadata | undated, format=path.suffix[1:])
     write_atomically(path, lambda file: file.write(content.getbuffer()), "wb")
 
 
@@ -555,40 +531,38 @@ def draw_panel(axis: Axes, panel: Panel) -> None:
         axis.set_ylim(0, 1.05 * max(np.nanmax(line.y) for line in panel.lines) or 1)
     if not panel.lines:
         axis.text(0.5, 0.5, "no finished run", transform=axis.transAxes, ha="center", color="grey")
-    _finish(axis, panel.legend, panel.legend_title)
+    _finish(axis, panel)
 
 
 def _scale(axis: Axes, panel: Panel, x: np.ndarray) -> None:
     """Set the scales of a panel whose lines stand at ``x``, with plain numbers where they fit."""
-    plain = FuncFormatter(lambda value, _: f"{value:g}")
-    if panel.x_powers:
+    if panel.x_log or panel.x_powers:
         axis.set_xscale("log")
-    elif panel.x_log:  # plain numbers: powers of ten, and 2 and 5 between them if they fit
+    if panel.x_log:  # powers of ten, and 2 and 5 between them if they fit
         low, high = panel.x_limits or (None, None)
         wide = low is not None and high is not None and high / low > 300
-        axis.set_xscale("log")
-        axis.xaxis.set_major_locator(LogLocator(subs=(1,) if wide else (1, 2, 5)))
-        axis.xaxis.set_major_formatter(plain)
-        axis.xaxis.set_minor_formatter(NullFormatter())
-    if (
-        panel.vacuous_above is not None
-    ):  # powers of ten, and a tick for all points to the right of them
-        most, vacuous = panel.vacuous_above, x[x > panel.vacuous_above]
+        _tick(axis.xaxis, LogLocator(subs=(1,) if wide else (1, 2, 5)))
+    if panel.vacuous_above is not None:
+        # Powers of ten, and a tick for all points to the right of them.
+        most, beyond = panel.vacuous_above, x[x > panel.vacuous_above]
         powers = [10.0**power for power in range(-3, 7)]
         ticks = {p: f"{p:g}" for p in powers if axis.get_xlim()[0] <= p <= most}
-        if len(vacuous):
-            ticks[float(vacuous.min())] = "vacuous\nor ∞"
-            border = math.sqrt(most * vacuous.min())
-            axis.axvline(border, color="grey", linestyle=":", linewidth=0.8)
+        if len(beyond):
+            ticks[float(beyond.min())] = "vacuous\nor ∞"
+            axis.axvline(math.sqrt(most * beyond.min()), color="grey", linestyle=":", linewidth=0.8)
         axis.set_xticks(list(ticks), list(ticks.values()))
     if panel.y_log:
         axis.set_yscale("log")
         low, high = axis.get_ylim()
         if high / low < 100 and low > 1e-3 and high < 1e4:
-            subs = (1, 2, 5) if high / low > 5 else range(1, 10)
-            axis.yaxis.set_major_locator(LogLocator(subs=subs))
-            axis.yaxis.set_major_formatter(plain)
-            axis.yaxis.set_minor_formatter(NullFormatter())
+            _tick(axis.yaxis, LogLocator(subs=(1, 2, 5) if high / low > 5 else range(1, 10)))
+
+
+def _tick(axis: Axis, locator: Locator, write: str | Callable[..., str] = "{x:g}") -> None:
+    """Put the ticks of an axis where the locator says, with plain numbers, and none at minor ticks."""
+    axis.set_major_locator(locator)
+    axis.set_major_formatter(write)
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _draw_line(axis: Axes, line: Line, index: int) -> None:
@@ -624,13 +598,12 @@ def _limit_bands(axis: Axes, panel: Panel) -> None:
     percent ends at 0 and 100.
     """
     drawn = [line for line in panel.lines if not line.at_bottom]
-    intervals = [b for one in drawn if one.low is not None for b in (one.low, one.high)]
-    if not intervals:
+    bounds: list[Any] = [b for one in drawn if one.low is not None for b in (one.low, one.high)]
+    if not bounds:
         return
     to = np.log10 if panel.y_log else np.asarray
     with np.errstate(divide="ignore", invalid="ignore"):
-        curves = to(np.concatenate([np.asarray(one.y, float) for one in drawn]))
-        bands = to(np.concatenate([np.asarray(b, float) for b in intervals]))
+        curves, bands = to(np.hstack([one.y for one in drawn])), to(np.hstack(bounds))
     curves = curves[np.isfinite(curves)]
     if not curves.size:
         return
@@ -653,104 +626,95 @@ def _tick_measured(figure: Figure, axis: Axes, panel: Panel) -> None:
     Values whose numbers would touch are left out, but not the first and the last.
     """
     curves = [line for line in panel.lines if line.joined and line.marker]
-    points = [line for line in curves if not line.sparse and np.size(line.x)]
+    special = panel.x_powers or panel.vacuous_above is not None
+    if special or not curves or any(line.sparse or not len(line.x) for line in curves):
+        return
     low, high = sorted(axis.get_xlim())
-    values = sorted({float(x) for line in points for x in np.asarray(line.x, dtype=float)})
-    values = [value for value in values if low <= value <= high]
-    measured = len(points) == len(curves) and panel.vacuous_above is None
-    if panel.x_powers or not measured or not 1 < len(values) <= _MOST_TICKS:
+    values = np.unique(np.hstack([line.x for line in curves]).astype(float))
+    values = values[(low <= values) & (values <= high)]
+    if not 1 < len(values) <= _MOST_TICKS:
         return
 
-    def tick(value: float, _: object = None) -> str:
+    def write(value: float, _: object = None) -> str:
         return f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else f"{value:.3g}"
 
     figure.draw_without_rendering()
     size = float(axis.xaxis.label.get_fontsize())  # an axis may have no tick so far
     places = axis.transData.transform([(value, 0) for value in values])[:, 0]
-    half = [0.62 * figure.dpi * _width(figure, tick(value), size) for value in values]
-    kept, last = [0], len(values) - 1
+    half = np.array([0.62 * figure.dpi * _width(figure, write(value), size) for value in values])
+    left, right, kept, last = places - half, places + half, [0], len(values) - 1
     for i in range(1, last):
-        if (
-            places[kept[-1]] + half[kept[-1]] <= places[i] - half[i]
-            and places[i] + half[i] <= places[last] - half[last]
-        ):
+        if right[kept[-1]] <= left[i] and right[i] <= left[last]:
             kept.append(i)
-    axis.xaxis.set_major_locator(FixedLocator([values[i] for i in [*kept, last]]))
-    axis.xaxis.set_major_formatter(FuncFormatter(tick))
-    axis.xaxis.set_minor_locator(FixedLocator([v for i, v in enumerate(values) if i not in kept]))
-    axis.xaxis.set_minor_formatter(NullFormatter())
+    kept.append(last)
+    _tick(axis.xaxis, FixedLocator(values[kept].tolist()), write)
+    axis.xaxis.set_minor_locator(FixedLocator(np.delete(values, kept).tolist()))
 
 
 def draw_map(axis: Axes, panel: HeatMap) -> None:
     """Draw a table as colours with numbers, the best of each row framed."""
-    values = np.ma.masked_invalid(np.asarray(panel.values, dtype=float))
+    values = np.asarray(panel.values, dtype=float)
+    finite = np.isfinite(values)
     image = axis.imshow(values, cmap="cividis", aspect="auto")
     axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
-    axis.set_xticks(range(len(panel.columns)), panel.columns)
+    slant: dict[str, Any] = {}
     if panel.slanted:
-        axis.tick_params(axis="x", rotation=40)
-        for label in axis.get_xticklabels():
-            label.set(ha="right", rotation_mode="anchor")
+        slant = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+    axis.set_xticks(range(len(panel.columns)), panel.columns, **slant)
     axis.set_yticks(range(len(panel.rows)), panel.rows)
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
-    if not values.count():
+    if not finite.any():
         axis.text(0.5, 0.5, "no finished run", transform=axis.transAxes, ha="center", color="grey")
         return
     axis.figure.colorbar(image, ax=axis, label=panel.label, fraction=0.05, pad=0.02)
-    for row, numbers in enumerate(values):
-        if not numbers.count():
-            continue
-        best = numbers.argmin() if panel.best == "low" else numbers.argmax()
-        for column in np.flatnonzero(~np.ma.getmaskarray(numbers)).tolist():
-            axis.text(
-                column, row, f"{numbers[column]:.{panel.decimals}f}", ha="center", va="center",
-                fontsize=6, weight="bold" if column == best else "normal",
-                color="black" if cast("float", image.norm(numbers[column])) > 0.55 else "white",
-            )  # fmt: skip
-        frame = Rectangle((best - 0.46, row - 0.44), 0.92, 0.88, fill=False, linewidth=1.6)
-        frame.set_edgecolor(COLOURS["red"])
-        axis.add_patch(frame)
+    best = np.where(finite, values if panel.best == "low" else -values, np.inf).argmin(axis=1)
+    for row, column in np.argwhere(finite).tolist():
+        value, framed = values[row, column], column == best[row]
+        axis.text(
+            column, row, f"{value:.{panel.decimals}f}", ha="center", va="center", fontsize=6,
+            weight="bold" if framed else "normal",
+            color="black" if cast("float", image.norm(value)) > 0.55 else "white",
+        )  # fmt: skip
+        if framed:
+            corner, red = (column - 0.46, row - 0.44), COLOURS["red"]
+            axis.add_patch(Rectangle(corner, 0.92, 0.88, fill=False, linewidth=1.6, edgecolor=red))
 
 
 def draw_bars(axis: Axes, panel: StackedBars) -> None:
     """Draw horizontal bars made of parts."""
     rows, left = np.arange(len(panel.counts)), np.zeros(len(panel.counts))
+    edges = np.arange(len(rows) + 1) - 0.5
     for part, counts in enumerate(panel.counts.T):
-        colour, right = CYCLE[part % len(CYCLE)], left + counts
+        look: dict[str, Any] = {"color": CYCLE[part % len(CYCLE)], "label": str(part)}
         if panel.apart:
-            axis.barh(
-                rows, counts, left=left, color=colour, label=str(part), edgecolor="white", height=0.8,
-                linewidth=0.4,
-            )  # fmt: skip
+            axis.barh(rows, counts, 0.8, left, edgecolor="white", linewidth=0.4, **look)
         else:  # one outline for the bands of all rows: a bar for each takes seconds
-            axis.stairs(
-                right, np.arange(len(rows) + 1) - 0.5, baseline=left, orientation="horizontal",
-                fill=True, color=colour, label=str(part), linewidth=0,
-            )  # fmt: skip
-        left = right
+            look |= {"orientation": "horizontal", "fill": True, "linewidth": 0}
+            axis.stairs(left + counts, edges, baseline=left, **look)
+        left = left + counts
     axis.set(xlabel=panel.x_label, ylabel=panel.y_label, ylim=(len(rows) - 0.5, -0.5))
     if panel.apart:
         axis.set_yticks(rows)
-    _finish(axis, panel.legend, panel.legend_title)
+    _finish(axis, panel)
 
 
-def _finish(axis: Axes, legend: str, legend_title: str | None) -> None:
+def _finish(axis: Axes, panel: Panel | StackedBars) -> None:
     """Draw a light grid and the panel's own legend, and hide the upper and the right spine."""
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(alpha=0.25, linewidth=0.6)
     axis.set_axisbelow(True)
-    lines, _ = axis.get_legend_handles_labels()
-    if not lines:  # of a run that was stopped before its first evaluation
+    # A run that was stopped before its first evaluation has no line.
+    if not axis.get_legend_handles_labels()[0]:
         return
-    if legend == "inside":
-        # The place that is named is the default. Where it is not named, a slow search for it warns.
-        axis.legend(title=legend_title, frameon=False, loc="best")
-    elif legend == "beside":
+    if panel.legend == "beside":
         axis.legend(
-            title=legend_title, frameon=False, fontsize=7, title_fontsize=7, loc="center left",
+            title=panel.legend_title, frameon=False, fontsize=7, title_fontsize=7, loc="center left",
             bbox_to_anchor=(1.0, 0.5),
         )  # fmt: skip
+    elif panel.legend:
+        # The place that is named is the default. Where it is not named, a slow search for it warns.
+        axis.legend(title=panel.legend_title, frameon=False, loc="best")
 
 
 def from_zero(values: ArrayLike) -> tuple[float, float] | None:

@@ -158,8 +158,8 @@ def test_runs_that_are_not_finished_are_named_on_the_console_and_the_picture(
 
 def test_folders_without_runs_are_refused(command, tmp_path):
     (tmp_path / "empty").mkdir()
-    for folder in ("nowhere", "empty"):
-        assert f"{folder}: no run folder" in refused(command("plot", folder))
+    assert "there is no folder nowhere" in refused(command("plot", "nowhere"))
+    assert "empty: no run folder" in refused(command("plot", "empty"))
     assert "FOLDER" in refused(command("plot"))
 
 
