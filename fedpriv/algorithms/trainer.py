@@ -264,11 +264,12 @@ class Trainer:
     def model_state(self) -> dict[str, object]:
         """Return the state dict that ``model.pt`` holds, with the present weights of the model.
 
-        What a module saves beside its weights (buffers, extra state) may follow from private records, and no
-        noise protects it. So in a private run it is as it was before the first round.
+        What a module saves beside these (frozen parameters, buffers, extra state) may follow from private
+        records, and no noise protects it. So in a private run it is as it was before the first round.
         """
-        module = self.context.model.module
-        weights = dict(module.named_parameters(remove_duplicate=False))
+        module, trained = self.context.model.module, self.context.model.columns
+        named = module.named_parameters(remove_duplicate=False)
+        weights = {name: p for name, p in named if p in trained}
         state = self._initial_state if self.context.private else module.state_dict()
         return {
             name: weights[name].detach().clone() if name in weights else value

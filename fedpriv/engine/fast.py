@@ -63,7 +63,7 @@ class FastEngine(BlockEngine):
 
     def __init__(self, model: FlatModel, loss: Loss):
         super().__init__(model, loss)
-        self._layers = _trainable_layers(model.module)
+        self._layers = _trainable_layers(model)
 
     def _gradients(
         self, inputs: torch.Tensor, targets: torch.Tensor, prove: bool
@@ -80,12 +80,11 @@ class FastEngine(BlockEngine):
                     raise self._layers[i].refuse(why)
             total, plain = losses.sum(), None
             if prove:  # the graph stays for the pass below
-                trained = [p for p in self.model.parameters() if p.requires_grad]
+                trained = self.model.parameters()
                 weight_gradients = torch.autograd.grad(
                     total, trained, retain_graph=True, allow_unused=True
                 )
-                by_parameter = dict(zip(trained, weight_gradients, strict=True))
-                plain = flat_gradient(self.model.parameters(), by_parameter)
+                plain = flat_gradient(trained, dict(zip(trained, weight_gradients, strict=True)))
 
             # 2. Backward pass to the outputs of the layers, not to their weights.
             used = [i for i, call in calls.items() if call.gave.requires_grad]
@@ -138,24 +137,20 @@ class FastEngine(BlockEngine):
                 module.tap, module.recurrent_gradient = None, True
 
 
-def _trainable_layers(model: nn.Module) -> list[_Layer]:
+def _trainable_layers(model: FlatModel) -> list[_Layer]:
     """Return the layers with trainable parameters of their own, and the columns of these parameters.
 
     Raises:
         Unsupported: A layer has no rule or shares parameters with another layer.
     """
-    columns: dict[int, slice] = {}
-    offset = 0
-    for p in model.parameters():
-        columns[id(p)] = slice(offset, offset + p.numel())
-        offset += p.numel()
     layers = []
     seen: set[int] = set()
-    for name, module in model.named_modules():
+    for name, module in model.module.named_modules():
         parameters = dict(module.named_parameters(recurse=False))
-        if not any(p.requires_grad for p in parameters.values()):
+        columns = {k: model.columns[p] for k, p in parameters.items() if p in model.columns}
+        if not columns:
             continue
-        layer = _Layer(name, module, {k: columns[id(p)] for k, p in parameters.items()})
+        layer = _Layer(name, module, columns)
         why = why_no_rule(module)
         if why is None and not seen.isdisjoint(map(id, parameters.values())):
             why = "it shares a parameter with another layer"

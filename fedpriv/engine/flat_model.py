@@ -1,4 +1,7 @@
-"""A model whose parameters are views into one flat vector, the form in which weights travel.
+"""A model whose trained parameters are views into one flat vector, the form in which weights travel.
+
+Frozen parameters (``requires_grad`` is False) stay outside the vector: nothing clips, noises, sends or moves
+them.
 
 Training minimises
 
@@ -71,10 +74,10 @@ def flat_gradient(
 
 
 class FlatModel:
-    """A module whose parameters all lie in one vector.
+    """A module whose trained parameters all lie in one vector.
 
     Args:
-        module: The model. Its parameters are moved into the vector, in the order of
+        module: The model. Its trained parameters are moved into the vector, in the order of
             ``module.parameters()``; they stay ordinary parameters of the module. A module belongs to
             one FlatModel: wrapping it again takes its parameters out of the first vector.
             The module may have ``record_loss(outputs, targets)`` → [n], ``weight_decay``,
@@ -84,15 +87,16 @@ class FlatModel:
     Attributes:
         module: The wrapped module.
         flat: The parameters θ [d]. Writing into the vector (``flat.add_(…)``) changes the model.
-        size: Number of parameters d.
+        size: Number of trained parameters d.
+        columns: Place of each trained parameter in ``flat``.
         device: Device of the parameters.
         loss: (outputs, targets) → loss ℓ of each record [n].
         correct: (outputs, targets) → (right answers [n], answers that count [n]) of each record.
-        weight_decay: λ ≥ 0, over all parameters.
+        weight_decay: λ ≥ 0, over the parameters θ.
 
     Raises:
-        ValueError: The parameters differ in dtype or device, or there are none; ``weight_decay`` is
-            negative or not finite.
+        ConfigError: The trained parameters differ in dtype or device, or there are none.
+        ValueError: ``weight_decay`` is negative or not finite.
 
     Example:
         >>> model = FlatModel(nn.Linear(3, 2))
@@ -127,14 +131,27 @@ class FlatModel:
         return digest.hexdigest()
 
     def parameters(self) -> list[nn.Parameter]:
-        """Return the parameters in their order in ``flat``."""
-        return list(self._parameters)
+        """Return the trained parameters in their order in ``flat``."""
+        return list(self.columns)
 
     def is_flat(self) -> bool:
-        """Return whether every parameter still lies at its place in ``flat``."""
+        """Return whether every trained parameter still lies at its place in ``flat``."""
         first, width = self.flat.data_ptr(), self.flat.element_size()
-        places = zip(self._parameters, self._offsets, strict=True)
-        return all(p.data_ptr() == first + offset * width for p, offset in places if p.numel())
+        places = self.columns.items()
+        return all(p.data_ptr() == first + place.start * width for p, place in places if p.numel())
+
+    def with_frozen(self, weights: torch.Tensor) -> torch.Tensor:
+        """Return weights [d] with the frozen parameters in their places, a vector of its own."""
+        places = ((p, self.columns.get(p)) for p in self.module.parameters())
+        return torch.cat(
+            [p.detach().reshape(-1) if at is None else weights[at] for p, at in places]
+        )
+
+    def without_frozen(self, weights: torch.Tensor) -> torch.Tensor:
+        """Return the weights [d] of which :meth:`with_frozen` made a longer vector."""
+        parameters = list(self.module.parameters())
+        parts = zip(weights.split([p.numel() for p in parameters]), parameters, strict=True)
+        return torch.cat([part for part, p in parts if p in self.columns])
 
     def set(self, flat: torch.Tensor) -> None:
         """Copy the weights [d] into the model."""
@@ -169,13 +186,11 @@ class FlatModel:
         """
         values = (self.flat if weights is None else weights).detach().clone()
         parameters = [
-            nn.Parameter(value.view(p.shape), requires_grad=p.requires_grad)
-            for value, p in zip(
-                values.split([p.numel() for p in self._parameters]), self._parameters, strict=True
-            )
+            nn.Parameter(values[place].view(p.shape), requires_grad=p.requires_grad)
+            for p, place in self.columns.items()
         ]
         # deepcopy takes these for copies that it has made already
-        memo = {id(p): copied for p, copied in zip(self._parameters, parameters, strict=True)}
+        memo = {id(p): copied for p, copied in zip(self.columns, parameters, strict=True)}
         try:
             return copy.deepcopy(self.module, memo), parameters
         except (RuntimeError, TypeError, NotImplementedError) as error:
@@ -248,13 +263,14 @@ class FlatModel:
     @torch.no_grad()
     def _flatten(self) -> None:
         # Walking through the modules takes as long as a small layer, so it is done once.
-        parameters = self._parameters = list(self.module.parameters())
+        parameters = [p for p in self.module.parameters() if p.requires_grad]
         if len({(p.dtype, p.device) for p in parameters}) != 1:
-            raise ValueError("a model needs parameters, all of one dtype on one device")
+            raise ConfigError("model needs parameters that train, all of one dtype on one device")
         self.flat = torch.cat([p.detach().reshape(-1) for p in parameters])
         self.size, self.device = self.flat.numel(), self.flat.device
-        self._offsets, offset = [], 0
+        self.columns: dict[nn.Parameter, slice] = {}
+        offset = 0
         for p in parameters:
-            p.data = self.flat[offset : offset + p.numel()].view(p.shape)
-            self._offsets.append(offset)
+            self.columns[p] = slice(offset, offset + p.numel())
+            p.data = self.flat[self.columns[p]].view(p.shape)
             offset += p.numel()

@@ -52,11 +52,12 @@ def scaled_sum(rows: Tensor, factors: Tensor, parts: LayerGroups | None) -> Tens
 
 
 def layers_of(model: FlatModel) -> list[tuple[str, slice]]:
-    """Return (name, columns) of each module with parameters of its own, in the order of the flat vector."""
+    """Return (name, columns) of each module with trained parameters of its own, in the order of ``flat``."""
     layers, offset = [], 0
     seen: set[int] = set()
     for name, module in model.module.named_modules():
         parameters = [p for p in module.parameters(recurse=False) if id(p) not in seen]
+        parameters = [p for p in parameters if p in model.columns]
         seen.update(map(id, parameters))
         size = sum(p.numel() for p in parameters)
         if size:

@@ -100,11 +100,9 @@ def _loss_and_gradient(
 ) -> tuple[Tensor, Tensor]:
     """Return the loss of one record of a lot, and its gradient [d]."""
     loss = model.loss(model(inputs), targets)[place]
-    trained = [p for p in model.parameters() if p.requires_grad]
+    trained = model.parameters()
     gradients = torch.autograd.grad(loss, trained, allow_unused=True)
-    return loss.detach(), flat_gradient(
-        model.parameters(), dict(zip(trained, gradients, strict=True))
-    )
+    return loss.detach(), flat_gradient(trained, dict(zip(trained, gradients, strict=True)))
 
 
 def _agree(one: Tensor, other: Tensor) -> bool:

@@ -245,10 +245,8 @@ class StackedModel:
         """Compute the gradients [c, d] of Σ_i share_i ℓ_i and the losses [c, b], client after client."""
         weights, inputs, targets, present = lots
         gradients, losses = torch.zeros_like(weights), torch.zeros_like(share)
-        parameters = self.model.parameters()
-        trained = [p for p in parameters if p.requires_grad]
-        rows = gradients.split([p.numel() for p in parameters], dim=1)
-        rows = [row for row, p in zip(rows, parameters, strict=True) if p.requires_grad]
+        trained = self.model.parameters()
+        rows = gradients.split([p.numel() for p in trained], dim=1)
         counts = present.sum(1).tolist()
         with self._weights_restored(), torch.enable_grad():
             for k, count in enumerate(counts):

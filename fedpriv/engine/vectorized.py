@@ -30,7 +30,7 @@ def is_vectorizable(model: FlatModel, loss: Loss) -> bool:
     return (
         loss is cross_entropy
         and _known(model.module)
-        and all(p.requires_grad for p in model.parameters())
+        and all(p.requires_grad for p in model.module.parameters())
     )
 
 

@@ -61,15 +61,13 @@ class OpacusEngine(BlockEngine):
         """Return the gradients of n records, from the gradients of the ``read`` copies that were computed."""
         rows: dict[str, torch.Tensor] = {}
         columns: Columns = {}
-        offset = 0
         for name, p in self.model.module.named_parameters():
             sample = getattr(p, "grad_sample", None)
-            if sample is not None:
+            if sample is not None and p in self.model.columns:
                 if isinstance(sample, list) or len(sample) != read:
                     raise Unsupported(f"{name} has no gradient for each record")
                 rows[name] = added_copies(sample.flatten(1), n)
-                columns[name] = slice(offset, offset + p.numel())
-            offset += p.numel()
+                columns[name] = self.model.columns[p]
         if not rows:
             raise Unsupported("the loss depends on no trainable layer")
         return [Rows(rows, columns)]

@@ -112,10 +112,14 @@ class Reporter:
         context = self.loop.context
         data, sizes = context.data, context.data.records_per_client
         public = f", {len(data.validation)} public validation" if data.validation else ""
+        parameters = f"{context.model.size:,} parameters"
+        whole = sum(p.numel() for p in context.model.module.parameters())
+        if whole > context.model.size:
+            parameters = f"{context.model.size:,} of {whole:,} parameters train"
         words = (
             f"{sizes.sum()} training records, {span(sizes.min(), sizes.max())} for each of "
             f"{counted(data.client_count, 'client')}; {len(data.test)} test{public}; "
-            f"{context.model.size:,} parameters, engine {context.engine.name}, device {context.model.device}"
+            f"{parameters}, engine {context.engine.name}, device {context.model.device}"
         )
         # After a resume, clients may be left out because they have spent their budget.
         left_out = data.client_count - int(self.loop.eligible().sum())

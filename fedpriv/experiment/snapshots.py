@@ -33,7 +33,7 @@ class Snapshot:
 
     Attributes:
         rounds: Number of rounds that had been run.
-        weights: Global weights [d].
+        weights: Global weights, frozen ones in their places.
         clipper: State of the clipper.
     """
 
@@ -92,11 +92,11 @@ class Snapshots:
         state = {
             "schema_version": SCHEMA_VERSION,
             "round": rounds_done,
-            "weights": context.model.flat.detach().cpu().clone(),
+            "weights": context.model.with_frozen(context.model.flat).cpu(),
             "clipper": context.clipper.state_dict(),
         }
         if average is not None:
-            state["averaged"] = average.weights.cpu().clone()
+            state["averaged"] = context.model.with_frozen(average.weights).cpu()
         path = self._folder / f"round{rounds_done:06d}.pt"
         write_tensors(path, state)
         if not self._dated:

@@ -81,9 +81,9 @@ def _built(model: ModelFactory, build: Callable[[], nn.Module], seed: int) -> nn
 
 
 def model_size(model: ModelFactory, dataset: Dataset) -> int:
-    """Return the number of parameters for this data set. This builds the model and needs torch.
+    """Return the number of parameters that train, for this data set. This builds the model and needs torch.
 
     Raises:
         ConfigError: The model does not fit the data.
     """
-    return sum(parameter.numel() for parameter in build_for(model, dataset).parameters())
+    return sum(p.numel() for p in build_for(model, dataset).parameters() if p.requires_grad)

@@ -38,13 +38,9 @@ class Records:
 
 def gradient_of_record(model: FlatModel, loss, records: Records, i: int) -> torch.Tensor:
     value = loss(model(records.inputs[i : i + 1]), records.targets[i : i + 1]).sum()
-    trained = [p for p in model.parameters() if p.requires_grad]
-    grads = iter(torch.autograd.grad(value, trained, allow_unused=True))
-    parts = []
-    for p in model.parameters():
-        g = next(grads) if p.requires_grad else None
-        parts.append(torch.zeros_like(p) if g is None else g)
-    return torch.cat([part.reshape(-1) for part in parts])
+    trained = model.parameters()
+    grads = torch.autograd.grad(value, trained, allow_unused=True, materialize_grads=True)
+    return torch.cat([g.reshape(-1) for g in grads])
 
 
 @pytest.fixture

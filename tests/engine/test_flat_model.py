@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from fedpriv.common.errors import ConfigError
 from fedpriv.engine import FlatModel, channels_last, cross_entropy
 
 
@@ -135,10 +136,10 @@ def test_other_inputs_keep_their_layout():
 
 
 def test_a_model_without_parameters_is_refused():
-    with pytest.raises(ValueError, match="parameters"):
+    with pytest.raises(ConfigError, match="parameters"):
         FlatModel(nn.ReLU())
 
 
 def test_parameters_of_two_types_are_refused():
-    with pytest.raises(ValueError, match="one dtype"):
+    with pytest.raises(ConfigError, match="one dtype"):
         FlatModel(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double()))

@@ -78,13 +78,14 @@ class ContributionObserver:
         context, name = self._context, (snapshot.rounds, client)
         # A server's noise stream is named by its round alone, so every contribution gets its own streams.
         context.streams = SecretStreams.simulated(self._seed, 0, f"audit {name}")
-        context.model.set(snapshot.weights)
+        before = context.model.without_frozen(snapshot.weights).to(context.model.device)
+        context.model.set(before)
         context.clipper.load_state_dict(deepcopy(snapshot.clipper))
         cohort = self.cohort(snapshot.rounds, client)
         mechanism = context.mechanism
         announced = mechanism.announce(snapshot.rounds, noise_multiplier)
         self._trainer.round(mechanism.open(announced, cohort, context.streams))
-        return context.model.flat - snapshot.weights.to(context.model.device)
+        return context.model.flat - before
 
     def cohort(self, round_index: int, client: int) -> np.ndarray:
         """Return the clients of the round in which a client is observed, ascending.

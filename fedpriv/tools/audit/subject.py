@@ -74,8 +74,10 @@ class AuditedRun:
     def trajectory(self, most: int) -> list[tuple[int, Tensor]]:
         """Return (rounds, weights [d]) from the initial over ``most`` snapshots to the last weights."""
         between = [r for r in self.snapshot_rounds(most) if 0 < r < self.rounds]
-        device = self.final.device
-        passed = [(r, snapshots.load(self.run.files, r).weights.to(device)) for r in between]
+        device, trained = self.final.device, self.context.model.without_frozen
+        passed = [
+            (r, trained(snapshots.load(self.run.files, r).weights).to(device)) for r in between
+        ]
         return [(0, self.initial), *passed, (self.rounds, self.final)]
 
     def took_part(self) -> np.ndarray | None:

@@ -203,15 +203,10 @@ class Subject:
         return "record" if self.per_record else "client"
 
     def layers(self) -> list[tuple[str, slice]]:
-        """Return the name and the slice of each layer among the numbers of the model.
-
-        The list is empty where parameters and numbers do not correspond.
-        """
-        layers, first = [], 0
-        for name, parameter in self.context.model.module.named_parameters():
-            layers.append((name, slice(first, first + parameter.numel())))
-            first += parameter.numel()
-        return layers if first == self.context.model.size else []
+        """Return the name and the slice of each layer among the numbers of the model."""
+        model = self.context.model
+        named = model.module.named_parameters()
+        return [(name, model.columns[p]) for name, p in named if p in model.columns]
 
     def _numbers(self) -> float:
         """Return the number of numbers that a round releases."""
