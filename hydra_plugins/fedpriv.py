@@ -81,7 +81,14 @@ class CurvesSweeper(_Sweeper):
         sweep_runs.refuse_sweep_folder(folder)
         jobs = self._checked_jobs(batch, folder)
         sweep_runs.make_sweep_folder(folder)
-        OmegaConf.save(self.config, folder / "multirun.yaml")
+        written = [job.config for job in jobs if job.config is not None]
+        withheld = any(one.publish or not one.runtime.diagnostics for one in written)
+        kept = self.config
+        if withheld:  # no file beside the folders of the runs tells their seeds
+            given = OmegaConf.to_container(kept.hydra.overrides.task)
+            task = [one for one in given if not one.partition("=")[0].endswith("seed")]
+            kept = OmegaConf.create({"hydra": {"overrides": {"task": task}}})
+        OmegaConf.save(kept, folder / "multirun.yaml")
         try:
             return self._launch(jobs, folder)
         finally:

@@ -50,6 +50,7 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[st
         numbers=loop.context.model.size if algorithm.real_noise else 0,
         before=0 if loop.statistics is None else loop.statistics.numbers,
         imagined=loop.schedule.imagined(loop.rounds_done),
+        own_texts=run.own_texts(),
     )
     privacy = privacy_facts(loop.budget, circumstances, stop_reason)
     # Plots come first, as they take longest. If Ctrl-C ends the report meanwhile, the other files stay whole.

@@ -146,6 +146,21 @@ class Run:
             assert loop.budget is not None
             loop.budget.charge_prior(release)
 
+    def own_texts(self) -> list[str]:
+        """Return the texts of code outside fedpriv that the privacy statement may hold."""
+        parts, claim = self.loop.parts, self.loop.parts.algorithm.claim
+        claim_texts = () if claim is None else (claim.source, claim.statement)
+        imagined = self.loop.schedule.imagined(self.loop.rounds_done) or {}
+        texts = {
+            parts.dataset.without_features(): parts.dataset.caveats,
+            parts.algorithm: [*parts.algorithm.own_caveats(), *claim_texts],
+            parts.clipper: (parts.clipper.caveat, parts.clipper.aggregator_caveat),
+            self.loop.schedule: (self.loop.schedule.caveat, *imagined.values()),
+            parts.accountant: (parts.accountant.describe(),),
+        }
+        own = [text for part, given in texts.items() if is_own(part) for text in given]
+        return [text for text in own if text and isinstance(text, str)]
+
     def caveats(self, stop_reason: str | None = None) -> list[str]:
         """Return the sentences that a reader of the privacy numbers must know.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
@@ -11,15 +12,48 @@ from fedpriv.common.files import write_json, write_text
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.statement import privacy_words, publishable
 
-_LEFT_OUT = ("seed", "noise_seed", "runtime", "resume", "dry_run", "audit", "tracker")
-"""Keys of the configuration that are secret, or describe the machine of the run."""
+_ROOT = """
+    epsilon delta rounds budget_view evaluation_interval averaging averaging_decay averaging_start publish
+    publish_test_metrics chunk warm_start
+"""
+_PARTS = "model partition clipper noise_schedule accountant dataset features algorithm aggregation"
+_KEYS = """
+    activation alpha angles augmentation_multiplicity bands batch_size before beta beta1 beta2 bias bins
+    bit_epsilon bit_mechanism bit_noise bits block bucket_size buckets buffers categories cell claim
+    classes client_rate clients clients_per_round clip_norm clip_norms cohort confidence conversion
+    cooldown coordinates crop_fill decay_index delta dialects discount discount_at discretization draws
+    drop_missing dropout edges embedding eps_error epsilon epsilon_per_draw feature_skew features
+    filter_order filtered first_kernel form gamma groups hidden horizon initial_accumulator initial_alpha
+    initial_clip_norm initial_weights interval iterations label label_skew labels largest_exponent layers
+    learning_rate learning_rate_decay length level local_epochs local_learning_rate local_steps long_texts
+    loss_bound loss_noise_multiplier max_lot_size max_participations min_clip_norm min_noise_multiplier
+    min_records min_records_per_client min_separation momentum most_records_per_user name noise
+    noise_multiplier noised_by normalization normalize objective only_digits optimizer optimizer_epsilon
+    optimizer_state orders orientations padding participation population power proximal public_share
+    quantile_learning_rate radius random_crop random_flip ranges reading records records_per_user
+    root_records rounds sample_rate sampling scale scales second_moment_floor secure_aggregation
+    sensitivity shards shards_per_client shares smallest_exponent smoothing source split statistics
+    statistics_clip_norm statistics_noise_multiplier strategy target_quantile tempering test_records
+    test_share threshold tolerated tolerated_collusion tolerated_dropouts tree_rounds trigger trust update
+    update_interval updates user users validation_records vocabulary vocabulary_size warm_start
+    weight_decay weight_standardization width wrap_limit
+"""
+"""Keys of fedpriv's own parts that are published. Of a part of the user's own it is the name of its class."""
+_MAPPINGS = ("ranges", "categories", "scale")
+"""Keys whose values are mappings of the user's own names, and declared public."""
+_FACTS = """
+    schema_version private finished stop_reason delta budget budget_exceeded budget_view randomness
+    imagined_population noise_adapts accountant order epsilon epsilon_published epsilon_sound largest_tpr
+    privacy_profile reasons spread attackers clients views parts before_first_round caveats diagnostics
+"""
+_WITHHELD = "(a text of code outside fedpriv, which is not published)"
 
 
 def write_public(folder: RunFolder, privacy: dict[str, Any], test_metrics: bool) -> None:
     """Write ``public/`` anew; a run that may not be published has no such folder.
 
-    The folder holds the model, the privacy statement and the configuration without seeds. Whatever was in it
-    before is deleted.
+    The folder holds the model, the privacy statement and the configuration. Of these two only listed keys are
+    in it. Whatever was in it before is deleted.
 
     Args:
         folder: The run folder.
@@ -36,22 +70,44 @@ def write_public(folder: RunFolder, privacy: dict[str, Any], test_metrics: bool)
         return
     folder.public.mkdir()
     shutil.copyfile(folder.model, folder.public / folder.model.name)
-    write_json(folder.public / folder.privacy_json.name, privacy)
-    statement = privacy_words(privacy)
+    facts = {key: privacy[key] for key in _FACTS.split() if key in privacy}
+    facts = _without(facts, sorted(privacy.get("own_texts", ()), key=len, reverse=True))
+    write_json(folder.public / folder.privacy_json.name, facts)
+    statement = privacy_words(facts)
     write_text(
         folder.public / folder.privacy_text.name, statement + "\nThis folder may be published.\n"
     )
-    config = _without_secrets(yaml.safe_load(folder.config.read_text(encoding="utf-8")))
-    write_text(folder.public / folder.config.name, yaml.safe_dump(config, sort_keys=False))
+    config = yaml.safe_load(folder.config.read_text(encoding="utf-8"))
+    listed = {
+        key: value if key in _ROOT.split() else _public_part(value)
+        for key, value in config.items()
+        if key in (_ROOT + _PARTS).split()
+    }
+    write_text(folder.public / folder.config.name, yaml.safe_dump(listed, sort_keys=False))
     if test_metrics:
         shutil.copyfile(folder.metrics, folder.public / folder.metrics.name)
 
 
-def _without_secrets(config: Any, top: bool = True) -> Any:
-    """Return the configuration without seeds, those of groups included, and without paths of data."""
-    if not isinstance(config, dict):
-        return config
-    left_out = _LEFT_OUT if top else ("seed", "path")
+def _public_part(part: Any) -> Any:
+    """Return the listed keys of a part, or of a list of parts."""
+    if isinstance(part, list):
+        return [_public_part(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    keys = _KEYS.split() if str(part.get("_target_")).startswith("fedpriv.") else ()
     return {
-        key: _without_secrets(value, False) for key, value in config.items() if key not in left_out
+        key: value if key in _MAPPINGS else _public_part(value)
+        for key, value in part.items()
+        if key == "_target_" or key in keys
     }
+
+
+def _without(value: Any, texts: Iterable[str]) -> Any:
+    """Return plain values with some texts taken out of all strings."""
+    if isinstance(value, str):
+        for text in texts:
+            value = value.replace(text, _WITHHELD)
+        return value
+    if isinstance(value, dict):
+        return {key: _without(item, texts) for key, item in value.items()}
+    return [_without(item, texts) for item in value] if isinstance(value, list) else value

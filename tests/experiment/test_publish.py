@@ -177,6 +177,17 @@ def test_with_another_engine_or_version_it_does_not_go_on(stopped, command, monk
     assert "fedpriv was" in said.sentence
 
 
+@pytest.mark.parametrize("changed", [{"threads": 999}, {"kind": "cuda"}, {"engine": "opacus"}])
+def test_with_other_threads_device_or_engine_it_does_not_go_on(changed, stopped, command):
+    folder = stopped()
+    state = torch.load(folder / "checkpoint.pt", weights_only=True)
+    state["numerics"] |= changed
+    torch.save(state, folder / "checkpoint.pt")
+    said = command("train", *RUN, f"resume={folder}")
+    assert said.status == 2
+    assert f"{next(iter(changed))} was" in said.sentence
+
+
 def test_a_table_that_was_cut_since_is_not_filled_up(stopped, command):
     """It was filled with 17,970 zeros, and published."""
     folder = stopped()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+import yaml
 
 import fedpriv
 from fedpriv.common.groups import GROUPS
@@ -213,6 +214,15 @@ def test_runs_that_withhold_their_seeds_are_not_guessed(command, tmp_path):
     assert again.status == 2
     assert "hydra.sweep.dir must be a new folder for runs that withhold their seeds" in again.err
     assert len(folders(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("key", ["runtime.diagnostics=false", "publish=true"])
+def test_no_file_beside_runs_that_withhold_their_seeds_has_them(key, command, tmp_path):
+    assert command(*TRAIN, "seed=4711,4712", "epsilon=1", key).status == 0
+    files = [path for path in (tmp_path / "swept").iterdir() if path.is_file()]
+    assert not [path.name for path in files if "471" in path.read_text()]
+    saved = yaml.safe_load((tmp_path / "swept" / "multirun.yaml").read_text())
+    assert "epsilon=1" in saved["hydra"]["overrides"]["task"]
 
 
 @pytest.mark.few(2)
