@@ -406,6 +406,7 @@ def make_budget(parts: Parts, data: FederatedData | ClientSizes, attackers: np.n
         adaptation=adaptation,
         trust=parts.algorithm.trust,
         attackers=attackers,
+        makers=parts.makers_of_events,
     )
     if parts.unprotected:  # when a run goes on, the ledger of its checkpoint replaces this one
         budget.expose(parts.unprotected)

@@ -42,8 +42,8 @@ def build_parts(config: DictConfig) -> Parts:
     refuse_combinations(parts)
     if isinstance(parts.accountant, PublishedAccountant):
         # accountant=published stands for the accountant of the algorithm's theorem, which may not fit either.
-        assert parts.algorithm.claim is not None  # else the combination is refused
-        parts = replace(parts, accountant=parts.algorithm.claim.accountant())
+        assert parts.claim is not None  # else the combination is refused
+        parts = replace(parts, accountant=parts.claim.accountant())
         refuse_combinations(parts)
     if parts.private and not parts.noise_schedule.known:
         _calibrate_noise(parts)
@@ -120,7 +120,7 @@ def _calibrate_noise(parts: Parts) -> None:
         samples_per_round=algorithm.samples_per_round,
         cohort_share=cohort_share,
         accountant=parts.accountant,
-        claim=algorithm.claim,
+        claim=parts.claim,
         published=parts.settings.budget_view == PUBLISHED,
         smallest_noise_multiplier=parts.costs().smallest_noise_multiplier,
         expected_cohort=algorithm.expected_cohort(clients),

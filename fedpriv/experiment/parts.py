@@ -13,6 +13,7 @@ from typing import Any
 from fedpriv.aggregation import Aggregation
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.attacks.base import Attack
+from fedpriv.common.attributes import is_own, own_classes
 from fedpriv.common.errors import ArgumentError
 from fedpriv.data.base import Dataset, Partition
 from fedpriv.data.records import ReleasedStatistics
@@ -92,8 +93,32 @@ class Parts:
 
     @property
     def claim(self) -> Claim | None:
-        """Theorem of the algorithm's paper, or None. No theorem is about a warm start on clients' records."""
-        return None if self._warmed_by_clients else self.algorithm.claim
+        """Theorem of the algorithm's paper, or None.
+
+        No theorem is about a warm start on clients' records, or about parts of the user's own in its place.
+        """
+        parts: tuple[object, ...] = (self.clipper, self.noise_schedule)
+        if is_own(self.algorithm):
+            parts += (self.mechanism, *self.samplings())
+        return None if self._warmed_by_clients or own_classes(parts) else self.algorithm.claim
+
+    def samplings(self, clients: int | None = None) -> tuple[object, ...]:
+        """Return what draws cohorts and lots.
+
+        Args:
+            clients: K; None: the number that the partition states, or 1.
+        """
+        algorithm = self.algorithm
+        cohort = algorithm.client_sampling(clients or self.partition.clients or 1)
+        return cohort, algorithm.sampling_of(self.even_share), algorithm.cohorts
+
+    @property
+    def makers_of_events(self) -> tuple[object, ...]:
+        """What states the events that are charged, beside the queries and samplings in the ledger."""
+        correlation: Any = getattr(self.mechanism, "correlation", None)
+        strategy = () if correlation is None else (correlation.strategy, correlation.participation)
+        capped = self.noise_schedule if self.adaptive else None
+        return self.mechanism, *self.samplings(), correlation, *strategy, capped
 
     @property
     def without_noise(self) -> bool:

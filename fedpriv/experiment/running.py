@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedpriv.common.attributes import is_own
+from fedpriv.common.attributes import is_own, own_classes
 from fedpriv.data.names import MISLABELLED
 from fedpriv.experiment.canaries import CanaryScores
 from fedpriv.experiment.checkpoint import Origin
@@ -26,7 +26,6 @@ from fedpriv.experiment.observers import (
 )
 from fedpriv.experiment.own_code import own_targets
 from fedpriv.experiment.plan import VACUOUS_EPSILON
-from fedpriv.experiment.second_draw import own_samplings
 from fedpriv.privacy.budgeted_schedules import UniformBudget
 from fedpriv.privacy.mechanisms import GRADIENT, Release
 from fedpriv.privacy.mechanisms.query import EARLIER
@@ -207,7 +206,7 @@ class Run:
             for name, tracker in loop.parts.trackers.items()
             if is_own(tracker)
         }
-        samplings = own_samplings(loop.parts, context.data.client_count)
+        samplings = own_classes(loop.parts.samplings(context.data.client_count))
         statements = [
             own_code(targets) if targets else None,
             own_sampling(samplings) if samplings else None,

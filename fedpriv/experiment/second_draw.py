@@ -159,14 +159,6 @@ def drawn_by(algorithm: Algorithm) -> type[Algorithm]:
     )
 
 
-def own_samplings(parts: Parts, clients: int) -> list[str]:
-    """Return the names of the classes outside fedpriv by which a run samples: these have no second draw."""
-    algorithm = parts.algorithm
-    used: list[object] = [algorithm.client_sampling(clients), parts.costs().sampling]
-    used += [] if algorithm.cohorts is None else [algorithm.cohorts]
-    return sorted({type(sampling).__name__ for sampling in used if is_own(sampling)})
-
-
 def _distinct(indices: list[np.ndarray]) -> np.ndarray:
     """Return the sorted distinct numbers of several arrays."""
     return np.unique(np.concatenate(indices)) if indices else np.zeros(0, dtype=np.int64)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from dp_accounting import dp_event
 
+from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import digits_up
 from fedpriv.data.client_records import ClientRecords
@@ -53,7 +54,10 @@ def forecast_sound(parts: Parts, plan: Plan) -> SoundForecast | None:
     costs = replace(enforced, view=SOUND)
     neighbours = costs.neighbours
     sound_budget = settings.epsilon if settings.sound else None
-    ends_by_budget = plan.bound and plan.epsilon is not None and plan.epsilon == sound_budget
+    own = is_own(parts.accountant)  # what limits the run is another number then
+    ends_by_budget = (
+        plan.bound and plan.epsilon is not None and plan.epsilon == sound_budget and not own
+    )
     if plan.rounds is None or parts.algorithm.search is not None:
         return SoundForecast(None, True, neighbours)
     if not (ends_by_budget or _sizes_known(parts)):
@@ -77,7 +81,7 @@ def forecast_sound(parts: Parts, plan: Plan) -> SoundForecast | None:
         return SoundForecast(sound_budget, True, neighbours)
     events = costs.of_rounds(plan.rounds)
     epsilon, by_rdp = accountant.forecast([events], settings.delta, neighbours)
-    if settings.sound and plan.epsilon is not None:
+    if settings.sound and plan.epsilon is not None and not own:
         epsilon = min(epsilon, plan.epsilon)
     return SoundForecast(epsilon, plan.bound or by_rdp, neighbours, events)
 
@@ -86,7 +90,7 @@ def with_sound_epsilon(parts: Parts, plan: Plan) -> list[tuple[str, str]]:
     """Return the rows of a plan, with the sound ε that the run will report where it is another number.
 
     It is well below the planned ε where the accountant of the budget is loose, and unlike it where the budget
-    limits the claim of a paper.
+    limits the claim of a paper, or the accountant is the user's own.
 
     Args:
         parts: The parts of the run.
@@ -95,12 +99,13 @@ def with_sound_epsilon(parts: Parts, plan: Plan) -> list[tuple[str, str]]:
     rows, planned = plan.rows(), plan.epsilon
     if planned is None or plan.rounds == 0:
         return rows
-    if parts.settings.sound and (plan.bound or planned > _HOPELESS):
+    trusted = parts.settings.sound and not is_own(parts.accountant)
+    if trusted and (plan.bound or planned > _HOPELESS):
         return rows
     forecast = forecast_sound(parts, plan)
     if forecast is None or forecast.epsilon is None:
         return rows
-    if parts.settings.sound and forecast.epsilon > _MUCH_LESS * planned:
+    if trusted and forecast.epsilon > _MUCH_LESS * planned:
         return rows
     shown = "infinite"
     if math.isfinite(forecast.epsilon):

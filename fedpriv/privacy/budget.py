@@ -17,6 +17,7 @@ from copy import deepcopy
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 
+from fedpriv.common.attributes import is_own, own_classes
 from fedpriv.common.errors import ReleaseError
 from fedpriv.common.saved import StateDict
 from fedpriv.privacy.accountants import RunningTotal
@@ -97,6 +98,7 @@ class Budget:
         adaptation: Adaptation | None = None,
         trust: Trust = LOCAL_TRUST,
         attackers: Sequence[int] | np.ndarray = (),
+        makers: Sequence[object] = (),
     ):
         """Set up the totals before the first round.
 
@@ -110,12 +112,14 @@ class Budget:
             trust: Who sees which uploads.
             attackers: Positions of the attackers. They are charged nothing. Their hypothetical cost decides
                 whether they are sampled again; otherwise the cohorts would depend on who attacks.
+            makers: Objects that state events, beside the queries and samplings in the ledger.
 
         Raises:
             ConfigError: A query holds values that a checkpoint cannot store.
         """
         self.limit, self.delta, self.view = target.epsilon, target.delta, target.view
         self.accountant, self.claim, self.trust = target.accountant, claim, trust
+        self._makers = makers
         self.adaptive = adaptation is not None
         self.ledger = Ledger(clients)
         for sample in first.samples:
@@ -161,7 +165,7 @@ class Budget:
         if adaptation is not None and (self.limit is not None or not adaptation.lowest_known):
             return Unguarded()
         # The enforced total is valid as well where it counts what was released, by a theorem for fixed σ.
-        valid = self.view == SOUND and not self.adaptive
+        valid = self.view == SOUND and not self.adaptive and not is_own(self.accountant)
         return Composed(
             first,
             self.ledger.clients,
@@ -376,6 +380,14 @@ class Budget:
         return "; ".join(differences)
 
     # ---- the three numbers
+
+    @property
+    def declared_by(self) -> list[str]:
+        """Classes outside fedpriv by which the sound ε is declared: nothing proves the events they state."""
+        joints = [joint for joint, _ in self.ledger]
+        of_ledger = (part for j in joints for part in (j, j.sampling, *j.queries))
+        guard = self.accountant if self.filtered else None
+        return own_classes((*self._makers, *of_ledger, guard))
 
     def epsilon(self) -> np.ndarray:
         """Return the enforced ε of every client [K]; 0 for a client that never took part."""

@@ -42,9 +42,10 @@ _KEYS = """
 _MAPPINGS = ("ranges", "categories", "scale")
 """Keys whose values are mappings of the user's own names, and declared public."""
 _FACTS = """
-    schema_version private finished stop_reason delta budget budget_exceeded budget_view randomness
-    imagined_population noise_adapts accountant order epsilon epsilon_published epsilon_sound largest_tpr
-    privacy_profile reasons spread attackers clients views parts before_first_round caveats diagnostics
+    schema_version private finished stop_reason delta budget budget_exceeded budget_view declared_by
+    randomness imagined_population noise_adapts accountant order epsilon epsilon_published epsilon_sound
+    largest_tpr privacy_profile reasons spread attackers clients views parts before_first_round caveats
+    diagnostics
 """
 _WITHHELD = "(a text of code outside fedpriv, which is not published)"
 

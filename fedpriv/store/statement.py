@@ -156,8 +156,17 @@ def epsilon_rows(facts: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         elif name == "sound" and math.isinf(epsilon):
             rows.append((name, round_up(epsilon), "no guarantee holds"))
         else:
-            rows.append((name, round_up(epsilon), _MEANINGS[name]))
+            meaning = _MEANINGS[name]
+            if name == "sound" and "declared_by" in facts:
+                meaning = f"{_declared(facts)}not proven"
+            rows.append((name, round_up(epsilon), meaning))
     return rows
+
+
+def _declared(facts: Mapping[str, Any]) -> str:
+    """Begin a sentence on a sound ε with the classes outside fedpriv that declare its events, if any do."""
+    names = facts.get("declared_by", ())
+    return f"as declared by {' and '.join(names)}, " if names else ""
 
 
 def first_clause(text: str) -> str:
@@ -266,8 +275,9 @@ def _headline(facts: Mapping[str, Any]) -> str:
     # A finite ε above this bounds no attack noticeably, so it must not read like protection.
     if sound > NOMINAL:
         return (
-            f"Vacuous guarantee: {_if_secret(facts)}{local}differential privacy of every {protected} "
-            f"against {observer} holds with epsilon = {round_up(sound)} at delta = {delta:g}{trusting}. "
+            f"Vacuous guarantee: {_if_secret(facts)}{_declared(facts)}{local}differential privacy of "
+            f"every {protected} against {observer} holds with epsilon = "
+            f"{round_up(sound)} at delta = {delta:g}{trusting}. "
             f"{_claimed(facts)}"
         )
     sentence = (
@@ -275,7 +285,8 @@ def _headline(facts: Mapping[str, Any]) -> str:
         f"against {observer}{trusting}."
     )
     condition = _if_secret(facts)
-    return f"Simulation: {condition}e{sentence}" if condition else f"E{sentence}"
+    sentence = f"{_declared(facts)}e{sentence}"
+    return f"Simulation: {condition}{sentence}" if condition else _sentence(sentence)
 
 
 def _if_secret(facts: Mapping[str, Any]) -> str:
@@ -294,7 +305,8 @@ def _number(key: str, label: str, facts: Mapping[str, Any]) -> str:
         limit = "no budget" if facts["budget"] is None else f"budget {facts['budget']:g}"
         limit += " exceeded" if facts.get("budget_exceeded") else ""
         note = f" ({limit}, {facts['budget_view']} view)"
-    return f"{label}: epsilon = {shown}{note}. {_sentence(facts['reasons'][key])}"
+    declared = _declared(facts) if key == "epsilon_sound" else ""
+    return f"{label}: {declared}epsilon = {shown}{note}. {_sentence(facts['reasons'][key])}"
 
 
 def _published(facts: Mapping[str, Any]) -> str:

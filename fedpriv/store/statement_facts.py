@@ -125,6 +125,7 @@ def privacy_facts(
         **{name: _number_or_none(np.max(array)) for name, array in values.items()},
         "largest_tpr": curve.largest(),
         "privacy_profile": curve.plain(),
+        **({"declared_by": declared} if (declared := budget.declared_by) else {}),
         "reasons": budget.reasons(),
         "spread": {
             name: {key: _number_or_none(value(array)) for key, value in statistics.items()}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dp_accounting.dp_event import DpEvent
 from omegaconf import DictConfig, OmegaConf
 
+from fedpriv.common.attributes import own_classes
 from fedpriv.common.config import as_tree, with_protocol
 from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.build import build_parts
@@ -62,6 +63,13 @@ def plan_trial(config: DictConfig) -> PlannedTrial:
     parts = build_parts(config)
     _refuse_unaccountable(parts)
     plan = make_plan(parts)
+    assert plan.first is not None  # the algorithm is private
+    queries = [query for sample in plan.first.samples for query in sample.joint.queries]
+    if own := own_classes((parts.accountant, *parts.makers_of_events, *queries)):
+        raise ConfigError(
+            "a search is charged by fedpriv's own classes, and its accountant or what states its events is "
+            f"{', '.join(own)}"
+        )
     if parts.settings.epsilon is not None:
         plan.refuse_if_impossible(parts.settings.epsilon)
     costs = parts.costs()

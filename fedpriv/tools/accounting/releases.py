@@ -378,6 +378,7 @@ def from_run(options: SimpleNamespace) -> Releases:
             f"the worst of {clients} that took part, {counted(distinct, 'distinct history')}",
         ),
         ("neighbours", ledger.neighbours),
+        *(("declared by", str(name)) for name in facts.get("declared_by") or ()),
     )
     adapts = bool(facts.get("noise_adapts"))
     return Releases(
