@@ -207,6 +207,7 @@ def _note_guarantee(running: Run, plan: Plan) -> None:
             "delta": settings.delta,
             "noise_adapts": loop.budget.adaptive,
             "epsilon_planned": plan.epsilon if settings.sound else None,
+            "declared_by": loop.budget.declared_by,
             "public_records": len(data.test) + (len(data.validation) if data.validation else 0),
         }
     environment = StoredRun(running.folder).environment

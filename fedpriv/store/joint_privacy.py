@@ -64,6 +64,7 @@ class RunCost:
         ended: False for a run that did not end.
         planned: ε of the whole plan of such a run; None where it is not known.
         public: Number of records that are public in the run.
+        declared: Classes of the user's own that state what the run releases.
         rdp: Returns the RDP of the most expensive client at each order of an accountant, or None where RDP
             does not apply.
     """
@@ -79,6 +80,7 @@ class RunCost:
     ended: bool = True
     planned: float | None = None
     public: int = 0
+    declared: tuple[str, ...] = ()
     rdp: Callable[[RdpAccountant], np.ndarray | None] = lambda accountant: None
 
 
@@ -128,6 +130,11 @@ class JointPrivacy:
                 "This assumes that neither which runs were made nor when they stopped followed from their "
                 "results.",
             ]
+        if declared := dict.fromkeys(name for run in self.runs for name in run.declared):
+            said.append(
+                f"It is as declared by {' and '.join(declared)}: nothing proves the events that code of "
+                "the user's own states."
+            )
         if unfinished := [run.planned for run in self.runs if not run.ended]:
             plans = [epsilon for epsilon in unfinished if epsilon is not None]
             whole = span(round_up(min(plans)), round_up(max(plans))) if plans else "not known"
@@ -237,6 +244,7 @@ def _stored_cost(run: StoredRun) -> RunCost | None:
         ended=run.finished,
         planned=float(planned) if is_number(planned) else None,
         public=int(noted.get("public_records") or run.summary.get("test_records") or 0),
+        declared=tuple(noted.get("declared_by") or ()),
         rdp=lambda accountant: None if adapts else _cost(ledger, accountant),
     )
 

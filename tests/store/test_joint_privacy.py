@@ -46,6 +46,14 @@ def changed(run: Path, to: Path, **facts: object) -> StoredRun:
     return StoredRun(to)
 
 
+def test_what_code_of_ones_own_declares_is_named(runs, tmp_path):
+    declared = changed(runs[0], tmp_path / "a", declared_by=["mine.Query"])
+    (joint,) = joint_privacy([declared, StoredRun(runs[1])])
+    assert any(
+        sentence.startswith("It is as declared by mine.Query") for sentence in joint.sentences()
+    )
+
+
 def test_ledgers_compose_by_rdp(runs):
     (joint,) = joint_privacy(map(StoredRun, runs[:2]))
     composition: dict = {}
