@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fedpriv.common.config import fingerprint, identity_of_values
@@ -21,12 +22,14 @@ from fedpriv.store.display import console
 from fedpriv.store.figure_rows import LABELS, add_baselines, with_labels
 from fedpriv.store.joint_privacy import choice_warning, joint_privacy
 from fedpriv.store.pairs import (
+    FEWEST,
     INTERVALS,
     PAIRED,
     TOGETHER,
     paired_differences,
     share_noise,
     spread_words,
+    student_half_width,
     table_of,
     write_differences,
 )
@@ -34,7 +37,7 @@ from fedpriv.store.run_folders import DAMAGED, figure_folder, run_folders, runs_
 from fedpriv.store.saved import unreadable
 from fedpriv.store.searches import RECORD
 from fedpriv.store.stored_run import StoredRun
-from fedpriv.store.table import Column, Table
+from fedpriv.store.table import Column, Table, short_names
 
 _AS_ASKED = "asked "
 ASKED_EPSILON = f"{_AS_ASKED}epsilon"
@@ -227,7 +230,7 @@ def show_sweep(folder: Path) -> None:
     console().print(f"sweep folder: {folder}")
 
 
-def show_means(folder: Path, best: str | None = None) -> None:
+def show_means(folder: Path, best: str | None = None, columns: str | None = None) -> None:
     """Print the table of means over seeds of the runs at or below a folder, or of a figure.
 
     The rows of a figure are its curves, by their labels, at each x; those of a figure of the user's own
@@ -236,6 +239,7 @@ def show_means(folder: Path, best: str | None = None) -> None:
     Args:
         folder: Any folder with run folders, a run folder, the folder of a figure, or the name of a figure.
         best: Name of the result whose best cell is bold, one for each ε asked for; None for no bold cell.
+        columns: Names of the results to show, separated by commas; None: all.
 
     Raises:
         ConfigError: There is no finished run, or no run has the result.
@@ -248,13 +252,15 @@ def show_means(folder: Path, best: str | None = None) -> None:
     if best is not None and (best not in runs or runs[best].isna().all()):
         raise ConfigError("--best", best, "a result that the runs have")
     figure = figure_folder(str(folder))
-    if figure is None:
-        _show(runs, *sweep_table(runs, best), folder=None)
-        return
-    runs = with_labels(runs, figure)
-    labels = [name for name in LABELS if name in runs]
+    labels = None
+    if figure is not None:
+        runs = with_labels(runs, figure)
+        labels = [name for name in LABELS if name in runs]
     table, varied = sweep_table(runs, best, labels)
-    add_baselines(table, figure)
+    if figure is not None:
+        add_baselines(table, figure)
+    if columns is not None:
+        table.only("--columns", [name.strip() for name in columns.split(",")], varied)
     _show(runs, table, varied, folder=None)
 
 
@@ -299,14 +305,14 @@ def sweep_table(
         for x, asked in zip(runs["x"], runs[ASKED_EPSILON], strict=True)
         if x
     )
-    headings = {"x": ASKED_EPSILON} if by_epsilon else {}
+    headings = short_names(varied) | ({"x": ASKED_EPSILON} if by_epsilon else {})
     table = Table(
         f"Means over seeds, ± {INTERVALS}",
         [*(Column(c, headings.get(c)) for c in varied), *results],
     )
     # The fingerprint too: runs may differ in a key that no command line gave, such as one of a YAML.
     by = [*([] if labels else [runs[_SETTING]]), *(plain[c] for c in varied)]
-    values, private, asked = list[float](), list[bool](), list[object]()
+    values, half, private, asked = list[float](), list[float](), list[bool](), list[object]()
     for _, rows in runs.groupby(by, dropna=False, sort=False):
         table.add(
             *(_cell(rows[column].iloc[0]) for column in varied),
@@ -317,7 +323,10 @@ def sweep_table(
             *(_percent(rows[column]) for column in shares),
         )
         if best is not None:
-            values.append(float(pd.to_numeric(rows[best], errors="coerce").mean()))
+            numbers = pd.to_numeric(rows[best], errors="coerce").dropna().to_numpy()
+            values.append(float(numbers.mean()) if len(numbers) else math.nan)
+            enough = len(numbers) >= FEWEST and np.isfinite(numbers).all()
+            half.append(float(student_half_width(numbers)) if enough else 0.0)
             private.append(_has_guarantee(rows))
             asked.append(rows[ASKED_EPSILON].iloc[0] if ASKED_EPSILON in rows else None)
     if best is not None:
@@ -325,7 +334,7 @@ def sweep_table(
             values = [
                 value if able else math.nan for value, able in zip(values, private, strict=True)
             ]
-        table.embolden(best, values, highest=best == "test_accuracy", among=asked)
+        table.embolden(best, values, highest=best == "test_accuracy", among=asked, within=half)
     return table, varied
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.common.errors import show
+from fedpriv.common.errors import ConfigError, did_you_mean, show
 from fedpriv.common.files import csv_text
 from fedpriv.common.words import printable
 
@@ -106,14 +107,16 @@ class Table:
         values: Sequence[float],
         highest: bool,
         among: Sequence[object] | None = None,
+        within: Sequence[float] | None = None,
     ) -> None:
-        """Set the best cells of a column in bold.
+        """Set the best cells of a column in bold, and those within the interval of the best one.
 
         Args:
             column: Name of the column.
             values: Number of each row [rows]; NaN is never the best.
             highest: True if the highest number is the best, False for the lowest.
             among: What the rows that compete with one another share [rows]; None: all rows compete.
+            within: Half the width of the interval around each number [rows]; None: no intervals.
 
         Raises:
             ValueError: There is no such column.
@@ -124,8 +127,25 @@ class Table:
             if not math.isnan(value):
                 rows_of.setdefault(among[row] if among else None, []).append(row)
         for rows in rows_of.values():
-            best = (max if highest else min)(values[row] for row in rows)
-            self._bold |= {(row, index) for row in rows if values[row] == best}
+            best = (max if highest else min)(rows, key=lambda row: values[row])
+            half = 0.0 if within is None else within[best]
+            self._bold |= {(r, index) for r in rows if abs(values[r] - values[best]) <= half}
+
+    def only(self, flag: str, names: Sequence[str], always: Sequence[str]) -> None:
+        """Keep the columns of these names, in this order, after those that are always there.
+
+        Raises:
+            ConfigError: There is no column of a name; the error names the flag.
+        """
+        known = [column.name for column in self.columns]
+        for name in names:
+            if name not in known:
+                allowed = f"one of {', '.join(n for n in known if n not in always)}"
+                raise ConfigError(flag, name or "nothing", allowed, did_you_mean(name, known))
+        kept = [known.index(name) for name in dict.fromkeys((*always, *names))]
+        self.columns = [self.columns[i] for i in kept]
+        self.rows = [tuple(row[i] for i in kept) for row in self.rows]
+        self._bold = {(row, kept.index(i)) for row, i in self._bold if i in kept}
 
     def formatted(self, form: str) -> str:
         """Return the table as ``markdown``, ``latex`` or ``csv``."""
@@ -199,6 +219,13 @@ class Table:
             if index in self._ends and index < len(self.rows) - 1:
                 lines.append(r"  \midrule")
         return "\n".join([*lines, r"  \bottomrule", r"\end{tabular}"])
+
+
+def short_names(keys: Iterable[str]) -> dict[str, str]:
+    """Return key → its last part where no other key ends with it, else the whole key."""
+    last = {key: key.rpartition(".")[2] for key in keys}
+    counts = Counter(last.values())
+    return {key: part if counts[part] == 1 else key for key, part in last.items()}
 
 
 def pairs(title: str, lines: Iterable[tuple[str, object]]) -> Table:

@@ -43,7 +43,8 @@ def filtered(
         known: Keys that any run has.
 
     Raises:
-        ConfigError: A text is no filter, its key is unknown, or ``<`` and ``>`` are given no number.
+        ConfigError: A text is no filter, its key is unknown, ``<`` and ``>`` are given no number, or the
+            value is near one that a run has, and no run has it.
     """
     for text in filters:
         match = re.fullmatch(r"([^=<>!]+)(!=|>=|<=|=|>|<)(.*)", text, re.DOTALL)
@@ -59,7 +60,11 @@ def filtered(
             numbers = [(row, as_number(row.get(key))) for row in rows]
             rows = [row for row, x in numbers if x is not None and _COMPARE[sign](x, limit)]
         else:
+            values = {show(row[key]) for row in rows if row.get(key) is not None}
             rows = [row for row in rows if _equal(row.get(key), operand) == (sign == "=")]
+            if sign == "=" and not rows and (hint := did_you_mean(operand, values)):
+                allowed = f"a value that a run has: {', '.join(sorted(values))}"
+                raise ConfigError("--filter", text, allowed, hint)
     return list(rows)
 
 

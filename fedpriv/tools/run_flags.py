@@ -84,15 +84,15 @@ def runs(folders: Sequence[str], means: bool, best: str | None, **chosen: Any) -
         show_difference(*folders[1:])
         return 0
     if means:
-        if given or len(folders) != 1:
-            unfit = f"leave out --{', --'.join(given).replace('filters', 'filter')}"
+        if unfit := [name.replace("filters", "filter") for name in given if name != "columns"]:
             raise ConfigError(
-                "fedpriv runs --means has columns of its own and takes one folder and --best: "
-                f"{unfit if given else 'name one folder, or one figure'}"
+                f"fedpriv runs --means takes --best and --columns only: leave out --{', --'.join(unfit)}"
             )
+        if len(folders) != 1:
+            raise ConfigError("fedpriv runs --means: name one folder, or one figure")
         from fedpriv.store.sweep import show_means
 
-        show_means(Path(folders[0]), best)
+        show_means(Path(folders[0]), best, chosen["columns"])
         return 0
     if best is not None:
         raise ConfigError("--best", best, "given together with --means")

@@ -17,7 +17,7 @@ from fedpriv.common.files import refuse_foreign, write_text
 from fedpriv.common.words import counted, round_up
 from fedpriv.store.run_folders import DAMAGED, UNFINISHED, ListedRun, run_folders, search_folders
 from fedpriv.store.searches import read_search
-from fedpriv.store.table import Column, Table
+from fedpriv.store.table import Column, Table, short_names
 from fedpriv.tools.run_choice import SHOWN, Values, as_number, filtered, ordered, refuse_unknown
 
 if TYPE_CHECKING:
@@ -146,10 +146,11 @@ def differing(runs: Sequence[ListedRun]) -> list[str]:
 
 def run_table(rows: Sequence[Values], keys: Sequence[str]) -> Table:
     """Return a row for each run, with a column for each key."""
+    headings = short_names(keys) | _HEADINGS
     columns = [
         Column(
             key,
-            _HEADINGS.get(key),
+            headings[key],
             right=any(as_number(row.get(key)) is not None for row in rows),
             shown=partial(_cell, key),
         )

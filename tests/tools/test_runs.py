@@ -47,7 +47,7 @@ def test_the_console_says_how_many_and_shows_shares_in_percent(several, command)
     assert (said.status, said.err) == (0, "")
     assert "4 runs" in said.out
     assert "90.00" in said.out
-    assert "noise_schedule.noise_multiplier" in said.out
+    assert "noise_multiplier" in said.out
 
 
 def test_the_epsilon_shown_is_never_below_the_one_spent(copy, command):
@@ -131,6 +131,8 @@ REFUSED = {
     ("--columns", "run,sed"): "--columns must be a key of config.yaml or summary.json, got sed; "
     "did you mean seed?",
     ("--filter", "seed"): "--filter must be KEY=VALUE, KEY!=VALUE, KEY>NUMBER or KEY<NUMBER, got seed",
+    ("--filter", "algorithm=dpfl"): "--filter must be a value that a run has: dp_fl, got "
+    "algorithm=dpfl; did you mean dp_fl?",
     ("--filter", "seed>x"): "--filter must be a number after seed>, got seed>x",
     ("nowhere",): "there is no folder nowhere",
     ("--csv", "runs.txt"): "--csv must be a file that ends in .csv, got runs.txt",
