@@ -45,6 +45,10 @@ def study(tmp_path):
         ((*RUN, *OWN, "model._target_=netsofmin.Small"), "No module named 'netsofmin'"),
         (RUN, "need --config-dir FOLDER"),
         (("train", "dataset=qqqq"), "need --config-dir FOLDER"),
+        (
+            ("train", "model=logistic", "model.hidden=64"),
+            "it is a key of model=lstm_classifier, model=lstm_lm, model=mlp",
+        ),
         (("figure", "broke.yaml"), "did you mean broken.yaml?"),
         (("figure", "broken.yaml"), "is not YAML: while parsing a flow mapping in line 1"),
         (("figure", "pack", "broken"), "broken.yaml"),

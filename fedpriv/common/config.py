@@ -32,6 +32,7 @@ from fedpriv.common.groups import (
     table_options,
     table_rows,
 )
+from fedpriv.common.words import in_short
 
 
 def compose(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> DictConfig:
@@ -286,6 +287,16 @@ def unknown_key(
     near = _by_synonym(name, inside) or nearest(name, inside)
     meant = [f"{group}.{near}"] if near else [key for key in keys if key.endswith(f".{name}")]
     hint = f"; did you mean {meant[0]}?" if meant else ""
+    if not meant:
+        from fedpriv.common.option_keys import keys_of_option
+
+        wanted = f"{group}.{name}"
+        having = [
+            f"{group}={option}"
+            for option, _ in options(group.partition(".")[0])
+            if any(key.name == wanted for key in keys_of_option(group, option))
+        ]
+        hint = f"; it is a key of {in_short(having)}" if having else ""
     return ConfigError(f"unknown key {group}.{name}{hint} ({group} has: {', '.join(inside)})")
 
 
