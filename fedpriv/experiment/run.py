@@ -201,6 +201,7 @@ def _note_guarantee(running: Run, plan: Plan) -> None:
     loop, facts = running.loop, None
     if loop.budget is not None:
         settings, data = loop.settings, loop.context.data
+        seeds_known = settings.runtime.diagnostics and not settings.publish
         facts = {
             "unit": loop.parts.algorithm.unit,
             "neighbours": loop.budget.neighbours,
@@ -208,6 +209,7 @@ def _note_guarantee(running: Run, plan: Plan) -> None:
             "noise_adapts": loop.budget.adaptive,
             "epsilon_planned": plan.epsilon if settings.sound else None,
             "declared_by": loop.budget.declared_by,
+            "streams": running.origin.digest if seeds_known else None,
             "public_records": len(data.test) + (len(data.validation) if data.validation else 0),
         }
     environment = StoredRun(running.folder).environment

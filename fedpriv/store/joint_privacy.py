@@ -23,7 +23,6 @@ import numpy as np
 from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 
 from fedpriv.common.checks import is_number
-from fedpriv.common.config import fingerprint
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.groups import options_of_target
 from fedpriv.common.words import counted, digits_up, round_up, span
@@ -156,7 +155,8 @@ class JointPrivacy:
 def joint_privacy(runs: Iterable[StoredRun]) -> list[JointPrivacy]:
     """Return the joint ε of runs, finished or not, for each data set and unit.
 
-    Runs of one fingerprint count once, and so do all trials of a search.
+    Runs with the same streams, which are of one configuration on the same data, count once, and so do all
+    trials of a search.
 
     Args:
         runs: Stored runs.
@@ -170,10 +170,9 @@ def joint_privacy(runs: Iterable[StoredRun]) -> list[JointPrivacy]:
             if is_search(path.parent):
                 key, cost = path.parent, _search_cost(run)
             else:
-                # Runs that withhold their seeds, or have a key of their own, share no noise.
-                if run.values.get("seed") is not None and not run.values.get("publish"):
-                    key = fingerprint(run.identity)
                 cost = _stored_cost(run)
+                if cost is not None and cost.view is not None:
+                    key = run.environment.get("guarantee", {}).get("streams") or path
         except ConfigError as error:
             assert cost is not None
             key, cost = path, replace(cost, problem=str(error))

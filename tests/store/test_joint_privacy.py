@@ -200,6 +200,17 @@ def test_a_repeat_counts_once_whatever_its_runtime(tmp_path):
     assert len(joint.runs) == 1
 
 
+def test_the_same_run_on_an_edited_file_is_another_release_about_the_same_people(tmp_path):
+    for name, first in (("before", 1), ("after", 8)):
+        rows = "".join(f"{n % 9},{n % 2}\n" for n in range(first, first + 300))
+        (tmp_path / "own.csv").write_text("age,y\n" + rows)
+        table = ("dataset=csv", f"dataset.path={tmp_path}/own.csv", "dataset.label=y")
+        given = ("dataset.ranges={age: [0, 9]}", "dataset.labels=[0,1]", "partition.clients=5")
+        made(tmp_path / "runs", name, "algorithm=dp_fl", *table, *given)
+    (joint,) = joint_privacy(StoredRun(path) for _, path in runs_below(tmp_path / "runs"))
+    assert len(joint.runs) == 2
+
+
 def test_runs_that_withhold_their_seeds_are_not_one(tmp_path):
     for seed in (0, 1):
         made(tmp_path, str(seed), f"seed={seed}", "runtime.diagnostics=false")
