@@ -52,7 +52,7 @@ class _Sweeper(BasicSweeper):
 
     def _folder(self, config: DictConfig) -> Path | None:
         """Return the folder of the sweep; None: the one that Hydra has from the configuration."""
-        raise NotImplementedError
+        return None
 
     def _compose(self, overrides: Sequence[str]) -> DictConfig:
         loader = self.hydra_context.config_loader
@@ -208,10 +208,8 @@ class SearchSweeper(_Sweeper):
         given = config.hydra.overrides.hydra
         if any(override.startswith("hydra.sweep.dir=") for override in given):
             return None
-        overrides = [
-            *config.hydra.overrides.task,
-            *given,
-        ]  # the same command finds its trials again
+        # The same command finds its trials again.
+        overrides = [*config.hydra.overrides.task, *given]
         name = hashlib.sha256("\n".join(sorted(overrides)).encode()).hexdigest()[:12]
         return Path(config.runtime.output_dir) / "searches" / name
 

@@ -114,7 +114,7 @@ class Parts:
 
     @property
     def makers_of_events(self) -> tuple[object, ...]:
-        """What states the events that are charged, beside the queries and samplings in the ledger."""
+        """The objects that state the charged events, beside the queries and samplings in the ledger."""
         correlation: Any = getattr(self.mechanism, "correlation", None)
         strategy = () if correlation is None else (correlation.strategy, correlation.participation)
         capped = self.noise_schedule if self.adaptive else None

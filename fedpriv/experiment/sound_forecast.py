@@ -54,9 +54,12 @@ def forecast_sound(parts: Parts, plan: Plan) -> SoundForecast | None:
     costs = replace(enforced, view=SOUND)
     neighbours = costs.neighbours
     sound_budget = settings.epsilon if settings.sound else None
-    own = is_own(parts.accountant)  # what limits the run is another number then
+    own_accountant = is_own(parts.accountant)  # what limits the run is another number then
     ends_by_budget = (
-        plan.bound and plan.epsilon is not None and plan.epsilon == sound_budget and not own
+        plan.bound
+        and plan.epsilon is not None
+        and plan.epsilon == sound_budget
+        and not own_accountant
     )
     if plan.rounds is None or parts.algorithm.search is not None:
         return SoundForecast(None, True, neighbours)
@@ -81,7 +84,7 @@ def forecast_sound(parts: Parts, plan: Plan) -> SoundForecast | None:
         return SoundForecast(sound_budget, True, neighbours)
     events = costs.of_rounds(plan.rounds)
     epsilon, by_rdp = accountant.forecast([events], settings.delta, neighbours)
-    if settings.sound and plan.epsilon is not None and not own:
+    if settings.sound and plan.epsilon is not None and not own_accountant:
         epsilon = min(epsilon, plan.epsilon)
     return SoundForecast(epsilon, plan.bound or by_rdp, neighbours, events)
 

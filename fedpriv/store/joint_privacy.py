@@ -277,19 +277,19 @@ def compose_runs(costs: Iterable[RunCost]) -> list[JointPrivacy]:
             composed.setdefault((cost.dataset, cost.view[0]), []).append(cost)
         elif cost.problem and not any(cost.dataset in ("", dataset) for dataset, _ in composed):
             composed[cost.dataset or "the same data", ""] = []
-    found = []
+    joints = []
     for (dataset, unit), runs in composed.items():
         here = [cost for cost in costs if cost.dataset in (dataset, "")]
         if problem := next((cost.problem for cost in here if cost.problem), ""):
-            found.append(JointPrivacy(dataset, unit, "", runs, math.nan, math.nan, problem))
+            joints.append(JointPrivacy(dataset, unit, "", runs, math.nan, math.nan, problem))
             continue
         others = Counter(
             cost.left_out if cost.view is None else f"with another unit ({cost.view[0]})"
             for cost in here
             if cost.view is None or cost.view[0] != unit
         )
-        found.append(replace(_joint(dataset, unit, runs), not_included=others))
-    return found
+        joints.append(replace(_joint(dataset, unit, runs), not_included=others))
+    return joints
 
 
 def _joint(dataset: str, unit: str, runs: Sequence[RunCost]) -> JointPrivacy:

@@ -94,9 +94,8 @@ class RunLedger:
         """
         rows = []
         for joint, samples, clients in charges:
-            if (
-                clients is not self._clients[0]
-            ):  # the same million in every round of a secret cohort
+            # These are the same million in every round of a secret cohort.
+            if clients is not self._clients[0]:
                 self._clients = clients, ranges(clients)
             event, neighbours, queries = _cells(joint)
             who = self._clients[1]
@@ -122,9 +121,7 @@ class RunLedger:
             return
         if earlier:
             again = f"round {self._number} was run before and released something else"
-            why = (
-                "on another processor, or by a part of your own that does not save all of its state"
-            )
+            why = "on another processor, or by a part of your own that does not save its state"
             if self._published:
                 raise ReleaseError(
                     f"{again}, {why}; the noise was the same, so both together would give it away: nothing "

@@ -65,10 +65,10 @@ def plan_trial(config: DictConfig) -> PlannedTrial:
     plan = make_plan(parts)
     assert plan.first is not None  # the algorithm is private
     queries = [query for sample in plan.first.samples for query in sample.joint.queries]
-    if own := own_classes((parts.accountant, *parts.makers_of_events, *queries)):
+    if own_makers := own_classes((parts.accountant, *parts.makers_of_events, *queries)):
         raise ConfigError(
             "a search is charged by fedpriv's own classes, and its accountant or what states its events is "
-            f"{', '.join(own)}"
+            f"{', '.join(own_makers)}"
         )
     if parts.settings.epsilon is not None:
         plan.refuse_if_impossible(parts.settings.epsilon)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.core.events import parse_event
 from fedpriv.privacy.core.names import NOBODY
 
@@ -144,7 +145,7 @@ class EarlierQuery(Query):
         return parse_event(self.charged)
 
     def release(self, answer: Bounded, noise: Noising) -> Tensor | None:
-        raise NotImplementedError("they were released before")
+        raise ReleaseError("an earlier process released these answers")
 
     def describe(self) -> str:
         return self.name

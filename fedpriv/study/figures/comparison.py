@@ -34,6 +34,7 @@ from fedpriv.store.pairs import (
     share_noise,
     spread_words,
 )
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Table
 from fedpriv.study.figures.definition import Curve, CurveGroup, Figure, Ordering, StatedValue
 from fedpriv.study.figures.series import END, QUANTITIES, FigureRun, ends_of
@@ -87,6 +88,7 @@ def compare(
     missing: Mapping[str, str],
     caption: str,
     command: str,
+    begun: Sequence[StoredRun] = (),
 ) -> str:
     """Return the text of comparison.md.
 
@@ -96,6 +98,7 @@ def compare(
         missing: Label of each run that is not finished → reason, empty if the run did not fail.
         caption: Caption of the picture.
         command: Command that made the figure.
+        begun: Runs that have not ended, which count in the joint ε.
     """
     runs: list[FigureRun] = [*frame["run"].unique()]
     ends = Ends(frame)
@@ -108,7 +111,8 @@ def compare(
             reasons = run.stored.statement.get("reasons")
             reason = reasons.get("epsilon_sound") if isinstance(reasons, dict) else None
             infinite.setdefault(str(reason), {})[run.job.curve.label] = None
-    cost = [s for joint in joint_privacy(run.stored for run in runs) for s in joint.sentences()]
+    joint = joint_privacy([*(run.stored for run in runs), *begun])
+    cost = [sentence for one in joint for sentence in one.sentences()]
     if figure.file is not None and (warning := _warning(figure, runs)):
         cost.append(warning)
     failed = dict.fromkeys(filter(None, missing.values()))
@@ -422,13 +426,14 @@ def _label(figure: Figure, curve: str) -> str:
 # ---- cost and provenance
 
 
-def paragraph(figure: Figure, runs: Sequence[FigureRun]) -> str:
+def paragraph(figure: Figure, runs: Sequence[FigureRun], begun: Sequence[StoredRun]) -> str:
     """Return the LaTeX paragraph about the privacy of a figure's runs.
 
     Raises:
         ConfigError: A stored run cannot be read.
     """
-    return privacy_paragraph([run.stored for run in runs], _warning(figure, runs))
+    stored = [*(run.stored for run in runs), *begun]
+    return privacy_paragraph(stored, _warning(figure, runs))
 
 
 def _warning(figure: Figure, runs: Sequence[FigureRun]) -> str:

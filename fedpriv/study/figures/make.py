@@ -31,10 +31,12 @@ from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.stop import StopFile
 from fedpriv.store.display import console
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.definition import Figure
 from fedpriv.study.figures.forecast import JobForecast
 from fedpriv.study.figures.jobs import (
     DONE,
+    PARTLY,
     Job,
     announcement,
     distinct,
@@ -262,13 +264,14 @@ def _finish(
     # Two jobs that are the same run have the same reason, though only one of the two was launched.
     reasons = {job.folder.path: failures[job.label] for job in jobs if job.label in failures}
     missing = {j.label: reasons.get(j.folder.path, "") for j in jobs if id(j) not in finished}
+    begun = [StoredRun(job.folder) for job in distinct(jobs) if job.state == PARTLY]
     why = missing | {run.job.label: run.diverged for run in runs if run.diverged}
     if runs:
         write_record(folder, jobs, why)
-        write_figure(figure, runs, missing, folder, command)
+        write_figure(figure, runs, missing, folder, command, begun)
         if figure.file is not None:
             write_text(folder / DEFINITION, figure.file.read_text(encoding="utf-8"))
-            write_text(folder / PARAGRAPH, paragraph(figure, runs))
+            write_text(folder / PARAGRAPH, paragraph(figure, runs, begun))
         write_figure_report(folder)
         console().print(written_words(folder))
     failed = [label for label, reason in why.items() if reason]

@@ -59,11 +59,11 @@ def run(options: SimpleNamespace) -> int:
     for folder in map(Path, options.folders):
         if not folder.is_dir():
             raise ConfigError(f"there is no folder {folder}")
-        found = [StoredRun(path) for _, path in runs_below(folder)]
-        found = [one for one in found if one.files.metrics.exists()]
-        if not found:
+        with_rounds = [StoredRun(path) for _, path in runs_below(folder)]
+        with_rounds = [one for one in with_rounds if one.files.metrics.exists()]
+        if not with_rounds:
             raise ConfigError(f"{folder}: no run folder (one with metrics.csv) is there or below")
-        runs += found
+        runs += with_rounds
     for one in runs:
         _ = one.identity, one.overrides  # read both, so that a run that cannot be read is refused
     (_draw_rounds if options.points is None else _draw_ends)(runs, options)
@@ -126,7 +126,7 @@ def _draw_ends(runs: Runs, options: SimpleNamespace) -> None:
     for value in (run.values.get(key) for run in runs):
         if value is not None and (isinstance(value, str) or as_number(value) is None):
             raise ConfigError("--points", key, f"a key whose values are numbers, not {show(value)}")
-    along, words = key, []
+    along, sentences = key, []
     if key not in keys:
         swept = _swept(runs)
         along = options.along or (swept[0] if len(swept) == 1 else "epsilon")
@@ -134,15 +134,15 @@ def _draw_ends(runs: Runs, options: SimpleNamespace) -> None:
             allowed = f"a setting in which the runs differ: {', '.join(swept) or 'there is none'}"
             hint = did_you_mean(along, swept)
             raise ConfigError("--along", options.along or "nothing", allowed, hint)
-        words = [f"Each point is a value of {along}."]
+        sentences = [f"Each point is a value of {along}."]
     frame = _ends(runs, key, along, y)
     finished = [run for run, done in zip(runs, frame["done"], strict=True) if done]
     if not finished:
         raise ConfigError(f"no finished run has numbers for both {key} and {y}")
     lines = _end_lines(frame, key == along, options.band)
     if any((line["n"] == 0).any() for line in lines.values()):
-        words.append("×: a run failed or is not finished.")
-    _write(options, lines, runs, finished, words)
+        sentences.append("×: a run failed or is not finished.")
+    _write(options, lines, runs, finished, sentences)
 
 
 def draw_sweep(folder: Path) -> None:
@@ -263,7 +263,7 @@ def _end_lines(frame: pd.DataFrame, of_setting: bool, kind: str) -> dict[str, pd
 
 
 def _write(
-    options: SimpleNamespace, lines: Lines, runs: Runs, drawn: Runs, words: Sequence[str]
+    options: SimpleNamespace, lines: Lines, runs: Runs, drawn: Runs, sentences: Sequence[str]
 ) -> None:
     """Write the pictures, their values (.csv) and their caption (.txt), and print where they are.
 
@@ -272,7 +272,7 @@ def _write(
         lines: The lines.
         runs: All runs.
         drawn: The runs that the lines are of.
-        words: Sentences that belong below the picture.
+        sentences: Sentences that belong below the picture.
 
     Raises:
         ConfigError: A label to be renamed is not there, or two lines would have one label.
@@ -290,33 +290,35 @@ def _write(
     if len({*labels.values()}) < len(lines):
         raise ConfigError("--label", ", ".join(options.label), "a different label for each line")
     lines = {labels[label]: line for label, line in lines.items()}
-    words = _draw(options, lines, drawn, words)
+    sentences = _draw(options, lines, drawn, sentences)
     csv, text = (options.out[0].with_suffix(ending) for ending in (".csv", ".txt"))
     table = pd.concat(lines.values(), keys=lines.keys(), names=["label", None]).reset_index(0)
     write_csv(csv, table)
     most = int(table["n"].max())
     if most > 1:
         seeds = f"{most}" if table["n"].nunique() == 1 else f"up to {most}"
-        words = [f"Mean over {seeds} seeds; bands: {BANDS[options.band]}.", *words]
+        sentences = [f"Mean over {seeds} seeds; bands: {BANDS[options.band]}.", *sentences]
     kind = "Runs" if options.points is None else "Ends of runs"
     caption = f"{kind}: {_column(options.y).label} against {_x_label(options)}."
-    write_text(text, f"{options.command}\n\n{' '.join([caption, *words])}\n")
+    write_text(text, f"{options.command}\n\n{' '.join([caption, *sentences])}\n")
     if left_out := [run.path.name for run in runs if run not in drawn]:
         console().print(f"left out, without values or not finished: {', '.join(left_out)}")
     written = ", ".join(map(str, [*options.out, csv, text]))
     console().print(f"{counted(len(drawn), 'run')}, {counted(len(lines), 'line')}: {written}")
-    for sentence in words:
+    for sentence in sentences:
         console().print(sentence)
 
 
-def _draw(options: SimpleNamespace, lines: Lines, runs: Runs, words: Sequence[str]) -> list[str]:
+def _draw(
+    options: SimpleNamespace, lines: Lines, runs: Runs, sentences: Sequence[str]
+) -> list[str]:
     """Draw a line for each label, with a band where the line is a mean over seeds.
 
     Args:
         options: Flags of the command.
         lines: The lines.
         runs: The drawn runs.
-        words: Sentences that belong below the picture.
+        sentences: Sentences that belong below the picture.
 
     Returns:
         The sentences below the picture, also on lines that are not shown, and on runs whose attackers see
@@ -346,15 +348,15 @@ def _draw(options: SimpleNamespace, lines: Lines, runs: Runs, words: Sequence[st
         x_log="x" in (options.log or ""),
         y_log="y" in (options.log or ""),
     )
-    words = list(words)
+    sentences = list(sentences)
     if len(lines) > MOST_LINES:
-        words.append(f"Drawn are the first {MOST_LINES} of {len(lines)} lines.")
+        sentences.append(f"Drawn are the first {MOST_LINES} of {len(lines)} lines.")
     allowed = [run.summary.get("omniscient", run.values.get("attack.omniscient")) for run in runs]
     if hidden := [run.path.name for run, seen in zip(runs, allowed, strict=True) if seen]:
-        words.append(f"In these runs {SEES_HIDDEN}: {in_short(hidden)}.")
-    width, note = WIDTHS.get(options.width), " ".join(words)
+        sentences.append(f"In these runs {SEES_HIDDEN}: {in_short(hidden)}.")
+    width, note = WIDTHS.get(options.width), " ".join(sentences)
     draw_panels(options.out, [[panel]], options.title or "", note, "", width, options.font_size)
-    return words
+    return sentences
 
 
 def _column(name: str) -> Quantity:

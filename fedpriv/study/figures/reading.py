@@ -469,21 +469,21 @@ class _FigureReader:
 
     def _numbers(self, keys: Keys, kind: str) -> tuple[str, list[StatedPoint]]:
         """Return the column that a baseline is about, and its numbers."""
-        found = keys.values
+        given = keys.values
         lines = [axes for axes in self.axes if axes.kind == "lines"]
         columns = {axes.y: COLUMNS[axes.y] for axes in lines}
         column = column_key(
-            keys.at("metric"), found.get("metric", next(iter(columns), "")), columns
+            keys.at("metric"), given.get("metric", next(iter(columns), "")), columns
         )
         if kind == "csv":
             folder = Path() if self.file is None else self.file.parent
             numbers = read_numbers(keys.at("csv"), folder / keys.take("csv", checks.text))
-        elif isinstance(found["value"], dict):
-            pairs = Keys(keys.at("value"), found["value"]).values
+        elif isinstance(given["value"], dict):
+            pairs = Keys(keys.at("value"), given["value"]).values
             numbers = [StatedPoint(x, y) for x, y in pairs.items()]
         else:
-            more = (found.get(name) for name in ("low", "high"))
-            numbers = [StatedPoint(found.get("x"), found["value"], *more)]
+            more = (given.get(name) for name in ("low", "high"))
+            numbers = [StatedPoint(given.get("x"), given["value"], *more)]
         for field in ("x", "y", "low", "high"):
             scales = [
                 axes.x_scale if field == "x" else axes.y_scale for axes in lines if axes.y == column

@@ -15,6 +15,7 @@ from fedpriv.store.colours import COLOURS
 from fedpriv.store.columns import CLIENT_COLUMNS, COLUMNS, STATED_COLUMNS
 from fedpriv.store.pairs import BANDS
 from fedpriv.store.plots import MARKERS, HeatMap, Line, Panel, distinct, draw_panels
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.comparison import compare, ends_table
 from fedpriv.study.figures.definition import POINT, SOUND, Axes, CurveGroup, Figure
 from fedpriv.study.figures.series import (
@@ -38,6 +39,7 @@ def write_figure(
     missing: Mapping[str, str],
     folder: Path,
     command: str,
+    begun: Sequence[StoredRun] = (),
 ) -> None:
     """Write the figure's files into ``folder``, which is made: all that this module names.
 
@@ -48,6 +50,7 @@ def write_figure(
             and the text mention these jobs.
         folder: Folder of the figure.
         command: Command that made the figure.
+        begun: Runs that have not ended, but may have released something.
 
     Raises:
         WriteError: A file cannot be written.
@@ -60,7 +63,7 @@ def write_figure(
     draw_table(figure, table, unsound_curves(runs), folder, len(missing), omniscient)
     write_csv(folder / "ends.csv", ends_table(figure, frame))
     caption = caption_of(figure, frame, missing)
-    write_text(folder / "comparison.md", compare(figure, frame, missing, caption, command))
+    write_text(folder / "comparison.md", compare(figure, frame, missing, caption, command, begun))
 
 
 def draw_table(

@@ -153,6 +153,12 @@ def test_draw_runs_nothing(make, there, tmp_path):
     assert "Not finished: digits/" in comparison(tmp_path)
 
 
+def test_the_joint_epsilon_counts_runs_that_did_not_end(make, there, tmp_path):
+    (runs(there)[0] / "summary.json").unlink()  # killed
+    make("--draw")
+    assert "Joint ε of all 4 private runs together on digits" in comparison(tmp_path)
+
+
 def test_draw_without_any_run_says_so(make, tmp_path):
     said = make("--draw")
     assert said.status == 1
