@@ -49,8 +49,12 @@ def test_a_run_without_the_file_ends_before_the_first_round(command, tmp_path):
         ("sentiment140", "lenght", "; did you mean dataset.length?"),
         ("shakespeare", "vocabulary_sise", "; did you mean dataset.vocabulary_size?"),
         ("reddit", "has_public_texts", ""),
-        ("ubuntu_irc", "author_key", ""),
-        ("ubuntu_irc", "public_share", ""),
+        ("ubuntu_irc", "author_key", "; it is a key of dataset=reddit"),
+        (
+            "ubuntu_irc",
+            "public_share",
+            "; it is a key of dataset=reddit, dataset=sentiment140, dataset=shakespeare",
+        ),
     ],
 )
 def test_a_key_that_a_corpus_does_not_have_is_refused(dataset, key, hint):
