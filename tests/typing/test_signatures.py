@@ -11,7 +11,6 @@ from tests.test_architecture import PACKAGE, modules, room
 
 OPERATORS = ("__init__", "__call__")
 WITH_ANY = {
-    "algorithms.run_context.MaliciousParticipants.sends_after_release",
     "attacks.attackers.Attackers.sends_after_release",
     "attacks.base.Attack.describe_knowledge",
     "attacks.base.Attack.hidden",
@@ -32,7 +31,9 @@ WITH_ANY = {
     "common.fields.whole",
     "common.checks.sequence",
     "experiment.instantiate.instantiate",
-    "tools.run_flags.runs",  # the flags that it hands on
+    # the flags that it hands on
+    "study.figures.command.plot",
+    "tools.run_flags.runs",
     # what JSON files of a run folder hold
     "store.display.statement_lines",
     "store.display.summary_lines",
