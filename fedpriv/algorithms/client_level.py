@@ -17,6 +17,7 @@ from fedpriv.algorithms.server_optimizer import (
     ServerOptimizer,
     ServerOptimizerKeys,
 )
+from fedpriv.common.attributes import is_own
 from fedpriv.common.base_classes import fact
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.fields import declared, field, number, one_of, same_as, text
@@ -100,6 +101,8 @@ class ServerStepAlgorithm(ServerOptimizerKeys, Algorithm):
 
         self._refuse_realised_denominator(context.data.client_count)
         uploads = self.uploads(context)
+        if is_own(uploads) and self.private:
+            _refuse_kept(self, context)
         if uploads.replaces and context.attack is not None and context.attack.whole_round:
             raise ConfigError(
                 f"attack must be none, or a backdoor, with algorithm={self.name}: its clients send weights, "
@@ -184,4 +187,28 @@ class GradientAlgorithm(ServerStepAlgorithm):
         return (
             ("each round", f"{who} send the gradient of {lot} of their {records_of(records, '')}"),
             self._server_words(),
+        )
+
+
+def _refuse_kept(algorithm: ServerStepAlgorithm, context: RunContext) -> None:
+    """Raise ConfigError if uploads of the user's own keep what they saw of an earlier client.
+
+    Fresh objects compute the upload of one client, one of them after the upload of another client.
+    """
+    import numpy as np
+    import torch
+
+    weights, last = context.model.flat.clone(), context.data.client_count - 1
+    found = []
+    for earlier in ([], [0]):
+        uploads = algorithm.uploads(context)
+        for client in (*earlier, last):
+            found.append(uploads.of(0, np.array([client])).uploads)
+            context.model.set(weights)
+    alone, after = found[0], found[-1]
+    if not torch.allclose(alone, after, 1e-4, 1e-4 * float(alone.abs().max()), equal_nan=True):
+        raise ConfigError(
+            f"algorithm: {type(uploads).__name__}.of gives a client another upload after that of another "
+            "client; an upload must be a function of its own client's records, as only then clipping bounds "
+            "the influence of a client"
         )

@@ -18,7 +18,7 @@ and near-optimal noise generation for streaming differential privacy", FOCS 2024
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -339,8 +339,11 @@ class DpFtrl(Algorithm):
             self.cohorts.rate,
             self.cohorts.warm_start,
         )
-        self._mechanism = MatrixMechanism(self, clipper, schedule, correlation)
-        return self._mechanism
+        made = MatrixMechanism(self, clipper, schedule, correlation)
+        self._mechanism = (
+            self._mechanism or made
+        )  # until a run begins, whose cohorts follow its own
+        return made
 
     # ---- the work
 
@@ -351,6 +354,7 @@ class DpFtrl(Algorithm):
         from fedpriv.algorithms.upload_computation import UploadComputation
         from fedpriv.algorithms.uploads import LocalChanges
 
+        self._mechanism = cast("MatrixMechanism", context.mechanism)
         uploads = LocalChanges(
             context, self.local_epochs, self.batch_size, self.local_learning_rate
         )

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from fedpriv.common.attributes import PACKAGE
 from fedpriv.common.base_classes import fact
 from fedpriv.data.records import CLASSIFICATION, LoadedDataset, ReleasedStatistics
 from fedpriv.data.text_tokens import WORD
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class Dataset(ABC):
+class Dataset(ABC):  # noqa: B024 (users' classes are registered with it)
     """A data set. Its sizes and shapes are known before the records are loaded.
 
-    A data set of the user's own must have ``name``, ``train_records``, ``input_shape``, ``classes`` and
-    ``load``. The class need not extend this one: missing attributes and methods are added to the object
+    A data set of the user's own must have ``name``, ``train_records``, ``input_shape``, ``classes``, and
+    ``read`` and ``encode`` (:mod:`fedpriv.data.own_rows`), or a ``load`` that nothing tests. The class need
+    not extend this one: missing attributes and methods are added to the object
     (:func:`fedpriv.common.base_classes.completed`). Their defaults stand for a classification of records that
     are no text, without a public split, without a release of its own, and without files to look for.
 
@@ -107,6 +109,11 @@ class Dataset(ABC):
         return False
 
     @fact
+    def ranges(self) -> Any:
+        """Public ends of the numbers of a row, ``[low, high]`` or a mapping by name; none by default."""
+        return {}
+
+    @fact
     def notes(self) -> tuple[str, ...]:
         """Sentences about the data for the plan."""
         return ()
@@ -134,9 +141,8 @@ class Dataset(ABC):
         """Noisy release by the clients that normalizes the features; None if there is none."""
         return None
 
-    @abstractmethod
     def load(self) -> LoadedDataset:
-        """Read all records.
+        """Read all records. The default reads and tests rows, by ``read`` and ``encode``.
 
         Returns:
             The training and test records as tensors.
@@ -144,6 +150,9 @@ class Dataset(ABC):
         Raises:
             DataError: A file is missing, unreadable or damaged.
         """
+        from fedpriv.data.own_rows import load_rows
+
+        return load_rows(self)
 
     def prepare(self) -> None:
         """Make sure that the files are there, by a download if that is allowed. The default does nothing.
@@ -162,6 +171,14 @@ class Dataset(ABC):
     def without_features(self) -> Dataset:
         """Return the image data set behind these features; a data set without features returns itself."""
         return self
+
+
+def untested(dataset: Dataset) -> str | None:
+    """Return the class of a data set of the user's own whose ``load`` nothing tests; None for any other."""
+    kind = type(dataset.without_features())
+    if kind.load is Dataset.load or kind.__module__.startswith(PACKAGE):
+        return None
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 class DatasetView(Dataset):

@@ -16,6 +16,7 @@ from fedpriv.attacks.backdoor import Backdoor
 from fedpriv.attacks.names import FOLLOW, NOISED_UPLOADS, RAW_UPLOADS, REPLACEMENT
 from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ConfigError
+from fedpriv.data.base import untested
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.data.own_table import OwnTable
 from fedpriv.data.records import CLASSIFICATION
@@ -167,6 +168,11 @@ TABLE = (
             )
         ),
         "budget_view must be sound with algorithm={a.name}, and accountant another: no theorem is about it",
+    ),
+    Refusal(
+        lambda p: p.settings.publish and untested(p.dataset),
+        "dataset needs read() and encode(rows) with publish=true: nothing tests the load() of "
+        "{p.dataset.name}",
     ),
     Refusal(
         _unread,

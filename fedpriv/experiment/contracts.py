@@ -9,7 +9,7 @@ from fedpriv.aggregation import Aggregation
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.attacks.base import Attack
 from fedpriv.attacks.triggers import Trigger
-from fedpriv.common.attributes import PACKAGE
+from fedpriv.common.attributes import PACKAGE, is_own
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.moved import first_name
 from fedpriv.data.base import Dataset, Partition
@@ -22,7 +22,7 @@ from fedpriv.privacy.clippers import Clipper
 from fedpriv.privacy.noise_schedules import NoiseSchedule
 
 NEEDS: dict[str, tuple[str, ...]] = {
-    "dataset": ("name", "train_records", "input_shape", "classes", "load"),
+    "dataset": ("name", "train_records", "input_shape", "classes"),
     "partition": ("clients", "assign"),
     "model": ("build",),
 }
@@ -53,6 +53,8 @@ def refuse_incomplete(group: str, made: Any) -> None:
         raise ConfigError(f"{group} needs a class that extends {first_name(bases[0])}, got {kind}")
     try:
         missing = [name for name in NEEDS.get(group, ()) if not hasattr(made, name)]
+        if group == "dataset" and getattr(type(made), "load", Dataset.load) is Dataset.load:
+            missing += [name for name in ("read", "encode") if not hasattr(made, name)]
     except OSError as error:  # a data set that counts its records in a file
         raise unreadable_data(cast(Dataset, made), error) from None
     if missing:
@@ -63,13 +65,21 @@ def refuse_near_misses(group: str, part: object) -> None:
     """Raise ConfigError for a method of an own class that is named almost like one of fedpriv's class.
 
     It would never be called, and the inherited method would run in its place: so is a hook that algorithms of
-    the other level have. Names that begin with an
-    underscore are not looked at.
+    the other level have. Names that begin with an underscore are not looked at. An attribute that hides a
+    method of fedpriv's class is refused, too.
     """
     named: dict[bool, set[str]] = {True: set(), False: set()}
-    for kind in (*type(part).__mro__, MAY_EXTEND.get(group, object)):
+    kinds = (*type(part).__mro__, MAY_EXTEND.get(group, object))
+    for kind in kinds:
         methods = {name for name, value in vars(kind).items() if hasattr(value, "__get__")}
         named[kind.__module__.startswith(PACKAGE)] |= {n for n in methods if not n.startswith("_")}
+    for name in sorted(named[True]) if is_own(part) else ():
+        hidden = [vars(kind)[name] for kind in kinds if callable(vars(kind).get(name))]
+        if hidden and not callable(getattr(part, name, hidden[0])):
+            raise ConfigError(
+                f"{group}: {type(part).__name__} has an attribute {name}, which hides the method of that "
+                f"name; name it _{name}"
+            )
     for name in sorted(named[False] - named[True]):
         if group == "algorithm" and name in ("server_step", "uploads", "denominator"):
             raise ConfigError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.files import saying_where, write_json, write_tensors, write_text
+from fedpriv.data.base import untested
 from fedpriv.experiment.assemble import attackers_of
 from fedpriv.privacy.core.trade_off import RATES
 from fedpriv.store.caveats import RECOUNTED
@@ -50,6 +51,7 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[st
         numbers=loop.context.model.size if algorithm.real_noise else 0,
         before=0 if loop.statistics is None else loop.statistics.numbers,
         imagined=loop.schedule.imagined(loop.rounds_done),
+        untested=untested(loop.parts.dataset),
         own_texts=run.own_texts(),
     )
     privacy = privacy_facts(loop.budget, circumstances, stop_reason)

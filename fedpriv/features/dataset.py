@@ -6,12 +6,14 @@ import hashlib
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.data import encoded
 from fedpriv.data.base import Dataset, DatasetView
@@ -106,9 +108,10 @@ class Featured(DatasetView):
         parts = {"train": loaded.train, "test": loaded.test}
 
         def compute() -> dict[str, np.ndarray]:
-            self._refuse_mixed(loaded.train.inputs[:_TRIED])
             return self._coefficients(parts)
 
+        if is_own(self.features):
+            self._refuse_mixed(loaded.train.inputs[:_TRIED])
         name = f"{self.source.name}-{self.features.key()}"
         coefficients = encoded.kept(name, (*digests, *_own_code(self.features)), compute)
         records_of_part = {}
@@ -121,21 +124,27 @@ class Featured(DatasetView):
     def _refuse_mixed(self, images: Any) -> None:
         """Raise ConfigError if the coefficients of an image depend on other images.
 
-        The epsilon of no record would protect such coefficients.
+        The epsilon of no record would protect such coefficients. Copies compute them, whose first calls
+        differ: what a first call fits is in the answers.
         """
         import torch
 
-        together = self.features.coefficients(images)
+        together = deepcopy(self.features).coefficients(images)
         if tuple(together.shape) != (len(images), *self.input_shape):
             raise ConfigError(
                 f"features: coefficients must return a tensor [{len(images)}, *{self.input_shape}], as shape "
                 f"says, got {list(together.shape)}"
             )
-        alone = torch.cat([self.features.coefficients(image) for image in images.split(1)])
-        if not torch.allclose(together, alone, rtol=1e-2, atol=1e-3 * float(together.abs().max())):
+        later = deepcopy(self.features)
+        later.coefficients(1 - images[:1] / 2)  # other images
+        for made in (lambda image: deepcopy(self.features).coefficients(image), later.coefficients):
+            alone = torch.cat([made(image) for image in images.split(1)])
+            if torch.allclose(together, alone, rtol=1e-2, atol=1e-3 * float(together.abs().max())):
+                continue
             raise ConfigError(
                 f"features: {type(self.features).__name__}.coefficients must be a function of each image by "
-                "itself, but an image alone and together with other images gives different ones"
+                "itself, but an image alone and together with other images, or after others, gives "
+                "different ones"
             )
 
     def _coefficients(self, parts: Mapping[str, Records]) -> dict[str, np.ndarray]:
@@ -165,8 +174,9 @@ class Featured(DatasetView):
         # A thread computes its block by itself, as torch's own threads would wait for each other. Code of the
         # user's own may keep a state: one thread calls it, and torch shares each block among its threads.
         torch_threads = torch.get_num_threads()
-        is_own = not type(self.features).__module__.startswith("fedpriv.")
-        threads, each = (1, torch_threads) if is_own else (min(torch_threads, _MOST_THREADS), 1)
+        threads, each = (
+            (1, torch_threads) if is_own(self.features) else (min(torch_threads, _MOST_THREADS), 1)
+        )
         pool = ThreadPoolExecutor(threads, "features", torch.set_num_threads, (each,))
         console = Console(stderr=True)
         try:

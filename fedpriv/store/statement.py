@@ -240,12 +240,18 @@ def exceeded_words(facts: Mapping[str, Any]) -> str:
 def headline(facts: Mapping[str, Any]) -> str:
     """Return the guarantee that may be claimed, in one sentence.
 
-    It is preceded by another one if the budget is exceeded, and followed by the published claim where the run
-    protects little or nothing.
+    It is preceded by another one if its records were not tested or the budget is exceeded, and followed by
+    the published claim where the run protects little or nothing.
     """
+    sentence = _headline(facts)
     if facts.get("budget_exceeded"):
-        return f"{_sentence(exceeded_words(facts))} {_headline(facts)}"
-    return _headline(facts)
+        sentence = f"{_sentence(exceeded_words(facts))} {sentence}"
+    if (name := facts.get("untested")) is not None:
+        sentence = (
+            f"Not tested: {name}.load makes the records, and a record that depends on other records is not "
+            f"protected. {sentence}"
+        )
+    return sentence
 
 
 def _headline(facts: Mapping[str, Any]) -> str:

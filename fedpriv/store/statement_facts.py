@@ -47,6 +47,7 @@ class Circumstances:
         numbers: Number of values with continuous noise that a draw releases; 0 for discrete noise.
         before: Number of such values that were released before the first round.
         imagined: ε of a population that is not the one simulated, as the noise schedule states it.
+        untested: Class of a data set of the user's own whose ``load`` nothing tests; None: there is none.
         own_texts: Texts in the facts that code outside fedpriv wrote, which are never published.
     """
 
@@ -60,6 +61,7 @@ class Circumstances:
     numbers: int = 0
     before: int = 0
     imagined: Mapping[str, float | str] | None = None
+    untested: str | None = None
     own_texts: Sequence[str] = ()
 
 
@@ -148,6 +150,7 @@ def privacy_facts(
         "diagnostics": diagnostic_items(_secret_cohort(budget, run.trust))
         if run.diagnostics
         else [],
+        **({} if run.untested is None else {"untested": run.untested}),
         **({"own_texts": list(run.own_texts)} if run.own_texts else {}),
     }
 

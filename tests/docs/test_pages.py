@@ -34,6 +34,7 @@ TESTED_ELSEWHERE = (
     "clusters.md",
     "trackers.md",
     "own-table.md",
+    "own-dataset.md",
     "adapters.md",
 )
 QUIET = ("runtime.progress=none", "runtime.plots=false")
@@ -162,7 +163,7 @@ def light(monkeypatch, wide_cells):
     monkeypatch.setattr("fedpriv.tools.verify.command.all_checks", lambda subject: [])
 
 
-ELSEWHERE = ("extend.md", "others-audited.md", "own-table.md")
+ELSEWHERE = ("extend.md", "others-audited.md", "own-dataset.md", "own-table.md")
 PYTHON = [p for p in PAGES if p.name not in ELSEWHERE and blocks(p, "python")]
 
 
@@ -179,6 +180,7 @@ def examples() -> dict[str, tuple[dict[str, str], list[str]]]:
     """Section of the page on parts of one's own → (files to write, command)."""
     found = {}
     sections = (ROOT / "docs" / "extend.md").read_text("utf-8").split("\n## ")[1:]
+    sections.append((ROOT / "docs" / "guide" / "own-dataset.md").read_text("utf-8")[2:])
     for section in sections:
         title, _, body = section.partition("\n")
         files: dict[str, str] = {}
@@ -198,6 +200,7 @@ def test_every_kind_of_part_has_an_example():
         "A clipper", "A noise schedule", "An accountant", "An algorithm",
         "An aggregation rule", "An aggregation rule against malicious clients", "A data set",
         "A model", "An attack", "An attack without a trigger", "An attack that remembers", "A figure",
+        "A data set of your own",
     ]  # fmt: skip
 
 

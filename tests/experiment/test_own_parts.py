@@ -144,7 +144,8 @@ def test_what_a_data_set_lacks_is_one_sentence(attribute, own, run):
     own("dataset", DATA, BREAST_CANCER.replace(line, line.replace(attribute, "other"), 1))
     said = run(*ON_MINE)
     assert said.status == 2
-    assert f"dataset needs {attribute}: " in said.sentence
+    wanted = "read, encode" if attribute == "load" else attribute
+    assert f"dataset needs {wanted}: " in said.sentence
 
 
 def test_a_public_split_that_nobody_sized_is_one_sentence(own, run):
@@ -298,3 +299,38 @@ def test_a_server_step_that_returns_nothing_is_a_sentence(plug_in):
     said = plug_in("algorithm", "Mine", code, "rounds=2", "epsilon=null")
     assert said.status == 2
     assert "Mine.server_step must return an object with a method apply" in said.sentence
+
+
+def test_an_attribute_that_hides_a_method_is_one_sentence(own, run):
+    code = """
+    from fedpriv.privacy.clippers import ConstantClipper
+
+    class Mine(ConstantClipper):
+        def __init__(self):
+            super().__init__(clip_norm=1.0)
+            self.start = 6
+    """
+    own("clipper", "# mine\n_target_: CODE.Mine\n", code)
+    said = run("algorithm=dp_fl", "clipper=mine")
+    assert said.status == 2
+    assert "clipper: Mine has an attribute start, which hides the method" in said.sentence
+
+
+def test_cohorts_of_correlated_noise_follow_the_mechanism_of_the_run(own, run, tmp_path):
+    code = """
+    from fedpriv.algorithms import DpFtrl
+
+    class Mine(DpFtrl):
+        def mechanism(self, clipper, schedule):
+            super().mechanism(clipper, schedule)
+            made = super().mechanism(clipper, schedule)
+            super().mechanism(clipper, schedule)
+            return made
+    """
+    yaml = YAML.format(protocol="").replace("dp_fl,", "dp_ftrl,")
+    own("algorithm", yaml, code)
+    said = run(
+        "algorithm=mine", "algorithm.participation=min_separation", "algorithm.min_separation=3",
+        "algorithm.clients_per_round=3", "epsilon=8",
+    )  # fmt: skip
+    assert said.status == 0, said.err

@@ -46,6 +46,8 @@ REFUSED = {
         algorithm=fedavg accountant=published
         algorithm=dp_scaffold epsilon=3 budget_view=published
         @dp warm_start.records=clients budget_view=published""",
+    "dataset needs read() and encode(rows) with publish": """
+        @bare @dp publish=true > nothing tests the load() of bare""",
     "model must be one that reads": """
         model=lstm_lm > reads numbers with dataset=digits
         dataset=shakespeare model=logistic > texts for the task language_model with dataset=shakespeare

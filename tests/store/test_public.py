@@ -12,13 +12,22 @@ from fedpriv.store.public import _KEYS, _public_part
 
 SECRET = "api-key-0815"
 PARTS = f'''
+import torch
 from fedpriv.data.digits import Digits
 from fedpriv.privacy.clippers import ConstantClipper
 from fedpriv.privacy.accountants import RdpAccountant
 
 
-class Mine(Digits):
+class Mine:
+    name, train_records, input_shape, classes = "mine", 1437, (1, 8, 8), 10
     caveats = ("{SECRET}: a text of the data set.",)
+
+    def read(self):
+        data = Digits().load()
+        return [*zip(data.train.inputs, data.train.targets), *zip(data.test.inputs, data.test.targets)]
+
+    def encode(self, rows):
+        return torch.stack([row[0] for row in rows]), torch.stack([row[1] for row in rows])
 
 
 class Clip(ConstantClipper):
@@ -32,6 +41,7 @@ class Counts(RdpAccountant):
     def describe(self):
         return "{SECRET} of the accountant"
 '''
+MINE = ("dataset._target_=own.Mine", "~dataset.normalize", "~dataset.validation_records")
 WITHHELD = {
     "author_key", "download", "excluded_authors", "file", "path", "public_split", "search", "seed",
     "split_key", "split_seed", "test_path", "test_split", "text_key", "train_split", "vocabulary_file",
@@ -64,10 +74,10 @@ def published(command, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "overrides",
     [
-        ("+dataset={_target_: own.Mine}",),
+        MINE,
         ("clipper._target_=own.Clip", f"+clipper.api_key={SECRET}"),
         ("accountant._target_=own.Counts",),
-        ("+dataset={_target_: own.Mine}", "features=hog"),
+        (*MINE, "features=hog"),
     ],
 )
 def test_nothing_that_a_part_of_ones_own_is_given_or_says_is_public(overrides, published, tmp_path):
