@@ -24,7 +24,8 @@ PIECE = 128
 """Records that are added up in the model's own precision; the sums of pieces are added up in float64.
 
 The rounding errors of a float32 sum of n gradients of norm C that all point one way come to about
-2e-8 n^1.5 C: 3e-5 C for 128, but .01 C for 6,000."""
+2e-8 n^1.5 C: 3e-5 C for 128, but .01 C for 6,000. Of large models fewer, longer pieces are in memory together
+(:func:`in_pieces`): 673 records and 4e-4 C for 11 million parameters and a block of 4,096 records."""
 _PIECE_VALUES = 2**26  # numbers in the sums of all pieces of a block
 
 

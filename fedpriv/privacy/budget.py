@@ -18,7 +18,7 @@ import numpy as np
 from dp_accounting.dp_event import DpEvent
 
 from fedpriv.common.attributes import is_own, own_classes
-from fedpriv.common.errors import ReleaseError
+from fedpriv.common.errors import ConfigError, ReleaseError
 from fedpriv.common.saved import StateDict
 from fedpriv.privacy.accountants import RunningTotal
 from fedpriv.privacy.core.columns import each_client, of_clients
@@ -316,9 +316,15 @@ class Budget:
 
         The release goes into the ledger and into every sound total. The published view is about this run
         alone, so it is not charged there.
+
+        Raises:
+            ConfigError: No accountant composes the release with those of the rounds.
         """
-        self.ledger.record(release, claimed=0)
         event, everyone = release.joint.event(), release.clients
+        self._sound.refuse_prior(event)
+        if self.view == SOUND and (why := self.accountant.supports(event, self.neighbours)):
+            raise ConfigError(f"what was released before the first round has no price here: {why}")
+        self.ledger.record(release, claimed=0)
         if self.view == SOUND:
             for total in (self._enforced, self._if_honest):
                 if total is not None:

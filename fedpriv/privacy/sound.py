@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from dp_accounting import dp_event
 
+from fedpriv.common.errors import ConfigError
 from fedpriv.common.saved import StateDict
 from fedpriv.privacy.accountants import (
     Accountant,
@@ -89,6 +90,9 @@ class SoundEpsilon(ABC):
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
         """Charge ``count`` draws. An ε that does not depend on the draws ignores them."""
 
+    def refuse_prior(self, event: dp_event.DpEvent) -> None:
+        """Raise ConfigError if a release before the run cannot be composed with those of the rounds."""
+
     def charge_prior(self, event: dp_event.DpEvent, clients: np.ndarray, count: int) -> None:
         """Charge ``count`` draws made before the run."""
         self.add(event, clients, count)
@@ -141,8 +145,8 @@ class Composed(SoundEpsilon):
         enforced_by: Accountant,
         lowest: bool,
     ):
-        accountant = tightest(first, neighbours)
-        self.lowest = lowest
+        self._accountant = accountant = tightest(first, neighbours)
+        self.lowest, self._neighbours = lowest, neighbours
         self._accountant_words = accountant.describe()
         if accountant.name == "rdp":
             self._accountant_words += (
@@ -161,6 +165,10 @@ class Composed(SoundEpsilon):
     @property
     def slow(self) -> bool:
         return any(total.slow for total in self._valid)
+
+    def refuse_prior(self, event: dp_event.DpEvent) -> None:
+        if why := self._accountant.supports(event, self._neighbours):
+            raise ConfigError(f"what was released before the first round has no price here: {why}")
 
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
         if self._total is not None:

@@ -154,6 +154,45 @@ def test_fast_says_why_it_cannot(module, shape, why, records_of, clip_at):
         pairs(records_of, *shape).clipped_sums(engine, clip_at(1.0))
 
 
+class SlightlyFunctional(nn.Module):
+    """A weight that is also used a little outside its layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.layer(x) + 1e-3 * (x @ self.layer.weight.t())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_small_use_of_a_weight_outside_its_layer_is_seen(dtype, records_of, clip_at):
+    engine = make_engine(FlatModel(SlightlyFunctional().to(dtype)))
+    records = pairs(records_of, 5)
+    records.inputs = records.inputs.to(dtype)
+    with pytest.raises(ConfigError, match="do not account for all of its gradient"):
+        records.clipped_sums(engine, clip_at(1.0))
+
+
+class InSinglePrecision(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.layer(x.float())
+
+
+def test_a_model_that_is_not_computed_in_double_precision_is_compared_in_its_own(
+    records_of, clip_at
+):
+    engine = make_engine(FlatModel(InSinglePrecision()))
+    records = pairs(records_of, 5)
+    records.inputs = records.inputs.float()
+    assert bool(records.clipped_sums(engine, clip_at(1.0)).finite.all())
+    assert engine.name == "fast"
+
+
 @pytest.mark.parametrize(
     ("module", "shape"), [(Functional, (5,)), (Reshaped, (2, 5)), (InPlace, (5,))]
 )

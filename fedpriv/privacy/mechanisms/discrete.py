@@ -250,7 +250,7 @@ def largest_cells(
             return False
         return wrap_probability(family, cells, variance, clients, dimension, bits) <= limit
 
-    if 2.0 ** (bits - 1) <= clients:  # roundings alone may wrap around
+    if not fits(2.0**-60):  # roundings alone may wrap around
         return 0.0
     # Double the grid until it no longer fits, halve it until it fits, then bisect.
     high = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -94,10 +94,11 @@ class AuditSetup:
 
     Attributes:
         delta: δ of the audited guarantee.
-        confidence: Confidence of each bound.
+        confidence: Confidence of all bounds together.
         independent: Whether each canary was in a run of its own.
         released: Kinds of the releases of a canary by the ledger, each with its count; empty if not known.
         seed: Seed of everything that is drawn.
+        bounds: Number of bounds that share the confidence.
     """
 
     delta: float
@@ -105,11 +106,12 @@ class AuditSetup:
     independent: bool
     released: Counter[Kind]
     seed: int = 0
+    bounds: int = 1
 
     @property
     def significance(self) -> float:
-        """Probability that a bound is wrong."""
-        return 1.0 - self.confidence
+        """Probability that a bound is wrong, a share of that of any of them."""
+        return (1.0 - self.confidence) / self.bounds
 
     @property
     def composition(self) -> dict[dp_event.DpEvent, int]:
@@ -155,21 +157,27 @@ class AuditSetup:
 def evaluate(scores: dict[str, Scores], setup: AuditSetup) -> list[AuditedEpsilon]:
     """Return every number that scores allow.
 
-    Each bound holds with the confidence by itself; all of them together do not. ``ideal`` is simulated for
-    the first observer only, and only where the ledger names the noise of every release.
+    All bounds together hold with the confidence: each of m bounds is tested at its share, and m is known
+    before the scores are. ``ideal`` is simulated for the first observer only, and only where the ledger names
+    the noise of every release.
 
     Args:
         scores: Scores of the same canaries by each observer.
         setup: The terms of the audit.
     """
     family, results = setup.family(), []
+    # The losses of one model depend on one another, and they are no likelihood ratios.
+    alone = {observer: observer != BLACK_BOX or setup.independent for observer in scores}
+    kinds = 1 + setup.independent  # of bounds for each observer; see numbers
+    if setup.delta > 0:
+        kinds += 1 + (family is not None and not isinstance(family, GaussianFamily))
+    extra = sum(alone.values()) if setup.delta > 0 else 0
+    setup = replace(setup, bounds=kinds * len(scores) + extra)
     cuts = thresholds(max(map(len, scores.values())), setup)
     for number, (observer, values) in enumerate(scores.items()):
         ideal = _ideal(values, setup, family, cuts) if number == 0 and setup.has_noise else {}
-        # The losses of one model depend on one another, and they are no likelihood ratios.
-        ratios = observer != BLACK_BOX
-        alone = ratios or setup.independent
-        epsilons = numbers(values, setup, family, cuts if ratios else None, alone)
+        known = cuts if observer != BLACK_BOX else None
+        epsilons = numbers(values, setup, family, known, alone[observer])
         for method, epsilon in epsilons.items():
             kind = METHODS[method].kind
             results.append(AuditedEpsilon(observer, method, kind, epsilon, ideal.get(method)))

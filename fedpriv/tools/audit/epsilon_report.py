@@ -76,7 +76,7 @@ def of_scores(found: list[AuditedEpsilon], count: int, delta: float, confidence:
         found: The numbers.
         count: Number of canaries.
         delta: δ of the audited guarantee.
-        confidence: Confidence of each bound.
+        confidence: Confidence of all bounds together.
     """
     title = f"ε from below: {counted(count, 'canary')}, δ = {delta:g}, confidence {confidence:g}"
     return _by_label(title, found, None)

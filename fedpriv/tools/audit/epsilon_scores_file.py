@@ -78,7 +78,7 @@ def evaluate_scores(
     Args:
         scores: Scores and coins.
         delta: δ of the audited guarantee.
-        confidence: Confidence of each bound.
+        confidence: Confidence of all bounds together.
         independent: Whether each canary was in a run of its own.
         seed: Seed of everything that is drawn.
     """

@@ -107,7 +107,7 @@ def property_(**flags: object) -> int:
 @flag("--canaries", "M", "canaries of each training; default: those planted, else 1000 (500 apart)")
 @flag("--canary", "KIND", _KINDS, OneOf(CANARIES))
 @flag("--repetitions", "R", "trainings with canaries of their own; default 1", default="1")
-@flag("--confidence", "P", "confidence of each bound; default 0.95", default="0.95")
+@flag("--confidence", "P", "confidence of all bounds together; default 0.95", default="0.95")
 @flag("--scores", "FILE", "scores of another framework: CSV, score and included", PathParam())
 @flag("--delta", "D", "with --scores: δ of the guarantee that is audited")
 @switch("--independent", "train each canary in a run of its own; with --scores: they were")

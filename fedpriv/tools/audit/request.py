@@ -71,7 +71,7 @@ class EpsilonOptions:
         canary: Kind of the canaries; None for the kind that the run planted, or else ``direction``.
         repetitions: Number of trainings.
         independent: Whether each canary gets a run of its own.
-        confidence: Confidence of each bound.
+        confidence: Confidence of all bounds together.
         seed: Seed of every draw.
     """
 

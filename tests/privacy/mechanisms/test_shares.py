@@ -13,7 +13,7 @@ from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.core.sampling import WholeData
 from fedpriv.privacy.mechanisms import GRADIENT, JointQuery
 from fedpriv.privacy.mechanisms.bounded import clipped_sum
-from fedpriv.privacy.mechanisms.discrete import SUMS, VECTORS, rounded_norm
+from fedpriv.privacy.mechanisms.discrete import SUMS, VECTORS, largest_cells, rounded_norm
 from fedpriv.privacy.mechanisms.query import Noising
 from fedpriv.privacy.mechanisms.rows import joint_of, joint_row
 from fedpriv.privacy.mechanisms.shares import (
@@ -117,3 +117,9 @@ def test_clients_drop_out_by_chance_and_not_by_data():
     assert left.tolist() == left_over(STREAMS, everyone, 0.3, 5).tolist()
     assert left.tolist() != left_over(STREAMS, everyone, 0.3, 6).tolist()
     assert left_over(STREAMS, everyone, 0.0, 5) is everyone
+
+
+@pytest.mark.parametrize("family", ["discrete_gaussian", "skellam"])
+@pytest.mark.parametrize(("clients", "bits"), [(15, 5), (30, 6), (28, 6), (16, 5), (3, 3)])
+def test_a_modulus_hardly_above_the_number_of_clients_fits_no_grid(clients, bits, family):
+    assert largest_cells(family, 1.0, clients, clients, 64, bits, 1e-9) == 0.0
