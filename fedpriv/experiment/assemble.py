@@ -131,7 +131,7 @@ def assemble(
     if state is None and not is_new:
         notes.append(f"{folder.path} has no checkpoint and no round: it begins with round 1")
     if state is not None:
-        checkpoint.refuse_other_origin(folder, state, origin, settings.publish)
+        checkpoint.refuse_other_origin(folder, state, origin)
 
     # 5. The loop, and its state.
     drawn = second_draw(parts, context)  # before the algorithm sees the data

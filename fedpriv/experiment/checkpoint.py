@@ -129,38 +129,17 @@ def read(folder: RunFolder, device: torch.device) -> dict[str, object]:
     return state
 
 
-def refuse_other_origin(
-    folder: RunFolder, state: Mapping[str, Any], origin: Origin, published: bool
-) -> None:
-    """Raise ConfigError where rounds that are run again would differ from those that were run.
+def refuse_other_origin(folder: RunFolder, state: Mapping[str, Any], origin: Origin) -> None:
+    """Raise ConfigError where the run's data, code of the user's own or key are others.
 
     Rounds that a killed process ran after its last checkpoint are run again, with the same noise. That
-    releases nothing new if they come out bit for bit the same. With other data, or other code of the user's,
-    the difference of the two releases has no noise. Another machine only rounds differently; this is refused
-    for a ``published`` run.
+    releases nothing new if they come out bit for bit the same, which the ledger sees to. With other data, or
+    other code of the user's, the difference of the two releases has no noise.
     """
     if state["run"] != origin.run:
         raise ConfigError(
             f"resume: the data, code of your own that the configuration names, or the secret key have "
             f"changed since {folder.path} was begun; start anew"
-        )
-    if published and origin.numerics["kind"] != "cpu":
-        raise ConfigError(
-            f"resume: {folder.path} is a run with publish=true on a {origin.numerics['kind']} device, whose "
-            "sums do not come out the same bit for bit: rounds run again would give the noise away; start "
-            "anew"
-        )
-    # A simulation may go on anywhere: nobody takes its noise for secret.
-    differing = [k for k, v in origin.numerics.items() if state["numerics"].get(k) != v]
-    if published and differing:
-        differences = "; ".join(
-            f"{k} was {show(state['numerics'].get(k))} and is {show(origin.numerics[k])}"
-            for k in differing
-        )
-        raise ConfigError(
-            f"resume: {folder.path} is a run with publish=true and goes on only where its sums are rounded "
-            f"as before: {differences}. Rounds run again with the same noise and other rounding would give "
-            "the noise away; resume it there, or start anew"
         )
 
 
