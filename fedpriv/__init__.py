@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedpriv.common import moved
 from fedpriv.common.dp_accounting_shim import put_off_init
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ _HOMES = {
 """Modules that are imported when somebody asks for one of these names, because they take long to import."""
 
 put_off_init()
-moved.install()
 
 
 def run(

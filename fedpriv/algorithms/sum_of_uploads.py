@@ -65,7 +65,6 @@ class SumOfUploads(Algorithm):
         bits: Bits of a coordinate: sums are modulo 2^bits.
         scale: Whole numbers in a clip norm; None: the finest grid that ``wrap_limit`` allows.
         wrap_limit: Probability with which a coordinate of a sum may wrap around.
-        secure_aggregation: Always ``none``: the protocol that hides single uploads is assumed.
         tolerance: s and t together.
         discrete: The shares of whole numbers; None where shares are continuous.
     """
@@ -126,12 +125,6 @@ class SumOfUploads(Algorithm):
         default=None,
         kw_only=True,
         help="probability with which a coordinate of a sum may wrap around; null: 1e-3",
-    )
-    secure_aggregation: str = field(
-        one_of(("none",)),
-        default="none",
-        kw_only=True,
-        help="the protocol that hides single uploads is assumed",
     )
 
     def __attrs_post_init__(self) -> None:

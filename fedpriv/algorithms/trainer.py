@@ -215,10 +215,6 @@ class Trainer:
         computation, model, clipper = self.computation, self.context.model, self.context.clipper
         t, cohort = local_step.round_index, local_step.cohort
 
-        # Clip norms and earlier changes are public. In a run with code of the user's own the secret streams
-        # that follow depend on them, so that the same noise never answers two different questions.
-        opened.streams.bind("step", (clip.limits,), so_far)
-
         # 1. The clients compute, in chunks; the noise is drawn meanwhile.
         opened.begin_step(computation.numbers_released)
         computed = computation.compute_cohort(local_step, so_far, clip)

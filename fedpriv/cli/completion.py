@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
 
 from fedpriv.common.errors import FedprivError, show
-from fedpriv.common.groups import GROUPS, LISTED, conf_dir, options
+from fedpriv.common.groups import GROUPS, LISTED, OPTION, TARGET, conf_dir, options
 
 _BASH = r"""
 _fedpriv() {
@@ -144,4 +144,6 @@ def _keys(given: Sequence[str], config_dir: Path | None) -> dict[str, object]:
     except (FedprivError, OmegaConfBaseException):
         # A word that is wrong or unfinished: the keys of the default configuration are better than none.
         tree = as_tree(compose())
-    return {key: value for key, value in flatten(tree).items() if not key.endswith("_target_")}
+    return {
+        key: value for key, value in flatten(tree).items() if not key.endswith((TARGET, OPTION))
+    }

@@ -6,5 +6,5 @@ declares constructor arguments. ``config`` composes the configuration and comput
 ``saved`` is the state of a part in a checkpoint.
 ``secret_streams`` gives noise and sampling, ``random_streams`` all that is public. ``exact`` and
 ``attributes`` compute digests. ``files`` writes atomically, ``endings`` handles interruptions, ``workers``
-and ``startup`` care for processes. ``moved`` lists old import paths.
+and ``startup`` care for processes.
 """

@@ -8,7 +8,6 @@ import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import cast
 
@@ -18,7 +17,9 @@ from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from hydra.core.singleton import Singleton
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from hydra.version import VersionBase
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
@@ -27,8 +28,11 @@ from fedpriv.common.groups import (
     ADDED,
     GROUPS,
     LISTED,
+    OPTION,
+    TARGET,
     conf_dir,
     options,
+    stated_option,
     table_options,
     table_rows,
 )
@@ -58,13 +62,15 @@ def compose(overrides: Sequence[str] = (), config_dir: str | Path | None = None)
         path = str(Path(config_dir).resolve()).replace("'", "\\'")
         overrides = [*overrides, f"hydra.searchpath=['file://{path}']"]
     refuse_unknown_protocol(overrides)
+    # A Hydra application that calls this has a configuration of its own, which it gets back.
+    around = {kind: Singleton._instances.pop(kind, None) for kind in (GlobalHydra, VersionBase)}
     try:
-        initialized = GlobalHydra.instance().is_initialized()
-        folder = str(conf_dir())
-        with nullcontext() if initialized else initialize_config_dir(folder, version_base="1.3"):
+        with initialize_config_dir(str(conf_dir()), version_base="1.3"):
             return with_protocol(hydra_compose(config_name="config", overrides=list(overrides)))
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise explain(error, overrides) from None
+    finally:
+        Singleton._instances |= {kind: one for kind, one in around.items() if one is not None}
 
 
 def _records_at_most(most: int, *, _root_: DictConfig, _parent_: DictConfig) -> int:
@@ -312,7 +318,11 @@ def _known_keys(overrides: Sequence[str]) -> list[str]:
     except ConfigError:
         config = compose()
     flat = flatten(as_tree(config, resolve=False))
-    keys = (key for key in flat if not key.endswith("_target_") and not key.startswith("protocol."))
+    keys = (
+        key
+        for key in flat
+        if not key.endswith((TARGET, OPTION)) and not key.startswith("protocol.")
+    )
     return [*GROUPS, *keys]
 
 
@@ -342,8 +352,16 @@ def identity(config: DictConfig) -> dict[str, object]:
     return identity_of_values(flatten(as_tree(config)))
 
 
+GONE: dict[str, object] = {"algorithm.secure_aggregation": "none"}
+"""Keys that were removed, with their last value: there an earlier run is one without the key."""
+
+
 def identity_of_values(values: Mapping[str, object]) -> dict[str, object]:
-    """Return the identity of a run: the values without the keys of ``NOT_IDENTITY``, which change no result.
+    """Return the identity of a run: the values of all keys that can change a result.
+
+    A part of fedpriv counts by the name of its option, whatever module its class is in; a part of the user's
+    own by its ``_target_``. Null is the same as absent, so a later key with default null changes no identity.
+    Numbers count by their value: 2 and 2.0 are equal.
 
     Args:
         values: The resolved configuration, by dotted key.
@@ -353,25 +371,26 @@ def identity_of_values(values: Mapping[str, object]) -> dict[str, object]:
         for excluded in NOT_IDENTITY
         if excluded != "dataset.path" or "dataset.download" in values
     ]
-    return {
-        key: value
-        for key, value in values.items()
-        if not any(key == excluded or key.startswith(excluded + ".") for excluded in left_out)
-    }
+    counted: dict[str, object] = {}
+    for key, value in values.items():
+        part, _, name = key.rpartition(".")
+        if name == TARGET and (option := stated_option(values, part)) is not None:
+            key, value = part, option
+        if name == OPTION or value is None or (key in GONE and value == GONE[key]):
+            continue
+        if not any(key == excluded or key.startswith(excluded + ".") for excluded in left_out):
+            counted[key] = _plain_number(value)
+    return counted
 
 
 def run_name(config: DictConfig, identity: Mapping[str, object]) -> str:
     """Return the name of a run's folder in a store: algorithm, data set, seed and fingerprint."""
-    dataset = str(config.dataset._target_).rpartition(".")[2].lower()
+    dataset = identity.get("dataset") or str(config.dataset._target_).rpartition(".")[2].lower()
     return f"{config.algorithm.name}-{dataset}-seed{identity['seed']}-{fingerprint(identity)}"
 
 
 def fingerprint(identity: Mapping[str, object]) -> str:
-    """Return the twelve hexadecimal digits that stand for an identity.
-
-    Null keys do not count, so a key that is added later with default null does not change the fingerprints of
-    earlier runs. The numbers 2 and 2.0 count as equal.
-    """
+    """Return the twelve hexadecimal digits that stand for an identity, or for other values by dotted key."""
     counted = {key: _plain_number(value) for key, value in identity.items() if value is not None}
     text = json.dumps(counted, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import types
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
-from fedpriv.common.moved import first_name
 
-Attributes = Callable[[object], Mapping[str, object]]
-
-
-def attributes_of(value: object) -> Mapping[str, object]:
+def _attributes_of(value: object) -> Mapping[str, object]:
     """Return the fields of a dataclass or the attributes of another object; nothing for a class."""
     if isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType)):
         return {}
@@ -27,14 +23,9 @@ def attributes_of(value: object) -> Mapping[str, object]:
     return getattr(value, "__dict__", {})
 
 
-def exact_digest(*values: object, attributes: Attributes = attributes_of) -> str:
-    """Return the BLAKE2b-256 digest of values in 64 hexadecimal digits.
-
-    Args:
-        values: The values; their order counts.
-        attributes: Function that returns the attributes of an object that is no plain value.
-    """
-    walk = _Walk(attributes)
+def exact_digest(*values: object) -> str:
+    """Return the BLAKE2b-256 digest of values, whose order counts, in 64 hexadecimal digits."""
+    walk = _Walk()
     walk.add(values)
     return walk.digest.hexdigest()
 
@@ -45,9 +36,8 @@ class _Walk:
     The containers around the current value are remembered, so that a container that holds itself ends.
     """
 
-    def __init__(self, attributes: Attributes):
+    def __init__(self) -> None:
         self.digest = hashlib.blake2b(digest_size=32)
-        self._attributes = attributes
         self._within: list[int] = []
 
     def add(self, value: Any) -> None:
@@ -82,14 +72,11 @@ class _Walk:
         elif isinstance(value, (list, tuple)):
             self._add_all(type(value).__name__, value)
         elif isinstance(value, Set):
-            self._add_all(
-                "set", sorted(exact_digest(v, attributes=self._attributes) for v in value)
-            )
+            self._add_all("set", sorted(exact_digest(v) for v in value))
         else:
-            # The first name of a class leaves every digest as it was when the class moves.
-            kind = first_name(type(value))
-            attributes = sorted(self._attributes(value).items())
-            self._add_all(kind, [part for item in attributes for part in item])
+            kind, attributes = type(value), sorted(_attributes_of(value).items())
+            name = f"{kind.__module__}.{kind.__qualname__}"
+            self._add_all(name, [part for item in attributes for part in item])
         self._within.pop()
 
     def _add_all(self, kind: str, values: Iterable[Any]) -> None:

@@ -8,7 +8,7 @@ as if each were a YAML file. In a checkout ``conf/`` is at the top level, in a w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -33,6 +33,8 @@ ADDED = ("experiment", "recipe", "figure")
 """Folders of ready-made configurations, which are added with a plus: ``+recipe=…``."""
 LISTED = (*GROUPS, *ADDED, "protocol")
 """Groups that ``fedpriv list`` shows."""
+TARGET, OPTION = "_target_", "_option_"
+"""Keys of a part: the class that runs, and the name that the part has in keys of streams and fingerprints."""
 IN_TABLES = ("protocol", "recipe")
 """Groups whose options are rows of a table."""
 
@@ -136,17 +138,28 @@ def option_of(group: str, part: object) -> str:
     return matches[0] if len(matches) == 1 else name
 
 
-def option_of_target(group: str, target: object) -> str:
-    """Return the only option of a group with a ``_target_``; else the name of the class.
+def stated_option(values: Mapping[str, object], part: str) -> str | None:
+    """Return the name of the option that a part of fedpriv is; None for a part of the user's own.
 
     Args:
-        group: The group.
-        target: Dotted path of a class; None stands for the option without any part.
+        values: A configuration by dotted key.
+        part: A group, or the key of a part in a group, such as ``attack.trigger``.
     """
+    target, option = values.get(f"{part}.{TARGET}"), values.get(f"{part}.{OPTION}")
+    return str(option) if option and str(target).startswith("fedpriv.") else None
+
+
+def option_name(values: Mapping[str, object], group: str) -> str:
+    """Return the name of a group's option in a configuration; of a part of the user's own that of its class.
+
+    Args:
+        values: A configuration by dotted key.
+        group: The group.
+    """
+    target = values.get(f"{group}.{TARGET}")
     if target is None:
         return OF_NOTHING.get(group, "none")
-    names = options_of_target(group, target)
-    return names[0] if len(names) == 1 else str(target).rpartition(".")[2]
+    return stated_option(values, group) or str(target).rpartition(".")[2]
 
 
 def options_of_target(group: str, target: object) -> list[str]:

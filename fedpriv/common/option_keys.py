@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from fedpriv.common.groups import conf_dir
+from fedpriv.common.groups import OPTION, TARGET, conf_dir
 
 _BY_PROTOCOL = re.compile(r"\$\{oc\.select:protocol\.\w+, *(.*)\}")
 _BY_RESOLVER = re.compile(r"\$\{\w+:(\w+)\}")
@@ -115,7 +115,10 @@ def _keys_of_path(path: Path, package: tuple[str, ...]) -> Iterator[Key]:
     text = _text(path)
     below = () if text.startswith("# @package _global_") else package
     for key in keys_of_text(text):
-        is_key = key.path[0] not in ("defaults", "protocol") and key.path[-1] != "_target_"
+        is_key = key.path[0] not in ("defaults", "protocol") and key.path[-1] not in (
+            TARGET,
+            OPTION,
+        )
         if is_key and not isinstance(key.node, yaml.MappingNode):
             yield replace(key, path=(*below, *key.path))
     # Some options share keys with others by a default of the form /keys/NAME@_global_.GROUP.

@@ -10,9 +10,6 @@ different values. Another value of a configuration key, T included, or another r
 cohorts and noise. A draw does not depend on earlier draws, on the other participants, on the device or on
 the number of threads. So a resumed run draws the same numbers as an uninterrupted one.
 
-A user's own code may read something that no digest covers, such as a file. If such code takes part, the keys
-also depend on a :class:`History`: everything that the run announced and released so far, bit for bit.
-
 A cryptographic generator is only as secret as its key. With ``seed`` and ``noise_seed`` from the
 configuration a run is a simulation. With ``publish=true`` the key comes from the operating system
 (:mod:`fedpriv.experiment.secrets`).
@@ -27,19 +24,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
-from fedpriv.common.exact import exact_digest
-
 if TYPE_CHECKING:
     from torch import Tensor
 
-STREAM_VERSION = 2
+STREAM_VERSION = 3
 """Version of the streams. It rises whenever a seed would give other numbers; 1 was Philox and Mersenne
 Twister."""
 KEY_BYTES = 32
@@ -61,40 +56,6 @@ def derived_key(key: bytes, *parts: str | int) -> bytes:
     return hashlib.blake2b(json.dumps(named).encode(), digest_size=KEY_BYTES, key=key).digest()
 
 
-OF_THE_WHOLE_RUN = frozenset({"cohort_order", "cohort_start"})
-"""Purposes whose numbers are drawn again in later rounds and must then be the same."""
-
-
-class History:
-    """The chain of digests of everything that a run announced and released so far.
-
-    Attributes:
-        now: The last link of the chain.
-        first: The link of the first announcement.
-    """
-
-    def __init__(self) -> None:
-        self.now = self.first = ""
-
-    def bind(self, what: str, *values: object) -> None:
-        """Add a link to the chain.
-
-        Args:
-            what: Name of the event.
-            values: Public values of the event, which count bit for bit.
-        """
-        self.now = exact_digest(self.now, what, values)
-        self.first = self.first or self.now
-
-    def state_dict(self) -> dict[str, str]:
-        """Return the chain for the checkpoint."""
-        return {"now": self.now, "first": self.first}
-
-    def load_state_dict(self, state: Mapping[str, str]) -> None:
-        """Restore the chain from the checkpoint."""
-        self.now, self.first = state["now"], state["first"]
-
-
 @dataclass(frozen=True)
 class SecretStreams:
     """The secret streams of one run.
@@ -102,7 +63,6 @@ class SecretStreams:
     Attributes:
         sampling_key: Key of lots, cohorts and batches.
         noise_key: Key of the noise.
-        history: Events on which the streams also depend, in a run with a user's own code; None without.
 
     Example:
         >>> streams = SecretStreams.simulated(seed=0, noise_seed=1)
@@ -114,7 +74,6 @@ class SecretStreams:
 
     sampling_key: bytes
     noise_key: bytes
-    history: History | None = None
 
     @classmethod
     def of_run(cls, root: bytes, run: str) -> SecretStreams:
@@ -144,17 +103,12 @@ class SecretStreams:
         """Return streams with the same lots and cohorts, and other noise."""
         return replace(self, noise_key=noise_key)
 
-    def bind(self, what: str, *values: object) -> None:
-        """Enter a public event in the history, if the run has one; later streams depend on the event."""
-        if self.history is not None:
-            self.history.bind(what, *values)
-
     def sampling(self, purpose: str, *coordinates: int) -> Stream:
         """Return the stream that selects clients or records, or orders them.
 
         Args:
             purpose: Name of the draw. The same purpose and coordinates give the same stream from its
-                beginning, unless the history went on meanwhile.
+                beginning.
             coordinates: Numbers that tell streams of one purpose apart: the round, then what the purpose
                 needs.
         """
@@ -172,10 +126,7 @@ class SecretStreams:
         return self._stream(self.noise_key, purpose, coordinates)
 
     def _stream(self, key: bytes, purpose: str, coordinates: tuple[int, ...]) -> Stream:
-        if self.history is None:
-            return Stream(derived_key(key, purpose, *coordinates))
-        link = self.history.first if purpose in OF_THE_WHOLE_RUN else self.history.now
-        return Stream(derived_key(key, purpose, link, *coordinates))
+        return Stream(derived_key(key, purpose, *coordinates))
 
 
 class Stream:

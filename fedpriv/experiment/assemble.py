@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from omegaconf import DictConfig
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.files import write_json, write_text
-from fedpriv.common.secret_streams import STREAM_VERSION, History, SecretStreams
+from fedpriv.common.secret_streams import STREAM_VERSION, SecretStreams
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.checkpoint import Origin
@@ -31,7 +30,6 @@ from fedpriv.experiment.machine import (
     resolve_device,
     threads_before,
 )
-from fedpriv.experiment.own_code import own_targets
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
@@ -119,10 +117,6 @@ def assemble(
 
     # 3. The secret streams, which depend on all that the run is made of (``digest``).
     context.streams, name = streams_of_run(settings, digest, folder)
-    # Code of the user's own may follow from anything, so later draws also depend on all that the run has
-    # announced and released. Two such runs that part in one round never draw the same noise after it.
-    if settings.paired is None and own_targets(identity):
-        context.streams = replace(context.streams, history=History())
 
     # 4. The checkpoint must come from this very run.
     notes = []

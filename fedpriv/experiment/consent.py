@@ -20,13 +20,11 @@ import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from fedpriv.common import moved
 from fedpriv.common.config import as_tree, flatten
 from fedpriv.common.errors import ConfigError, show
-from fedpriv.common.groups import GROUPS, conf_dir
+from fedpriv.common.groups import GROUPS, TARGET, conf_dir
 
 FLAG = "--allow"
-TARGET = "_target_"
 
 
 def refuse_strangers(
@@ -161,12 +159,12 @@ def targets_of_yamls(folder: Path) -> set[tuple[str, object]]:
 
 
 def is_shipped(key: str, target: object) -> bool:
-    """Return whether an option of fedpriv has this target under this key, by an old or a new import path."""
-    return (key, moved.current(str(target))) in _shipped()
+    """Return whether an option of fedpriv has this target under this key."""
+    return (key, str(target)) in _shipped()
 
 
 @lru_cache
 def _shipped() -> frozenset[tuple[str, str]]:
-    """Return the key and the ``_target_`` of all options of fedpriv, by their present import paths."""
+    """Return the key and the ``_target_`` of all options of fedpriv."""
     named = targets_of_yamls(conf_dir())
-    return frozenset((key, moved.current(str(target))) for key, target in named)
+    return frozenset((key, str(target)) for key, target in named)

@@ -11,7 +11,6 @@ from fedpriv.attacks.base import Attack
 from fedpriv.attacks.triggers import Trigger
 from fedpriv.common.attributes import PACKAGE, is_own
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.moved import first_name
 from fedpriv.data.base import Dataset, Partition
 from fedpriv.data.federated import unreadable_data
 from fedpriv.experiment.trackers import Tracker
@@ -50,7 +49,8 @@ def refuse_incomplete(group: str, made: Any) -> None:
     """Raise ConfigError naming what the object of a group lacks."""
     kind, bases = type(made).__name__, BASES.get(group, (object,))
     if not isinstance(made, bases):
-        raise ConfigError(f"{group} needs a class that extends {first_name(bases[0])}, got {kind}")
+        wanted = f"{bases[0].__module__}.{bases[0].__qualname__}"
+        raise ConfigError(f"{group} needs a class that extends {wanted}, got {kind}")
     try:
         missing = [name for name in NEEDS.get(group, ()) if not hasattr(made, name)]
         if group == "dataset" and getattr(type(made), "load", Dataset.load) is Dataset.load:

@@ -15,7 +15,7 @@ from fedpriv.common.attributes import PACKAGE
 from fedpriv.common.base_classes import completed
 from fedpriv.common.config import unknown_key
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
-from fedpriv.common.groups import options
+from fedpriv.common.groups import OPTION, TARGET, options, options_of_target
 from fedpriv.experiment.contracts import MAY_EXTEND, refuse_incomplete, refuse_near_misses
 from fedpriv.models.base import ModelFactory
 from fedpriv.models.own_module import factory_of
@@ -44,7 +44,7 @@ def instantiate(config: DictConfig, group: str) -> Any:
         raise ConfigError(
             f"{top} was deleted (~) or set to null, and every run needs one of {names}"
         )
-    if not isinstance(node, DictConfig) or not isinstance(node.get("_target_"), str):
+    if not isinstance(node, DictConfig) or not isinstance(node.get(TARGET), str):
         hint = f"see fedpriv list {top}"
         if top == "dataset" and isinstance(node, DictConfig) and "path" in node:
             hint = "the YAML of a table of your own begins with the line defaults: [csv, _self_]"
@@ -54,11 +54,14 @@ def instantiate(config: DictConfig, group: str) -> Any:
             "a group option, that is a YAML with _target_",
             hint,
         )
-    if top == "dataset" and "population" in node:  # a fact of the run, not of its data
-        node = node.copy()
-        with open_dict(node):
-            del node["population"]
-    keys = [str(key) for key in node if key != "_target_"]
+    node = node.copy()
+    with open_dict(node):
+        if top == "dataset":
+            node.pop("population", None)  # a fact of the run, not of its data
+        for part in (node, node.get("trigger")):
+            if isinstance(part, DictConfig):
+                _refuse_other_class(top, part.get(TARGET), part.pop(OPTION, None))
+    keys = [str(key) for key in node if key != TARGET]
     made: Any = _own_module(node) if group == "model" else None
     if made is None:
         made = within_group(group, lambda: hydra.utils.instantiate(node, _convert_="all"), keys)
@@ -70,6 +73,18 @@ def instantiate(config: DictConfig, group: str) -> Any:
     return completed(made, MAY_EXTEND[top]) if top in MAY_EXTEND else made
 
 
+def _refuse_other_class(group: str, target: object, option: object) -> None:
+    """Raise ConfigError if a part of fedpriv has the name of an option with another class."""
+    known = options_of_target(group, target)
+    if option is not None and str(target).startswith(PACKAGE) and option not in known:
+        raise ConfigError(
+            f"{group}.{OPTION}",
+            option,
+            f"{' or '.join(known) or 'absent'}, as {target} runs",
+            "the name of a part stands in the keys of its random streams",
+        )
+
+
 def _own_module(node: DictConfig) -> ModelFactory | None:
     """Return the factory of a torch module of the user's own; None for any other ``_target_``.
 
@@ -78,7 +93,7 @@ def _own_module(node: DictConfig) -> ModelFactory | None:
     """
     if node._target_.startswith(PACKAGE):
         return None
-    settings = {key: value for key, value in node.items() if key != "_target_"}
+    settings = {key: value for key, value in node.items() if key != TARGET}
     made = hydra.utils.instantiate(OmegaConf.create(settings), _convert_="all")
     return factory_of(_named(node._target_), made)
 

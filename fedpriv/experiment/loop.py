@@ -248,7 +248,6 @@ class Loop:
     def _release_statistics(self, statistics: FeatureStatistics) -> None:
         """Let every client release statistics of its features, and charge it for them."""
         announced = self.mechanism.announce_before()
-        self.context.streams.bind("announced", announced)
         everyone = np.arange(self.context.data.client_count)
         opened = self.mechanism.open(announced, everyone, self.context.streams, everyone)
         if self.ledger is not None:
@@ -269,8 +268,7 @@ class Loop:
         """
         context, t = self.context, self.rounds_done
 
-        # 1. Sample the cohort. The streams depend on all that was announced and released before.
-        context.streams.bind("announced", announced)
+        # 1. Sample the cohort.
         sampled = self.parts.algorithm.cohort(context.streams, t, eligible.copy())
         if self.second_draw is not None:
             self.second_draw.hold_cohort(announced, eligible, sampled)
@@ -284,7 +282,6 @@ class Loop:
         if self.ledger is not None:
             self.ledger.open(t + 1, opened.charges())
         outcome = self.trainer.round(opened)
-        context.streams.bind("weights", context.model.flat)
 
         # 3. Ask for the loss of the new weights, if the schedule reads one.
         signal: Visible | None = None
@@ -404,8 +401,6 @@ class Loop:
             optional["attack"] = state
         if own_state := self._own_state():
             optional["own"] = own_state
-        if (history := self.context.streams.history) is not None:
-            optional["history"] = history.state_dict()
         if self.aborted_rounds:
             optional["aborted_rounds"] = self.aborted_rounds
         return {
@@ -444,7 +439,5 @@ class Loop:
             self.average.load_state_dict(saved["average"])
         if self.statistics is not None:
             self.statistics.load_state_dict(saved["statistics"])
-        if (history := self.context.streams.history) is not None:
-            history.load_state_dict(saved["history"])
         if self.budget is not None:
             self.budget.load_state_dict(saved["budget"])

@@ -11,23 +11,19 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib.util
-import os
 import site
 import sys
 import sysconfig
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING
 
-from fedpriv.common.exact import attributes_of, exact_digest
-from fedpriv.experiment.consent import TARGET, targets
+from fedpriv.common.groups import TARGET
+from fedpriv.experiment.consent import targets
 
 if TYPE_CHECKING:
-    from fedpriv.algorithms.run_context import RunContext
+    pass
 
 
 def own_targets(identity: Mapping[str, object]) -> dict[str, str]:
@@ -77,67 +73,6 @@ def digest_of_targets(targets: Iterable[str]) -> str:
         digest.update(f"{name}\n".encode())
         digest.update(hashlib.sha256(files[name].read_bytes()).digest())
     return digest.hexdigest()
-
-
-def digest_of_parts(context: RunContext, targets: Iterable[str]) -> str:
-    """Return a digest of what the parts of a run hold once they are made.
-
-    It covers the numbers, texts and arrays in attributes of objects, and in the modules that ``targets`` name
-    or that these import. Absolute paths do not count, nor do objects of other packages.
-    """
-    targets = list(targets)
-    packages = {"fedpriv", *(target.partition(".")[0] for target in targets)}
-    mechanism, attackers = context.mechanism, context.attack
-    attack = None if attackers is None else attackers.settings
-    parts = [mechanism.algorithm, context.clipper, mechanism.schedule, context.model.module, attack]
-    if context.rule is not None:
-        parts += [context.rule.settings, context.rule.rule]
-    names = [name for name in sorted(_files_of(targets)) if name in sys.modules]
-    modules = {name: _digest_of_module(sys.modules[name]) for name in names}
-    return exact_digest(tuple(parts), modules, attributes=partial(_held, packages=packages))
-
-
-_MODULES: WeakKeyDictionary[ModuleType, str] = WeakKeyDictionary()
-"""Digests of modules as the first run of the process found them.
-
-What a run leaves in globals, such as a list of values it has seen, must not make the next run in this process
-different from the same run in another process.
-"""
-
-
-def _digest_of_module(module: ModuleType) -> str:
-    """Return a digest of what a module and its classes held when it was first asked for."""
-    if module not in _MODULES:
-        classes = [value for value in vars(module).values() if isinstance(value, type)]
-        own_classes = [_named(kind) for kind in classes if kind.__module__ == module.__name__]
-        packages = {module.__name__.partition(".")[0]}
-        attributes = partial(_held, packages=packages)
-        _MODULES[module] = exact_digest(_named(module), own_classes, attributes=attributes)
-    return _MODULES[module]
-
-
-def _named(owner: object) -> dict[str, Any]:
-    """Return what a module or class holds, without classes and without what Python itself sets."""
-    held = {name: value for name, value in vars(owner).items() if not name.startswith("__")}
-    return _without_paths({k: v for k, v in held.items() if not isinstance(v, type)})
-
-
-def _without_paths(held: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out absolute paths: the folder of the code has no influence on what the code computes."""
-    return {k: v for k, v in held.items() if not (isinstance(v, str) and os.path.isabs(v))}
-
-
-def _held(value: Any, packages: Collection[str]) -> Mapping[str, Any]:
-    """Return the attributes of an object whose class is of these packages; no attributes of other objects."""
-    import torch
-
-    if isinstance(
-        value, torch.nn.Module
-    ):  # without its parameters, which have a digest of their own
-        usual = vars(torch.nn.Module()).keys() - {"_modules", "_buffers"}
-        return _without_paths({k: v for k, v in vars(value).items() if k not in usual})
-    of_packages = type(value).__module__.partition(".")[0] in packages
-    return _without_paths(attributes_of(value)) if of_packages else {}
 
 
 def _files_of(targets: Iterable[str]) -> dict[str, Path]:

@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.secret_streams import KEY_BYTES, SecretStreams, derived_key
-from fedpriv.experiment.own_code import digest_of_parts, digest_of_targets, own_targets
+from fedpriv.experiment.own_code import digest_of_targets, own_targets
 
 if TYPE_CHECKING:
     from fedpriv.algorithms.run_context import RunContext
@@ -31,32 +31,15 @@ _LEFT_OUT = (
     *("averaging", "averaging_decay", "averaging_start"),
     "chunk",  # changes nothing but the rounding of sums, as threads do
 )
-_LATER = frozenset(
-    f"{group}.{key}"
-    for group, keys in {
-        "algorithm": (
-            *("momentum", "beta1", "beta2", "optimizer_epsilon", "initial_accumulator"),
-            *("second_moment_floor", "proximal", "warm_start", "learning_rate_decay"),
-            *("augmentation_multiplicity", "random_flip", "random_crop", "crop_fill"),
-        ),
-        "model": ("activation", "tempering", "weight_standardization"),
-        "features": ("statistics_noise_multiplier", "statistics_clip_norm"),
-        "warm_start": ("records", "epochs", "batch_size", "learning_rate"),
-        "attack": ("knows", "omniscient"),
-    }.items()
-    for key in keys
-)
-"""Keys of groups and sections that are younger than the first runs. For them null is the same as absent."""
 
 
 def run_digest(config: DictConfig, rounds: int | None, context: RunContext) -> str:
     """Return the digest of a run, 64 hexadecimal digits, on which its streams depend.
 
-    It covers the identity with T, the data, the initial weights, the engine, and code of the user's own with
-    what its objects hold. Device, threads and versions are left out: the same seed is the same run on a
-    colleague's machine. So is the folder of the data, as their content counts. So are keys that only look at
-    the run: however often it is evaluated, it releases the same. The engine counts, because engines differ by
-    more than rounding where the terms of a gradient cancel.
+    It covers the identity with T, the data, the initial weights, and files of the user's own code. Engine,
+    device, threads and versions are left out: the same seed is the same run on a colleague's machine. So is
+    the folder of the data, as their content counts. So are keys that only look at the run: however often it
+    is evaluated, it releases the same.
 
     The initial weights are those before a warm start. Its keys and its records are covered, so that two warm
     starts with other records have other streams.
@@ -64,25 +47,18 @@ def run_digest(config: DictConfig, rounds: int | None, context: RunContext) -> s
     Args:
         config: The configuration of the run.
         rounds: T; None if only the budget ends the run.
-        context: Data, model and engine.
+        context: Data and model.
     """
-    identity = {**configuration.identity(config), "rounds": rounds}
-    # For root keys null is the same as absent, so that a key of a later version leaves the streams alone.
-    counted = {
-        k: v
-        for k, v in identity.items()
-        if k not in _LEFT_OUT and (v is not None or ("." in k and k not in _LATER))
-    }
-    targets = own_targets(counted).values()
+    identity = configuration.identity(config)
+    counted = {key: value for key, value in identity.items() if key not in _LEFT_OUT}
+    if rounds is not None:
+        counted["rounds"] = rounds
     parts = [
         json.dumps(counted, sort_keys=True, default=str),
         context.data.digest,
         context.model.digest,
-        context.engine.name,
-        digest_of_targets(targets),
+        digest_of_targets(own_targets(counted).values()),
     ]
-    if targets:
-        parts.append(digest_of_parts(context, targets))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 

@@ -194,7 +194,6 @@ class Team:
             "threads": origin.numerics["threads"],
             "device": device.type if device.type == "cpu" else str(self._settings.runtime.device),
             "sampling_key": context.streams.sampling_key.hex(),
-            "history": context.streams.history is not None,
             "records": self.records.place(),
             "path": [str(Path(entry).resolve()) for entry in sys.path],
         }
@@ -264,12 +263,8 @@ class _Shared:
         return self._loop.round_state()
 
     def sent(self, task: StepState) -> Mapping[str, object]:
-        history = self._loop.context.streams.history
-        return {
-            # A worker has the weights from the state of the round.
-            "state": replace(task, weights=task.weights[:0]),
-            "history": None if history is None else history.state_dict(),
-        }
+        # A worker has the weights from the state of the round.
+        return {"state": replace(task, weights=task.weights[:0])}
 
     def clients(self, task: StepState) -> np.ndarray:
         return task.local_step.cohort

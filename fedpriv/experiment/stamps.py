@@ -22,7 +22,6 @@ from omegaconf import DictConfig, OmegaConf
 
 import fedpriv
 from fedpriv.common import config as configuration
-from fedpriv.common.attributes import PACKAGE
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_json
 from fedpriv.data.storage import cache_folder
@@ -37,7 +36,7 @@ _LEFT_OUT = frozenset(
     )
 )
 _SIZES = ("model", "partition")
-"""Groups whose keys, but for a ``_target_``, only say how large a run is where the class is fedpriv's."""
+"""Groups whose keys only say how large a run is where the option is fedpriv's."""
 
 
 def stamp_of(config: DictConfig) -> Path | None:
@@ -52,15 +51,12 @@ def stamp_of(config: DictConfig) -> Path | None:
     targets = own_targets(values)
     if not targets:
         return None
-    counted = {
-        key: value for key, value in values.items() if value is not None and key not in _LEFT_OUT
-    }
+    counted = {key: value for key, value in values.items() if key not in _LEFT_OUT}
     for group in _SIZES:
-        target = str(values.get(f"{group}._target_"))
-        if target.startswith(PACKAGE):
+        if group in values:  # an option of fedpriv
             counted = {k: value for k, value in counted.items() if not k.startswith(f"{group}.")}
-            if group != "model":
-                counted[f"{group}._target_"] = target
+    if "model" in values:
+        del counted["model"]
     facts = (VERSION, _source_digest(), digest_of_targets(targets.values()), counted)
     text = json.dumps(facts, sort_keys=True, default=str)
     name = hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -21,7 +21,7 @@ from omegaconf import OmegaConf
 
 from fedpriv.common.endings import as_sentence
 from fedpriv.common.errors import FedprivError, ReleaseError
-from fedpriv.common.secret_streams import History, SecretStreams
+from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.experiment.spread import CLASSES, facts_of
 from fedpriv.workers.link import Link, LostError
 from fedpriv.workers.processes import inherited, told
@@ -69,7 +69,7 @@ class _Chunks:
         self.facts = facts_of(numerics, digest)
         # No key of noise comes here: whoever draws noise here by mistake gets an error.
         streams: Any = SecretStreams(bytes.fromhex(setup["sampling_key"]), noise_key=None)  # type: ignore[arg-type]
-        context.streams = replace(streams, history=History() if setup["history"] else None)
+        context.streams = streams
         self._loop: Loop = Loop(parts, context, None)
         self._buffers = self._versions()
 
@@ -80,8 +80,6 @@ class _Chunks:
     def answer(self, task: Mapping[str, Any]) -> dict[str, Any]:
         """Compute a chunk."""
         context = self._loop.context
-        if context.streams.history is not None:
-            context.streams.history.load_state_dict(task["history"])
         began, cpu = time.perf_counter(), time.process_time()
         state = replace(task["state"], weights=context.model.flat)
         answer = self._loop.trainer.computation.compute(state)

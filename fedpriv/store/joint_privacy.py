@@ -24,7 +24,7 @@ from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 
 from fedpriv.common.checks import is_number
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.groups import options_of_target
+from fedpriv.common.groups import stated_option
 from fedpriv.common.words import counted, digits_up, round_up, span
 from fedpriv.privacy.accountants import RdpAccountant
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, RELATION_WORDS, REPLACE_ONE, SOUND, ZERO_OUT
@@ -189,10 +189,10 @@ def population(values: Mapping[str, object]) -> str:
     """
     if declared := values.get("dataset.population"):
         return f"the population {declared}"
-    names = options_of_target("dataset", values.get("dataset._target_"))
-    if len(names) != 1 or names == ["csv"]:
+    name = stated_option(values, "dataset")
+    if name in (None, "csv"):
         return OWN
-    return ", ".join(_SAME_WRITERS) if names[0] in _SAME_WRITERS else names[0]
+    return ", ".join(_SAME_WRITERS) if name in _SAME_WRITERS else str(name)
 
 
 def _noted(run: StoredRun) -> Mapping[str, Any] | None:

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from fedpriv.common.files import write_json, write_text
+from fedpriv.common.groups import OPTION, TARGET
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.statement import privacy_words, publishable
 
@@ -31,7 +32,7 @@ _KEYS = """
     noise_multiplier noised_by normalization normalize objective only_digits optimizer optimizer_epsilon
     optimizer_state orders orientations padding participation population power proximal public_share
     quantile_learning_rate radius random_crop random_flip ranges reading records records_per_user
-    root_records rounds sample_rate sampling scale scales second_moment_floor secure_aggregation
+    root_records rounds sample_rate sampling scale scales second_moment_floor
     sensitivity shards shards_per_client shares smallest_exponent smoothing source split statistics
     statistics_clip_norm statistics_noise_multiplier strategy target_quantile tempering test_records
     test_share threshold tolerated tolerated_collusion tolerated_dropouts tree_rounds trigger trust update
@@ -99,7 +100,7 @@ def _public_part(part: Any) -> Any:
     return {
         key: value if key in _MAPPINGS else _public_part(value)
         for key, value in part.items()
-        if key == "_target_" or key in keys
+        if key in (TARGET, OPTION) or key in keys
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedpriv.common.errors import ConfigError, did_you_mean
 from fedpriv.common.files import RUN_FILES
-from fedpriv.common.groups import GROUPS, option_of_target
+from fedpriv.common.groups import GROUPS, OPTION, TARGET, option_name
 from fedpriv.store.saved import saved_records
 from fedpriv.store.searches import RECORD
 from fedpriv.store.stored_run import StoredRun
@@ -48,7 +48,7 @@ class ListedRun:
         self.results: dict[str, object] = {}
         try:
             values = run.values
-            options = {g: option_of_target(g, values.get(f"{g}._target_")) for g in GROUPS}
+            options = {g: option_name(values, g) for g in GROUPS}
             self.config = options | dict(values)
             # A key that names a result too is no result before the end.
             same = {"algorithm": values["algorithm.name"], "dataset": self.config["dataset"]}
@@ -93,7 +93,7 @@ class ListedRun:
             f"{CONFIG}{key}" if key in self.results else key: value
             for key, value in self.config.items()
             if key not in _SEEDS | _IN_EVERY_TABLE
-            and not key.endswith("_target_")
+            and not key.endswith((TARGET, OPTION))
             and not key.startswith(_NO_SETTING)
         }
 

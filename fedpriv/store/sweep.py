@@ -14,7 +14,7 @@ import pandas as pd
 from fedpriv.common.config import fingerprint, identity_of_values
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.files import write_csv, write_text
-from fedpriv.common.groups import GROUPS, option_of_target
+from fedpriv.common.groups import GROUPS, option_name
 from fedpriv.common.notices import notice
 from fedpriv.common.words import round_up, span
 from fedpriv.store.caveats import SEES_HIDDEN
@@ -143,7 +143,7 @@ class _SweptRun:
         if key in self.overrides:
             return self.overrides[key]
         if key in GROUPS:
-            return option_of_target(key, self.values.get(f"{key}._target_"))
+            return option_name(self.values, key)
         return show(self.values[key]) if key in self.values else None
 
 

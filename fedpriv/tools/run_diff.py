@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from fedpriv.common.console import console
 from fedpriv.common.errors import ConfigError, show
-from fedpriv.common.groups import GROUPS, options_of_target
+from fedpriv.common.groups import OPTION, TARGET
 from fedpriv.common.words import round_up
 from fedpriv.store.run_folders import ListedRun
 from fedpriv.store.stored_run import StoredRun
@@ -33,7 +33,7 @@ def show_difference(first: str, second: str) -> None:
     """
     runs = [_read(folder) for folder in (first, second)]
     stored = [StoredRun(Path(folder)) for folder in (first, second)]
-    configs = _with_option_names([run.config for run in runs], [s.overrides or [] for s in stored])
+    configs = [run.config for run in runs]
     out = console()
     columns = (Column("key", style="cyan"), Column("first", first), Column("second", second))
     table = Table("", columns)
@@ -58,7 +58,7 @@ def show_difference(first: str, second: str) -> None:
 def differing_keys(first: Mapping[str, object], second: Mapping[str, object]) -> list[str]:
     """Return the keys whose values differ, those of the first configuration first.
 
-    A ``_target_`` that names a known option of a group is left out beside that option.
+    The class of a part is left out beside the name of its option.
     """
     keys = dict.fromkeys([*first, *second])
     return [
@@ -66,31 +66,8 @@ def differing_keys(first: Mapping[str, object], second: Mapping[str, object]) ->
         for key in keys
         if _cell(first, key) != _cell(second, key)
         and not key.startswith(_NOT_COMPARED)
-        and not (key.endswith("._target_") and key.removesuffix("._target_") in keys)
+        and not key.endswith((TARGET, OPTION))
     ]
-
-
-def _with_option_names(
-    configs: Sequence[Mapping[str, object]], overrides: Sequence[Sequence[str]]
-) -> list[dict[str, object]]:
-    """Return configurations with the names of options where options of a group share a class.
-
-    The name of an algorithm is in its configuration. Of another group the command line tells it, and it
-    stands in the place of the class only if all runs tell it.
-    """
-    named = [dict(config) for config in configs]
-    given = [dict(o.lstrip("+").partition("=")[::2] for o in own) for own in overrides]
-    for group in GROUPS:
-        shared = [len(options_of_target(group, c.get(f"{group}._target_"))) > 1 for c in named]
-        names: list[object] = [own.get(group) for own in given]
-        if group == "algorithm":
-            names = [n or c.get("algorithm.name") for n, c in zip(names, named, strict=True)]
-        if any(shared) and all(
-            name or not is_shared for name, is_shared in zip(names, shared, strict=True)
-        ):
-            for config, name, is_shared in zip(named, names, shared, strict=True):
-                config[group] = name if is_shared else config.get(group)
-    return named
 
 
 def _result(key: str, value: object) -> str:

@@ -14,7 +14,6 @@ from numbers import Integral, Real
 from typing import Any
 
 from fedpriv.common.errors import ConfigError, show
-from fedpriv.common.moved import first_name
 from fedpriv.privacy.core.sampling import Sampling
 from fedpriv.privacy.mechanisms.joint import JointQuery
 from fedpriv.privacy.mechanisms.query import Query
@@ -65,7 +64,11 @@ def _part(part: object) -> tuple[Form, list[float]]:
             floats.append(float(value))
         else:
             form.append((name, _plain(part, name, value)))
-    return (first_name(kind), tuple(form)), floats
+    return (_name(kind), tuple(form)), floats
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 @cache
@@ -107,6 +110,6 @@ def _known(base: type) -> dict[str, type]:
     classes, pending = {}, [base]
     while pending:
         kind = pending.pop()
-        classes[first_name(kind)] = kind
+        classes[_name(kind)] = kind
         pending += kind.__subclasses__()
     return classes

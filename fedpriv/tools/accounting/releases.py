@@ -415,7 +415,8 @@ def stored_run(options: SimpleNamespace) -> StoredRun:
 
 def theorem(run: StoredRun) -> Accountant | None:
     """Return the accountant of the published claim of the run's algorithm, or None if it has no claim."""
-    from fedpriv.experiment.consent import TARGET, is_shipped
+    from fedpriv.common.groups import TARGET
+    from fedpriv.experiment.consent import is_shipped
     from fedpriv.experiment.instantiate import instantiate
 
     try:

@@ -73,8 +73,7 @@ def mean_words(values: Sequence[float]) -> str:
 def title_of(run: ReportedRun) -> str:
     """Return algorithm, data set and seed, or the folder's name where these are not known."""
     algorithm = run.summary.get("algorithm") or run.identity.get("algorithm.name")
-    target = str(run.identity.get("dataset._target_", "")).rpartition(".")[2].lower()
-    dataset = run.summary.get("dataset") or target
+    dataset = run.summary.get("dataset") or run.identity.get("dataset")
     if not algorithm or not dataset:
         return run.name
     return f"{algorithm} on {dataset}" + ("" if run.seed is None else f", seed {run.seed}")
