@@ -48,17 +48,6 @@ def test_what_is_public_is_documented_on_the_reference_page(name):
     assert re.search(rf"^::: fedpriv\.{name}$", page, flags=re.M)
 
 
-def test_an_old_path_below_runs_leaves_the_function():
-    code = (
-        "import fedpriv.runs.table as table; from fedpriv.runs.choice import SHOWN; import fedpriv\n"
-        "assert fedpriv.runs.__doc__.startswith('Return a data frame'), fedpriv.runs\n"
-        "try: fedpriv.runs('nowhere')\n"
-        "except fedpriv.ConfigError as error: print(error)"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "nowhere" in said.stdout
-
-
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="nothing"):
         _ = fedpriv.nothing

@@ -35,7 +35,6 @@ __all__ = [
     "UniformBudget",
     "ValidationDecay",
 ]
-__path__: list[str] = []  # a folder once: old paths of its modules are found by common/moved
 
 
 # ---- Schedules that depend on the round alone: fixed in advance, so ordinary composition holds

@@ -250,7 +250,6 @@ def test_lots_that_the_server_does_not_see_do(data):
         (fedavg, {"trust": "central", "tolerated_collusion": 1}, "tolerated_collusion"),
         (fedavg, {"trust": "central", "clients_per_round": 3}, "clients_per_round"),
         (server, {"shares": "skellam", "sample_rate": 0.5}, "sample_rate"),
-        (server, {"secure_aggregation": "masks"}, "secure_aggregation"),
         (server, {"scale": 100.0}, "scale"),
         (server, {"shares": "poisson"}, "shares"),
         (server, {"bits": 12}, "bits"),

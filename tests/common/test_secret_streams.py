@@ -113,10 +113,10 @@ def test_a_stream_is_the_same_in_every_process():
 
 
 def test_streams_never_change_without_a_new_version():
-    """A seed must go on giving the run it gave: version 2."""
-    assert STREAMS.noise("gradient_sum", 1, 0, 2).bits(1)[0] == 12204842958753771856
+    """A seed must go on giving the run it gave: version 3."""
+    assert STREAMS.noise("gradient_sum", 1, 0, 2).bits(1)[0] == 6290933022474884893
     found = STREAMS.noise("gradient_sum", 1, 0, 2).standard_normal(2)
-    np.testing.assert_allclose(found, [-1.4999187795099562, -0.09429477323600957], rtol=1e-12)
+    np.testing.assert_allclose(found, [-0.8005325449979643, 0.35271838515910564], rtol=1e-12)
 
 
 # ---- uniform numbers, subsets, orders

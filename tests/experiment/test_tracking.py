@@ -387,4 +387,4 @@ def test_a_tracker_that_is_none_is_one_sentence(command):
     said = command(
         "train", *SMALL, "+tracker.x={_target_: fedpriv.models.Logistic, seed: 0}", "dry_run=true"
     )
-    assert "tracker needs a class that extends fedpriv.trackers.base.Tracker" in said.sentence
+    assert "tracker needs a class that extends fedpriv.experiment.tracker.Tracker" in said.sentence
