@@ -114,7 +114,9 @@ INTERRUPTED_WHERE["in a destructor, after which an import fails"] = INTERRUPTED_
 
 @pytest.mark.parametrize("where", INTERRUPTED_WHERE)
 def test_ctrl_c_is_one_sentence(where):
-    begin = "import signal, time\nfrom fedpriv.cli import listing\nfrom fedpriv.__main__ import main\n"
+    begin = (
+        "import signal, time\nfrom fedpriv.cli import listing\nfrom fedpriv.__main__ import main\n"
+    )
     said = process(begin + INTERRUPTED_WHERE[where], "list")
     assert (said.returncode, said.stderr) == (130, "fedpriv: interrupted\n")
 
