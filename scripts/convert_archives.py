@@ -1,10 +1,10 @@
-"""Bring archived runs to the third version of the streams: names of options, and the fingerprints that follow.
+"""Bring archived runs to the third version of the streams: names of options, new fingerprints.
 
     python scripts/convert_archives.py outputs/reference/*/runs.zip
 
-Each part of a stored configuration gets the name of its option and the present path of its class; the folder
-of a run gets the fingerprint that follows, also in the tables beside an archive. A configuration that has names
-already is left as it is, so the script may run twice. Numbers of runs are not touched.
+Each part of a stored configuration gets the name of its option and the present path of its class; the
+folder of a run gets the fingerprint that follows, also in the tables beside an archive. A configuration
+that has names already is left as it is, so the script may run twice. Numbers of runs are not touched.
 """
 
 from __future__ import annotations
