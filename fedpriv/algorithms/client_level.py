@@ -101,7 +101,7 @@ class ServerStepAlgorithm(ServerOptimizerKeys, Algorithm):
 
         self._refuse_realised_denominator(context.data.client_count)
         uploads = self.uploads(context)
-        if is_own(uploads) and self.private:
+        if is_own(uploads) and self.private and context.data.client_count > 2:
             _refuse_kept(self, context)
         if uploads.replaces and context.attack is not None and context.attack.whole_round:
             raise ConfigError(
@@ -193,22 +193,23 @@ class GradientAlgorithm(ServerStepAlgorithm):
 def _refuse_kept(algorithm: ServerStepAlgorithm, context: RunContext) -> None:
     """Raise ConfigError if uploads of the user's own keep what they saw of an earlier client.
 
-    Fresh objects compute the upload of one client, one of them after the upload of another client.
+    Fresh objects compute the uploads of one client in two rounds, after those of different clients.
     """
     import numpy as np
     import torch
 
     weights, last = context.model.flat.clone(), context.data.client_count - 1
     found = []
-    for earlier in ([], [0]):
-        uploads = algorithm.uploads(context)
-        for client in (*earlier, last):
-            found.append(uploads.of(0, np.array([client])).uploads)
+    for earlier in (0, 1):
+        uploads, later = algorithm.uploads(context), []
+        for t, client in enumerate((earlier, last, last)):
+            later.append(uploads.of(t, np.array([client])).uploads.clone())
             context.model.set(weights)
-    alone, after = found[0], found[-1]
-    if not torch.allclose(alone, after, 1e-4, 1e-4 * float(alone.abs().max()), equal_nan=True):
+        found.append(torch.cat(later[1:]))
+    one, other = found
+    if not torch.allclose(one, other, 1e-4, 1e-4 * float(one.abs().max()), equal_nan=True):
         raise ConfigError(
-            f"algorithm: {type(uploads).__name__}.of gives a client another upload after that of another "
-            "client; an upload must be a function of its own client's records, as only then clipping bounds "
+            f"algorithm: {type(uploads).__name__}.of gives a client another upload if another client came "
+            "before; an upload must be a function of its own client's records, as only then clipping bounds "
             "the influence of a client"
         )

@@ -4,7 +4,7 @@
     inputs, labels ← dataset.encode(rows)
 
 A record that depends on other records, by a mean over all of them for instance, is protected by no ε. So
-twenty rows are encoded again, alone and beside another row that is absent, replaced or extreme.
+some rows are encoded again, alone and beside another row that is absent, replaced or extreme.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from fedpriv.data.records import LoadedDataset, Records
 if TYPE_CHECKING:
     import torch
 
-_TESTED = 20  # rows that are encoded again
-_TOLERANCE = 1e-4  # of the largest number of a row: rounding depends on how many rows there are
+_ALONE, _TOGETHER = 20, 200  # rows that are encoded again
+# Rounding depends on how many rows there are: by how much of a number, and of its row's largest
+_TOLERANCE, _OF_LARGEST = 1e-4, 1e-6
 _HUGE = 1e30  # end of a number without a declared range
 
 
@@ -103,10 +104,13 @@ _EXTREME = "beside an extreme row"
 
 def _variations(rows: IndexedRows, ranges: Any) -> Iterator[tuple[str, list[Any], list[int]]]:
     """Yield (how they lie, rows, numbers of the last of them among all rows)."""
-    places = np.unique(np.linspace(0, len(rows) - 1, _TESTED).astype(int)).tolist()
+    alone, places = (
+        np.unique(np.linspace(0, len(rows) - 1, number).astype(int)).tolist()
+        for number in (_ALONE, min(_TOGETHER, (len(rows) + 1) // 2))
+    )
     chosen = [rows[place] for place in places]
-    for place, row in zip(places, chosen, strict=True):
-        yield "alone", [row], [place]
+    for place in alone:
+        yield "alone", [rows[place]], [place]
     yield "among few rows", chosen, places
     rest = sorted(set(range(len(rows))) - set(places))[:2] or places[:1]
     for other in rest:
@@ -166,4 +170,4 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
         return False
     one, other = one.nan_to_num(0.0, 0.0, 0.0), other.nan_to_num(0.0, 0.0, 0.0)
     largest = one.abs().amax(1, keepdim=True)
-    return bool(((one - other).abs() <= _TOLERANCE * largest).all())
+    return bool(((one - other).abs() <= _TOLERANCE * one.abs() + _OF_LARGEST * largest).all())

@@ -80,6 +80,10 @@ def refuse_near_misses(group: str, part: object) -> None:
                 f"{group}: {type(part).__name__} has an attribute {name}, which hides the method of that "
                 f"name; name it _{name}"
             )
+    if isinstance(part, NoiseSchedule) and not part.adaptive and "observe" in named[False]:
+        raise ConfigError(
+            f"noise_schedule: nothing calls {type(part).__name__}.observe; set adaptive = True"
+        )
     for name in sorted(named[False] - named[True]):
         if group == "algorithm" and name in ("server_step", "uploads", "denominator"):
             raise ConfigError(

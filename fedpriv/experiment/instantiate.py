@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import attrs
 import hydra.utils
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -65,6 +66,11 @@ def instantiate(config: DictConfig, group: str) -> Any:
     made: Any = _own_module(node) if group == "model" else None
     if made is None:
         made = within_group(group, lambda: hydra.utils.instantiate(node, _convert_="all"), keys)
+    for argument in attrs.fields(type(made)) if attrs.has(type(made)) else ():
+        # In the keys of streams null is the same as absent.
+        nullable = getattr(argument.metadata.get("check"), "null", False)
+        if nullable and argument.default is not None and argument.alias not in node:
+            raise ConfigError(f"{group}.{argument.alias} is absent; give it a value or null")
     refuse_incomplete(top, made)
     refuse_near_misses(group, made)
     if top == "attack" and made.trigger is not None:

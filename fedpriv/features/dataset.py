@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,13 +111,15 @@ class Featured(DatasetView):
 
         if is_own(self.features):
             self._refuse_mixed(loaded.train.inputs[:_TRIED])
-        name = f"{self.source.name}-{self.features.key()}"
-        coefficients = encoded.kept(name, (*digests, *_own_code(self.features)), compute)
+        name, own = f"{self.source.name}-{self.features.key()}", is_own(self.features)
+        # Features of the user's own may follow from files and settings that no name tells.
+        coefficients = compute() if own else encoded.kept(name, digests, compute)
         records_of_part = {}
         for (part, records), digest in zip(parts.items(), digests, strict=True):
             # Taken out of the dict, so that float16 and float32 are in memory together for one part alone.
             inputs = self._normalized(coefficients.pop(part))
-            records_of_part[part] = Records(inputs, records.targets, source=(digest, name))
+            source = None if own else (digest, name)
+            records_of_part[part] = Records(inputs, records.targets, source=source)
         return replace(loaded, train=records_of_part["train"], test=records_of_part["test"])
 
     def _refuse_mixed(self, images: Any) -> None:
@@ -203,15 +204,6 @@ class Featured(DatasetView):
             block = slice(start, start + _BLOCK)
             normalized[block] = self.features.normalize(torch.from_numpy(coefficients[block]))
         return normalized
-
-
-def _own_code(features: Features) -> tuple[str, ...]:
-    """Return the digest of the file of a user's own features, so that an edited file is computed anew."""
-    module = sys.modules[type(features).__module__]
-    if module.__name__.startswith("fedpriv."):
-        return ()
-    path = getattr(module, "__file__", None)
-    return (hashlib.sha256(Path(path).read_bytes()).hexdigest(),) if path else ()
 
 
 def _digest(records: Records) -> str:

@@ -24,7 +24,7 @@ from dp_accounting.dp_event import DpEvent, NonPrivateDpEvent
 
 from fedpriv.common.checks import is_number
 from fedpriv.common.errors import ConfigError
-from fedpriv.common.groups import stated_option
+from fedpriv.common.groups import TARGET, stated_option
 from fedpriv.common.words import counted, digits_up, round_up, span
 from fedpriv.privacy.accountants import RdpAccountant
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, RELATION_WORDS, REPLACE_ONE, SOUND, ZERO_OUT
@@ -156,12 +156,14 @@ def joint_privacy(runs: Iterable[StoredRun]) -> list[JointPrivacy]:
     """Return the joint ε of runs, finished or not, for each data set and unit.
 
     Runs with the same streams, which are of one configuration on the same data, count once, and so do all
-    trials of a search.
+    trials of a search. Code of the user's own may read what no stream depends on, so such runs share their
+    noise unless they released the same.
 
     Args:
         runs: Stored runs.
     """
     costs: dict[object, RunCost] = {}
+    released: dict[object, bytes] = {}
     for path, run in {run.path.resolve(): run for run in runs}.items():
         key: object = path
         cost: RunCost | None = RunCost("", None)
@@ -171,14 +173,25 @@ def joint_privacy(runs: Iterable[StoredRun]) -> list[JointPrivacy]:
                 key, cost = path.parent, _search_cost(run)
             else:
                 cost = _stored_cost(run)
-                if cost is not None and cost.view is not None:
-                    key = run.environment.get("guarantee", {}).get("streams") or path
+                streams = (run.environment.get("guarantee") or {}).get("streams")
+                if cost is not None and cost.view is not None and streams:
+                    key = streams
+                    if (ended := _released_by_own_code(run)) != released.setdefault(key, ended):
+                        key, cost = path, replace(cost, paired=True)
         except ConfigError as error:
             assert cost is not None
             key, cost = path, replace(cost, problem=str(error))
         if cost is not None and (key not in costs or costs[key].epsilon < cost.epsilon):
             costs[key] = cost
     return compose_runs(costs.values())
+
+
+def _released_by_own_code(run: StoredRun) -> bytes:
+    """Return the model of a run with code of the user's own, or else its ledger; nothing for another run."""
+    targets = {str(value) for key, value in run.values.items() if key.endswith(TARGET)}
+    if all(target.startswith("fedpriv.") for target in targets):
+        return b""
+    return (run.files.model if run.files.model.exists() else run.files.ledger).read_bytes()
 
 
 def population(values: Mapping[str, object]) -> str:
@@ -306,7 +319,7 @@ def _joint(dataset: str, unit: str, runs: Sequence[RunCost]) -> JointPrivacy:
     if len(runs) == 1:
         return stated(runs[0].epsilon, delta, "its sound ε")
     if any(run.paired for run in runs):
-        return stated(math.inf, delta, "paired runs share their noise, and do not compose")
+        return stated(math.inf, delta, "runs that share their noise do not compose")
     accountant = RdpAccountant()
     total = np.zeros(len(accountant.orders))
     composed, epsilon, delta_of_whole = 0, 0.0, 0.0

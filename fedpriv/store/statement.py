@@ -159,6 +159,8 @@ def epsilon_rows(facts: Mapping[str, Any]) -> list[tuple[str, str, str]]:
             meaning = _MEANINGS[name]
             if name == "sound" and "declared_by" in facts:
                 meaning = f"{_declared(facts)}not proven"
+            elif name == "sound" and CAVEATS["run_again"] in facts["caveats"]:
+                meaning = "as if the noise of rounds that were run again were independent: see the caveats"
             rows.append((name, round_up(epsilon), meaning))
     return rows
 

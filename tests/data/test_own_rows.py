@@ -56,9 +56,10 @@ def test_the_first_rows_train_and_the_others_are_test_records():
         first_fit: "alone",
         lambda self, x: np.random.default_rng().normal(size=x.shape): "alone",
         lambda self, x: np.pad(x, ((0, 0), (0, len(x) % 2))): "alone",
-        lambda self, x: x + (len(x) == 20): "among few rows",
-        lambda self, x: x + (len(x) == 21 and x[0, 0] not in (0, 1e30)): "beside another row",
+        lambda self, x: x + (len(x) == 30): "among few rows",
+        lambda self, x: x + (len(x) == 31 and x[0, 0] not in (0, 1e30)): "beside another row",
         lambda self, x: x * (1 + (np.abs(x).max() > 1e9)): "beside an extreme row",
+        lambda self, x: np.c_[x[:, :2] - x[:, :2].mean(0), x[:, 2] * 1e5]: "alone",
     }.items(),
 )
 def test_a_row_that_depends_on_other_rows_is_refused(scaled, how):

@@ -8,6 +8,7 @@ from fedpriv.algorithms import DpFl
 from fedpriv.algorithms.fedsgd import LdpFedSgd
 from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.contracts import refuse_near_misses
+from fedpriv.privacy.noise_schedules import ConstantNoise
 
 CLIPPER = """
 from fedpriv.privacy.clippers import ConstantClipper
@@ -75,6 +76,17 @@ def test_a_hook_of_the_other_level_is_refused(base, name):
     mine = type("Mine", (base,), {name: lambda self, context: None})
     with pytest.raises(ConfigError, match=f"nothing calls Mine.{name}"):
         refuse_near_misses("algorithm", mine.__new__(mine))
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_a_schedule_that_observes_says_that_it_is_adaptive(adaptive):
+    observes = {"observe": lambda self, signal: None, "adaptive": adaptive}
+    mine = type("Mine", (ConstantNoise,), observes)(noise_multiplier=1.0)
+    if adaptive:
+        refuse_near_misses("noise_schedule", mine)
+        return
+    with pytest.raises(ConfigError, match=r"nothing calls Mine\.observe; set adaptive = True"):
+        refuse_near_misses("noise_schedule", mine)
 
 
 @pytest.mark.parametrize("name", ["factors", "_factor", "decay"])

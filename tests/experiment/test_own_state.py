@@ -16,7 +16,7 @@ import os, signal
 
 
 def stop(count):
-    if count == 3 and os.environ.get("STOP_WITH"):
+    if count == 4 and os.environ.get("STOP_WITH"):
         os.kill(os.getpid(), signal.SIGINT)
 """
 STATE = """

@@ -200,6 +200,38 @@ def test_a_repeat_counts_once_whatever_its_runtime(tmp_path):
     assert len(joint.runs) == 1
 
 
+OWN_MODEL = """
+import numpy, torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self, seed=None):
+        super().__init__()
+        self.linear, self.file = torch.nn.Linear(64, 10), numpy.loadtxt(PATH, ndmin=1)
+
+    def forward(self, x):
+        return float(self.file[0]) * self.linear(x.flatten(1))
+"""
+
+
+@pytest.mark.parametrize(("numbers", "shares"), [((1, 1), False), ((1, 2), True)])
+def test_runs_of_own_code_that_read_another_file_share_their_noise(
+    numbers, shares, tmp_path, monkeypatch
+):
+    module = f"net_of_{'two' if shares else 'one'}"
+    (tmp_path / f"{module}.py").write_text(
+        OWN_MODEL.replace("PATH", repr(str(tmp_path / "number.txt")))
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for place, number in enumerate(numbers):
+        (tmp_path / "number.txt").write_text(str(number))
+        given = (f"model._target_={module}.Net", "~model.seed", "rounds=2", "epsilon=null")
+        made(tmp_path / "runs", str(place), "algorithm=dp_fl", *given)
+    (joint,) = joint_privacy(StoredRun(path) for _, path in runs_below(tmp_path / "runs"))
+    assert (len(joint.runs), math.isinf(joint.epsilon)) == ((2, True) if shares else (1, False))
+    assert shares == ("runs that share their noise" in joint.sentences()[0])
+
+
 def test_the_same_run_on_an_edited_file_is_another_release_about_the_same_people(tmp_path):
     for name, first in (("before", 1), ("after", 8)):
         rows = "".join(f"{n % 9},{n % 2}\n" for n in range(first, first + 300))
@@ -224,15 +256,12 @@ def test_names_stand_for_people():
             {"dataset._target_": target, **{f"dataset.{k}": v for k, v in more.items()}}
         )
 
-    same = {named(f"fedpriv.data.{t}") for t in ("mnist.Mnist", "emnist.Emnist", "femnist.Femnist")}
-    assert len(same) == 1
-    assert named("fedpriv.data.mnist.FashionMnist") == "fashion_mnist"
-    assert (
-        named("fedpriv.data.own_table.OwnTable")
-        == named("mine.Coins")
-        == named("mine.Texts")
-        == OWN
-    )
+    def option(name: str) -> str:
+        return named("fedpriv.data.Any", _option_=name)
+
+    assert len({option(name) for name in ("mnist", "emnist", "femnist")}) == 1
+    assert option("fashion_mnist") == "fashion_mnist"
+    assert option("csv") == named("mine.Coins") == named("mine.Texts") == OWN
     one, other = (named("mine.Coins", population=name) for name in ("Ulm", "Bonn"))
     assert len({one, other, OWN}) == 3
 

@@ -64,7 +64,7 @@ def test_the_epsilon_shown_is_never_below_the_one_spent(copy, command):
         (["test_accuracy>=0.7", "test_accuracy<0.9"], ["noise16-seed0", "runs/noise8-seed1"]),
         (["seed!=0"], ["multirun/today/noise16-seed1", "runs/noise8-seed1"]),
         (["config.epsilon=null"], ALL),
-        (["clipper=constant", "partition=Shards"], ALL),
+        (["clipper=constant", "partition=shards"], ALL),
         (["dataset=mnist"], []),
     ],
 )

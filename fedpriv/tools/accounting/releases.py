@@ -368,7 +368,8 @@ def from_run(options: SimpleNamespace) -> Releases:
     if view not in BUDGET_VIEWS:
         raise ConfigError("--view", view, "one of " + ", ".join(BUDGET_VIEWS))
     run = stored_run(options)
-    ledger, facts = run.ledger(view), run.statement
+    # What a run notes at its start stands for the statement of a run that was killed.
+    ledger, facts = run.ledger(view), {**(run.environment.get("guarantee") or {}), **run.statement}
     clients, distinct = len(ledger.of_client), len(ledger.histories)
     lines = (
         ("run folder", str(run.path)),
