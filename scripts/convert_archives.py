@@ -63,6 +63,11 @@ def convert(archive: Path) -> None:
         for group in GROUPS:
             if isinstance(config.get(group), dict):
                 name_parts(config[group], group)
+        shares = config["algorithm"]
+        if shares.get("wrap_limit") == 1e-3:  # the meaning of null by now
+            shares["wrap_limit"] = None
+            if shares["shares"] == "continuous":
+                shares["bits"] = None
         files[name] = yaml.dump(config, Dumper=yaml.CSafeDumper, sort_keys=False).encode()
         identity = identity_of_values(flatten(config))
         named = f"{identity['algorithm.name']}-{identity['dataset']}-seed{identity['seed']}"
