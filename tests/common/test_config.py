@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import re
 
+import hydra
 import pytest
+import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import fedpriv
-from fedpriv.common.config import GROUPS, fingerprint, identity, options
+from fedpriv.common.config import (
+    GONE,
+    GROUPS,
+    as_tree,
+    fingerprint,
+    flatten,
+    identity,
+    identity_of_values,
+    options,
+)
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.option_keys import keys_of_option
 from fedpriv.experiment.build import build_parts
 
 ORDERS_OF_THE_PAPER = tuple(float(order) for order in range(2, 65))
@@ -301,3 +314,52 @@ def test_no_stop_file_is_part_of_the_identity():
 def test_one_ready_made_configuration_at_most(overrides, sentence):
     with pytest.raises(ConfigError, match=sentence):
         fedpriv.compose(overrides)
+
+
+def numbers_of_options() -> set[float]:
+    """All numbers that are a default of some option."""
+    texts = (
+        key.default
+        for group in GROUPS
+        for name, _ in options(group)
+        for key in keys_of_option(group, name)
+    )
+    values = (yaml.safe_load(text) for text in texts if not text.startswith(("[", "{", "$", "'")))
+    return {value for value in values if type(value) in (int, float)}
+
+
+@pytest.mark.parametrize("number", sorted(numbers_of_options()))
+def test_a_number_counts_by_its_value_however_it_is_typed(number):
+    spellings = {repr(number), repr(float(number)), f"{number:.17e}"}
+    typed = [OverridesParser.create().parse_override(f"key={text}").value() for text in spellings]
+    assert len({fingerprint(identity_of_values({"key": value, "seed": 0})) for value in typed}) == 1
+
+
+def test_a_key_below_a_group_that_is_null_or_gone_leaves_the_run_what_it_is():
+    config = fedpriv.compose(["algorithm=ddp_fedavg"])
+    values = flatten(as_tree(config))
+    more = {"clipper.later": None, "attack.trigger.later": None, **GONE}
+    assert identity_of_values({**values, **more}) == identity(config)
+    changed = dict.fromkeys(GONE, "another")
+    assert identity_of_values({**values, **changed}) != identity(config)
+
+
+def test_parts_count_by_their_option_and_own_parts_by_their_class():
+    values = {"clipper._target_": "fedpriv.anywhere.Constant", "clipper._option_": "constant"}
+    assert identity_of_values(values) == {"clipper": "constant"}
+    values["clipper._target_"] = "mine.Constant"
+    assert identity_of_values(values) == {"clipper._target_": "mine.Constant"}
+
+
+def test_a_name_of_another_class_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"clipper\._option_ must be adap, as .* runs.*got constant"
+    ):
+        parts_of("clipper=constant", "clipper._target_=fedpriv.privacy.clippers.AdapClipper")
+
+
+def test_another_application_of_hydra_keeps_its_configuration(tmp_path):
+    (tmp_path / "app.yaml").write_text("mine: 1\n")
+    with hydra.initialize_config_dir(str(tmp_path), version_base="1.2"):
+        assert fedpriv.compose(["algorithm=dp_fl"]).algorithm.name == "dp_fl"
+        assert hydra.compose("app") == {"mine": 1}
