@@ -1,15 +1,18 @@
-"""What is composed in tests, kept: the same overrides of the same YAMLs give the same configuration."""
+"""What is composed and made in tests, kept: the same overrides of the same YAMLs give the same configuration."""
 
 from __future__ import annotations
 
 import copy
 import functools
+import importlib
 import pickle
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import hydra.utils
 import pytest
-from hydra._internal import defaults_list
+from hydra._internal import config_loader_impl, defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository
 from hydra._internal.hydra import Hydra
@@ -18,13 +21,15 @@ from hydra.core.default_element import ResultDefault
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import OverrideType
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, base
 from omegaconf.errors import OmegaConfBaseException
+from torch import nn
 
 from fedpriv.common import config
 from fedpriv.common.groups import conf_dir
+from fedpriv.engine import probe
 
 FEW = 50
 """Folders of tests hold no more YAMLs than these."""
@@ -122,11 +127,7 @@ def merge_yamls_once(patch: pytest.MonkeyPatch) -> None:
     def once(
         self: ConfigLoaderImpl, defaults: list[ResultDefault], repo: CachingConfigRepository
     ) -> DictConfig:
-        places = [
-            source.path if source.path in _READ_ONCE else f"{source.scheme()}://{source.path}"
-            for source in repo.get_sources()
-        ]
-        contents = [place if place in _READ_ONCE else _content(place) for place in places]
+        contents = _contents(repo)
         if None in contents:
             return merge(self, defaults, repo)
         chosen = [(d.config_path, d.parent, d.package, d.is_self, d.primary) for d in defaults]
@@ -136,6 +137,36 @@ def merge_yamls_once(patch: pytest.MonkeyPatch) -> None:
         return pickle.loads(merged[key])
 
     patch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", once)
+
+
+def list_defaults_once(patch: pytest.MonkeyPatch) -> None:
+    """Which YAMLs there are to merge follows from the choices of options, not from the values beside them."""
+    kept: dict[tuple, bytes] = {}
+    create = config_loader_impl.create_defaults_list
+
+    def once(
+        repo: CachingConfigRepository,
+        config_name: str | None,
+        overrides_list: list[Override],
+        prepend_hydra: bool,
+        skip_missing: bool,
+    ) -> defaults_list.DefaultsList:
+        contents = _contents(repo)
+        sets = [o for o in overrides_list if not repo.group_exists(o.key_or_group)]
+        choices = [o for o in overrides_list if o not in sets]
+        others = (prepend_hydra, skip_missing)
+        if None in contents or any(
+            o.is_sweep_override() or isinstance(o.value(), dict) for o in overrides_list
+        ):
+            return create(repo, config_name, overrides_list, *others)
+        key = (*contents, config_name, *others, *(o.input_line for o in choices))
+        if key not in kept:
+            kept[key] = pickle.dumps(create(repo, config_name, choices, *others))
+        found = pickle.loads(kept[key])
+        found.config_overrides = sets
+        return found
+
+    patch.setattr(config_loader_impl, "create_defaults_list", once)
 
 
 def copy_repositories_shallowly(patch: pytest.MonkeyPatch) -> None:
@@ -162,6 +193,61 @@ def map_choices_where_asked(patch: pytest.MonkeyPatch) -> None:
 def parse_interpolations_once(patch: pytest.MonkeyPatch) -> None:
     """The tree of ``${seed}`` is the same whoever asks for it, and is only read."""
     patch.setattr(base, "parse", functools.cache(base.parse))
+
+
+def call_plainly(patch: pytest.MonkeyPatch) -> None:
+    """Hydra copies a configuration three times before it calls what ``_target_`` names."""
+    instantiate = hydra.utils.instantiate
+
+    def made(value: object) -> object:
+        if isinstance(value, list):
+            return [made(part) for part in value]
+        if not isinstance(value, dict):
+            return value
+        parts = {key: made(part) for key, part in value.items()}
+        if "_target_" not in parts:
+            return parts
+        module, _, name = str(parts.pop("_target_")).rpartition(".")
+        if not module.startswith("fedpriv.") or any(str(key).startswith("_") for key in parts):
+            raise LookupError(name)
+        return getattr(importlib.import_module(module), name)(**parts)
+
+    def plainly(node: object, *args: object, **more: object) -> object:
+        if isinstance(node, DictConfig) and not args and more == {"_convert_": "all"}:
+            try:
+                return made(OmegaConf.to_container(node, resolve=True, throw_on_missing=True))
+            except Exception:
+                pass  # Hydra says what is wrong
+        return instantiate(node, *args, **more)
+
+    patch.setattr(hydra.utils, "instantiate", plainly)
+
+
+def probe_models_once(patch: pytest.MonkeyPatch) -> None:
+    """A model of torch's and fedpriv's own layers that mixes no records does so in the next run, too."""
+    passed: set[tuple] = set()
+    refuse = probe.refuse_record_mixing
+
+    def once(module: nn.Module, draw: Callable, sizes: Sequence[int], *, per_record: bool) -> None:
+        layers = list(module.modules())
+        own = all(type(m).__module__.startswith(("torch.", "fedpriv.")) for m in layers)
+        hooked = any(m._forward_hooks or m._forward_pre_hooks for m in layers)
+        shapes = [(values.shape, values.dtype) for values in draw(2)]
+        key = (str(module), module.training, *shapes, *sizes, per_record)
+        if not own or hooked or key not in passed:
+            refuse(module, draw, sizes, per_record=per_record)
+        passed.add(key)
+
+    patch.setattr(probe, "refuse_record_mixing", once)
+
+
+def _contents(repo: CachingConfigRepository) -> list[object]:
+    """What tells the sources of YAMLs apart."""
+    places = [
+        source.path if source.path in _READ_ONCE else f"{source.scheme()}://{source.path}"
+        for source in repo.get_sources()
+    ]
+    return [place if place in _READ_ONCE else _content(place) for place in places]
 
 
 def _content(place: str | None) -> object:

@@ -91,9 +91,12 @@ def composed_once():
         composing.compose_commands_once(patch)
         composing.read_yamls_once(patch)
         composing.merge_yamls_once(patch)
+        composing.list_defaults_once(patch)
         composing.copy_repositories_shallowly(patch)
         composing.map_choices_where_asked(patch)
         composing.parse_interpolations_once(patch)
+        composing.call_plainly(patch)
+        composing.probe_models_once(patch)
         yield
 
 

@@ -266,15 +266,20 @@ def lots_sampled(monkeypatch):
 
 
 class Overheard:
-    """A clipper that notes what it is told of every round and hands all on."""
+    """A clipper that notes what it is told of every round and hands all on; a copy begins anew."""
+
+    __slots__ = ("__dict__", "denominators", "means", "released")  # notes are no state of the clipper
 
     def __init__(self, clipper: Clipper):
         self._clipper, self.released, self.means, self.denominators = clipper, [], [], []
 
     def __getattr__(self, name: str):
-        if name.startswith("_"):  # a copy has no clipper before it is filled
+        if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self._clipper, name)
+
+    def __deepcopy__(self, memo: dict) -> Overheard:
+        return Overheard(copy.deepcopy(self._clipper, memo))
 
     def observe(self, holders, statistic, gradients, denominators):
         self.released.append(None if statistic is None else statistic.values.clone())
