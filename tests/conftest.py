@@ -95,6 +95,7 @@ def composed_once():
         composing.copy_repositories_shallowly(patch)
         composing.map_choices_where_asked(patch)
         composing.parse_interpolations_once(patch)
+        composing.copy_configurations_in_one_piece(patch)
         composing.call_plainly(patch)
         composing.probe_models_once(patch)
         yield
