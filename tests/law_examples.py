@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 ALL = "FEDPRIV_ALL_EXAMPLES"
-"""Variable that asks for all of them, as ``.ci/run`` does."""
+"""Variable that asks for all of them: for who changes what a law is about."""
 
 
 def examples(count: int) -> int:
