@@ -268,7 +268,12 @@ def lots_sampled(monkeypatch):
 class Overheard:
     """A clipper that notes what it is told of every round and hands all on; a copy begins anew."""
 
-    __slots__ = ("__dict__", "denominators", "means", "released")  # notes are no state of the clipper
+    __slots__ = (
+        "__dict__",
+        "denominators",
+        "means",
+        "released",
+    )  # notes are no state of the clipper
 
     def __init__(self, clipper: Clipper):
         self._clipper, self.released, self.means, self.denominators = clipper, [], [], []

@@ -292,7 +292,7 @@ def test_a_clip_norm_follows_a_count_with_shares_of_whole_numbers(data, shares):
     clipper = QuantileClipper(initial_clip_norm=0.5, bit_noise=5.0)
     training = Training(data, fedavg(shares=shares, bits=20, tolerated_collusion=4), clipper)
     found = []
-    for t in range(40):
+    for t in range(20):
         seen, (release,), _ = training.round(round_index=t)
         noise = float(seen[CLIP_STATISTIC] - seen["exact"][CLIP_STATISTIC])
         assert 2 * noise == round(2 * noise)

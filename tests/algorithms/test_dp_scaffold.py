@@ -140,6 +140,7 @@ def test_a_setting_that_is_not_allowed_is_named(argument, value):
     assert error.value.argument == argument
 
 
+@pytest.mark.thorough
 def test_control_variates_help_where_clients_differ(computation, digits):
     """Noise-free, two digits a client, many local steps: the loss falls further than by averaging."""
     order = np.argsort(digits.train.targets.numpy(), kind="stable")

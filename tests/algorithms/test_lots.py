@@ -16,7 +16,7 @@ HUGE = 1e9  # a clip norm that clips nothing
 def test_the_share_of_records_in_the_lots_is_the_sample_rate(computation):
     training = computation(sample_rate=0.1)
     total = len(training.context.data.train)
-    rounds = 200
+    rounds = 60
     sampled = sum(len(training.released(r)[1].norms) for r in range(rounds))
     deviation = math.sqrt(0.1 * 0.9 / (rounds * total))
     assert abs(sampled / (rounds * total) - 0.1) < 5 * deviation
@@ -25,7 +25,7 @@ def test_the_share_of_records_in_the_lots_is_the_sample_rate(computation):
 def test_every_record_joins_about_equally_often(computation, numbered, lots_of):
     training = computation(data=numbered(40, 60), sample_rate=0.3)
     counts = np.zeros(100)
-    rounds = 400
+    rounds = 120
     for r in range(rounds):
         training.released(r)
         for lot in lots_of(training):
@@ -36,7 +36,7 @@ def test_every_record_joins_about_equally_often(computation, numbered, lots_of):
 
 def test_the_size_of_a_lot_varies_as_independent_coins_do(computation):
     training = computation(sample_rate=0.5)
-    sizes = [len(training.released(r)[1].norms) for r in range(300)]
+    sizes = [len(training.released(r)[1].norms) for r in range(150)]
     expected = len(training.context.data.train) * 0.25
     assert 0.6 * expected < np.var(sizes) < 1.6 * expected
 
@@ -44,10 +44,10 @@ def test_the_size_of_a_lot_varies_as_independent_coins_do(computation):
 def test_two_records_join_independently_of_each_other(computation, numbered, lots_of):
     training = computation(data=numbered(2, 2), sample_rate=0.5)
     both = 0
-    for r in range(800):
+    for r in range(300):
         training.released(r)
         both += lots_of(training)[0] == {0, 1}
-    assert abs(both / 800 - 0.25) < 5 * math.sqrt(0.25 * 0.75 / 800)
+    assert abs(both / 300 - 0.25) < 5 * math.sqrt(0.25 * 0.75 / 300)
 
 
 def test_lots_hold_only_records_of_their_client(computation, numbered, lots_of):

@@ -20,7 +20,7 @@ CLIPPERS = {
     "vector": lambda: AdapClipper("vector"),
     "unclipped": lambda: AdapClipper("unclipped"),
 }
-ROUNDS, SIGMA = 40, 3.0
+ROUNDS, SIGMA = 15, 3.0
 EMPTY = 1e-12  # a sampling rate at which every lot is empty
 
 
@@ -59,10 +59,8 @@ def test_the_noise_has_the_standard_deviation_that_the_ledger_enters(name, compu
     np.testing.assert_allclose(measured, entered, rtol=tolerance)
 
 
-@pytest.mark.parametrize("name", CLIPPERS)
-def test_the_noise_has_mean_zero(name, computation):
-    training = computation(clipper=CLIPPERS[name]())
-    noise = noises(training)
+def test_the_noise_has_mean_zero(computation):
+    noise = noises(computation(clipper=AdapClipper("scalar")))
     spread = noise.double().std()
     assert abs(noise.double().mean()) < 5 * spread / math.sqrt(noise.numel())
 
@@ -115,7 +113,7 @@ def test_the_statistic_and_the_gradient_have_noise_of_their_own(computation):
     clipper = Heard("scalar", initial_clip_norm=1.0)
     training = computation(clipper=clipper, sample_rate=EMPTY)
     gradients, answers = [], []
-    for noise_seed in range(300):
+    for noise_seed in range(100):
         training.noise_anew(noise_seed)
         gradients.append(training.released(sigma=SIGMA)[0][:, 0])
         answers.append(clipper.heard)

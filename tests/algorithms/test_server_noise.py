@@ -228,11 +228,8 @@ def flipped(serve) -> torch.Tensor:
     return answers(serve(LDP, clipper=clipper))
 
 
-def test_flipped_bits_are_right_on_average(flipped):
+def test_flipped_bits_are_right_on_average_with_the_variance_of_the_flips(flipped):
     assert_mean(flipped, -2.0)
-
-
-def test_flipped_bits_have_the_variance_of_the_flips(flipped):
     f = flip_probability(1.5)
     variance = 10 * f * (1 - f) / (1 - 2 * f) ** 2
     assert flipped.std().item() == pytest.approx(math.sqrt(variance), rel=within(flipped))

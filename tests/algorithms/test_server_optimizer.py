@@ -120,6 +120,7 @@ def test_the_noise_of_the_mean_is_told_to_the_optimizer(algorithm, std_of_mean, 
     assert float(corrected) == pytest.approx(std_of_mean**2, rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_the_second_moment_of_released_noise_is_the_variance_that_is_subtracted(serve, ragged):
     """Measured: an empty cohort releases noise alone, whose square is what the correction takes off."""
     training = serve(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import hydra
+import hypothesis
 import pytest
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -252,6 +253,7 @@ def test_a_fingerprint_is_twelve_hexadecimal_digits(values):
     assert re.fullmatch("[0-9a-f]{12}", fingerprint(values))
 
 
+@hypothesis.settings(max_examples=10)
 @given(settings, st.randoms())
 def test_the_order_of_keys_does_not_change_the_fingerprint(values, random):
     items = list(values.items())

@@ -134,11 +134,10 @@ def moved(engine, inputs, targets) -> float:
     return float((sums[0] - sums[1]).norm())
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
 @pytest.mark.parametrize("name", RULES)
-def test_a_record_moves_the_sum_by_at_most_the_clip_norm(name, record, seed):
-    torch.manual_seed(seed)
+def test_a_record_moves_the_sum_by_at_most_the_clip_norm(name, record):
+    torch.manual_seed(0)
     make, draw = RULES[name]
     model = FlatModel(make())
     engine = make_engine(model, engine="fast")

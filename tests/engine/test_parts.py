@@ -57,6 +57,7 @@ def groups_of(model, kind: str):
     return grouped(layers, {"layers": None, "two": [names[::2], names[1::2]]}[kind])
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("kind", ["layers", "two"])
 @pytest.mark.parametrize("engine", ["fast", "opacus"])
 @pytest.mark.parametrize("name", SHAPES)

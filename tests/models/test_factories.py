@@ -54,7 +54,7 @@ def test_every_model_reads_images_of_any_size(factory, shape):
     assert module(torch.randn(2, *shape)).shape == (2, 7)
 
 
-@pytest.mark.parametrize("side", range(5, 40))
+@pytest.mark.parametrize("side", [5, 6, 7, 8, 28, 39])
 @pytest.mark.parametrize("padding", [0, 1, 2, 3])
 def test_the_cnn_reads_an_image_or_says_that_it_is_too_small(side, padding):
     if side + 2 * (padding // 2) < 7:

@@ -47,7 +47,7 @@ def test_probabilities_add_up_to_one_and_have_the_mean_that_is_charged(law):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("loss", [0.05, 0.3, 1.0])
+@pytest.mark.parametrize("loss", [0.05, 1.0])
 def test_bound_holds_for_mechanisms_whose_divergence_is_summed_up(law, loss):
     e = math.exp(loss)
     mechanisms = [

@@ -45,21 +45,17 @@ def test_at_epsilon_log_three_a_quarter_of_the_bits_is_flipped():
 # ---- the estimate
 
 
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
-@pytest.mark.parametrize("ones", [0, 12, 40])
-def test_the_estimate_is_unbiased(ones, epsilon):
-    found = estimates(ones, 40, epsilon)
-    standard_error = found.std() / math.sqrt(REPETITIONS)
-    assert found.mean() == pytest.approx(ones, abs=5 * standard_error)
-
-
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
-@pytest.mark.parametrize("ones", [0, 12, 40])
-def test_the_estimate_has_the_stated_variance_however_many_ones_there_are(ones, epsilon):
+@pytest.mark.parametrize("epsilon", [0.3, 4.0])
+@pytest.mark.parametrize("ones", [0, 12])
+def test_the_estimate_is_unbiased_with_the_stated_variance_however_many_ones_there_are(
+    ones, epsilon
+):
     """n f (1 - f) / (1 - 2f)²; a sample's variance is about (2/N)^(1/2) off, more with its tails."""
+    found = estimates(ones, 40, epsilon)
+    assert found.mean() == pytest.approx(ones, abs=5 * found.std() / math.sqrt(REPETITIONS))
     flip = flip_probability(epsilon)
     variance = 40 * flip * (1 - flip) / (1 - 2 * flip) ** 2
-    assert estimates(ones, 40, epsilon).var() == pytest.approx(variance, rel=0.07)
+    assert found.var() == pytest.approx(variance, rel=0.07)
 
 
 @laws

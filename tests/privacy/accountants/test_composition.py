@@ -103,9 +103,9 @@ def test_only_the_clients_asked_about_are_answered_for():
 
 
 def test_the_worst_of_many_histories_is_priced_by_a_quick_bound_where_patience_ends():
-    exact, quick = PLD.running(20, ADD_OR_REMOVE), PLD.running(20, ADD_OR_REMOVE)
+    exact, quick = PLD.running(6, ADD_OR_REMOVE), PLD.running(6, ADD_OR_REMOVE)
     quick.patience = 3
-    for client in range(20):
+    for client in range(6):
         for total in (exact, quick):
             total.add(PoissonSampling(0.1).event(4.0 + 0.1 * client), np.array([client]), 3)
     rdp = RdpAccountant().epsilon_of({PoissonSampling(0.1).event(4.0): 3}, 1e-5, ADD_OR_REMOVE)

@@ -79,8 +79,8 @@ def quadrature(sampling: MinSepSampling, z: float, epsilon: float) -> tuple[floa
 
 def test_what_is_certified_lies_just_above_the_truth():
     sampling, z = MinSepSampling(2, 2, 0.4, True, (1.0, 0.5)), 0.8
-    with_it = losses_with(best_patterns(sampling, z), z, 100_000)
-    without = losses_without(sampling, z, 400_000)
+    with_it = losses_with(best_patterns(sampling, z), z, 50_000)
+    without = losses_without(sampling, z, 200_000)
     for which, found in enumerate((smallest(with_it), smallest(without))):
         assert quadrature(sampling, z, found)[which] < DELTA
         assert quadrature(sampling, z, 0.97 * found)[which] > DELTA

@@ -88,8 +88,6 @@ def test_pld_is_not_above_rdp(rate, multiplier, steps):
 def test_binning_many_multipliers_never_understates_and_costs_little():
     multipliers = [3.0 + 0.02 * i for i in range(40)]
     binned = price({event(0.02, z): 20 for z in multipliers}, 1e-5)
-    pairs = [{event(0.02, z): 20 for z in multipliers[i : i + 20]} for i in (0, 20)]
-    assert all(len(p) == 20 for p in pairs)
     lowest = price({event(0.02, min(multipliers)): 800}, 1e-5)
     mean = price({event(0.02, sum(multipliers) / 40): 800}, 1e-5)
     assert mean * 0.999 <= binned <= lowest
@@ -128,9 +126,9 @@ def test_replacing_a_record_of_poisson_lots_costs_more_than_adding_one():
     assert added < replaced < 2.5 * added
 
 
-@pytest.mark.parametrize(("cap", "least", "most"), [(90, 2.4, 2.5), (150, 1.5516, 1.5520)])
+@pytest.mark.parametrize(("cap", "least", "most"), [(90, 2.4, 2.5)])
 def test_a_cap_on_poisson_lots_is_not_free(cap, least, most):
-    """n=6000, L=78: a cap that often cuts costs half as much again, one far away nothing."""
+    """n=6000, L=78: a cap that often cuts costs half as much again."""
     capped = TruncatedPoissonSampling(0.013, 6000, cap).event(3.0)
     assert least < PLD.epsilon_of({capped: 7921}, 1e-5, ADD_OR_REMOVE) < most
 
@@ -149,6 +147,7 @@ def test_an_epsilon_beyond_a_hundred_thousand_is_rdps_or_infinite():
     assert price({capped: 10**6}, 1e-5) == float("inf")
 
 
+@pytest.mark.thorough
 def test_the_price_of_falling_noise_does_not_depend_on_the_way_it_was_composed():
     counts = {event(0.05, 3.0 - 0.05 * i): 3 for i in range(12)}
     running = PLD.running(1, ADD_OR_REMOVE)
@@ -172,6 +171,6 @@ def test_capped_lots_are_priced_for_the_larger_of_both_neighbours():
 
 
 def test_many_sample_rates_are_rounded_up_and_cost_little_more():
-    counts = {event(0.001 + 1e-6 * i, 5.0): 1 for i in range(1200)}
+    counts = {event(0.001 + 3e-6 * i, 5.0): 3 for i in range(400)}
     mean = price({event(0.0016, 5.0): 1200}, 1e-5)
     assert mean < price(counts, 1e-5) < 1.1 * mean

@@ -39,6 +39,7 @@ def test_opacus_value():
     assert price(0.04, 1.5, 2249, 1e-5) == pytest.approx(6.777395712150674, abs=1e-6)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("multiplier", "rate", "steps", "epsilon"),
     [
@@ -70,6 +71,7 @@ def test_other_events_and_neighbours_are_refused_by_name():
     assert "replace-one adjacency" in PRV.supports(dp_event.GaussianDpEvent(1.0), REPLACE_ONE)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("multiplier", "rate", "steps", "delta"),
     [

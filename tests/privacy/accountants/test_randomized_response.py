@@ -32,7 +32,7 @@ from fedpriv.privacy.sound import tightest
 CELL = 1e-3
 PLD, RDP = PldAccountant(CELL), RdpAccountant()
 DELTA, TINY = 1e-5, 1e-12
-laws = settings(max_examples=examples(15))
+laws = settings(max_examples=examples(6))
 bit_epsilons, multipliers, counts = st.floats(0.05, 3.0), st.floats(2.0, 20.0), st.integers(1, 40)
 
 

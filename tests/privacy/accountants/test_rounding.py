@@ -200,6 +200,7 @@ def test_ordinary_settings_cost_what_they_did(rate, sigma, steps, delta, epsilon
     assert epsilon_or_none(PRV, rate, sigma, steps, delta) == pytest.approx(epsilon, rel=LIBRARIES)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("rate", "sigma", "steps", "delta", "epsilon"),
     [
@@ -258,6 +259,7 @@ def test_a_smaller_delta_is_never_cheaper_by_pld_however_small(scale, steps, one
     assert cheap <= dear * (1.0 + 1e-3) + 1e-3
 
 
+@pytest.mark.thorough
 def test_lots_without_replacement_obey_the_same_floor():
     counts = {FixedSizeSampling(1000, 10).event(4.0): 100}
     deltas = (1e-9, 1e-12, 1e-17)

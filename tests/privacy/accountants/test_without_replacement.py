@@ -71,6 +71,7 @@ def density(values: list[float], lot: int, z: float, at: np.ndarray) -> np.ndarr
     return norm.pdf(at[:, None], np.array(sums)[None], z).mean(axis=1)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("records", "lot", "z"), [(4, 2, 1.0), (5, 1, 0.7), (6, 4, 2.0), (3, 3, 1.5)]
 )

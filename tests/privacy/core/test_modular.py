@@ -183,7 +183,7 @@ def test_the_bound_on_wrapping_around_holds_for_the_worst_sum(family):
     variance = 60.0
     bound = wrap_probability(family, cells, variance, clients, dimension, bits)
     generator = np.random.default_rng(0)
-    wrapped, tries = 0, 4000
+    wrapped, tries = 0, 1000
     for _ in range(tries):
         signs = generator.choice([-1.0, 1.0], dimension)
         vector = np.full(dimension, clients * cells / math.sqrt(dimension))

@@ -162,8 +162,8 @@ def test_a_failure_on_the_other_thread_is_raised_where_the_noise_is_wanted():
 
 def test_one_number():
     std, exact = torch.full((1,), 2.0), torch.full((1, 1), 5.0, dtype=torch.float64)
-    drawn = [float(Noise([s], 1).add_to(exact.clone(), std)) for s in streams(4000)]
-    assert np.mean(drawn) == pytest.approx(5.0, abs=0.15)
-    assert np.std(drawn) == pytest.approx(2.0, rel=0.06)
+    drawn = [float(Noise([s], 1).add_to(exact.clone(), std)) for s in streams(1000)]
+    assert np.mean(drawn) == pytest.approx(5.0, abs=0.3)
+    assert np.std(drawn) == pytest.approx(2.0, rel=0.12)
     grid = float(grid_of(torch.tensor([2.0])))
     assert all((x / grid).is_integer() for x in drawn)

@@ -311,6 +311,7 @@ def test_poisson_lots_of_other_mechanisms_under_replace_one_have_no_price():
     assert "Poisson lots" in PLD.supports(event, REPLACE_ONE)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("event", [
     ExponentialMechanismEvent(1000.0), PermuteAndFlipEvent(1000.0), EpsilonDeltaEvent(1000.0, 0.0),
     DiscreteGaussianEvent(1.0, 50.0, 1), dp_event.DiscreteLaplaceDpEvent(1e-3, 10**6),

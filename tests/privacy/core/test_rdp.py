@@ -121,7 +121,7 @@ def test_rdp_at_other_orders_lies_between_those_of_the_neighbouring_integers(
     assert order < 2 or below <= here * (1 + 1e-6) + 1e-13
 
 
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(8))
 @given(
     rate=rates,
     low=st.floats(0.5, 3.0),

@@ -35,7 +35,7 @@ def gaussian(mu: float) -> np.ndarray:
     return norm.cdf(norm.ppf(FPR) + mu)
 
 
-@pytest.mark.parametrize("mu", [0.05, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("mu", [0.05, 1.0])
 @pytest.mark.parametrize("accountant", [GdpAccountant(), ZcdpAccountant(), PldAccountant()])
 def test_gaussians_have_the_exact_curve(accountant, mu):
     found = curve(accountant, {PLAIN.event(4 / mu): 16}).tpr(FPR)
@@ -62,6 +62,7 @@ def test_one_pair_gives_the_curve_of_wasserman_and_zhou():
     assert found == pytest.approx(np.minimum(expected, 1))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("q", "sigma"), [(0.1, 1.0), (0.5, 2.0)])
 def test_one_sampled_gaussian_has_the_curve_of_neyman_and_pearson(q, sigma):
     """At a low FPR the worse direction is the record's removal: (1-q) FPR + q Φ(Φ^-1(FPR) + 1/σ)."""

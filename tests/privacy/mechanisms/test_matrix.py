@@ -107,15 +107,14 @@ def test_poisson_turns_are_charged_as_sampled_gaussians():
     assert charge.count == 3
 
 
-@pytest.mark.parametrize("stop", [1, 5, 11])
-def test_a_mechanism_restored_goes_on_bit_for_bit(strategy, stop):
+def test_a_mechanism_restored_goes_on_bit_for_bit(strategy):
     whole, half = (mechanism(algorithm(strategy=strategy)) for _ in range(2))
     expected = [release(whole, t, cohort=[t % REST])[0] for t in range(ROUNDS)]
-    for t in range(stop):
+    for t in range(5):
         release(half, t, cohort=[t % REST])
     again = mechanism(algorithm(strategy=strategy))
     again.load_state_dict(half.state_dict())
-    for t in range(stop, ROUNDS):
+    for t in range(5, ROUNDS):
         assert torch.equal(release(again, t, cohort=[t % REST])[0], expected[t])
     assert (again.attendance.count == whole.attendance.count).all()
 
