@@ -68,6 +68,7 @@ MEANT = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("key", ["runtime.checkpoint_interval", "delta"])
 @pytest.mark.parametrize("more", [(), ("audit=membership",)], ids=["alone", "with an audit"])
 def test_a_key_that_was_deleted_is_named(key, more, command):
@@ -97,6 +98,7 @@ def test_a_clip_norm_must_be_positive(value, command):
     assert sentence.endswith(f"got {value}")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("schedule", ["constant", "validation_decay", "exponential", "step"])
 def test_noise_of_zero_points_to_the_option_without_noise(schedule, command):
     sentence = refuse(command, f"noise_schedule={schedule}", "noise_schedule.noise_multiplier=0")
@@ -109,6 +111,7 @@ def test_more_shards_than_records_are_refused(command):
     assert sentence.endswith("got 2000")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("partition", ["iid", "dirichlet", "shards"])
 def test_clients_without_records_are_refused(partition, command):
     sentence = refuse(command, f"partition={partition}", "partition.clients=5000")
@@ -147,6 +150,7 @@ def test_a_number_is_no_option(command):
     assert refuse(command, "clipper=2").startswith("unknown clipper option 2 (known: adap, ")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("override", "near"),
     [
@@ -240,12 +244,13 @@ def test_a_budget_too_small_for_a_round_says_how_large_it_must_be(command, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.few(15)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("override", MEANT)
 def test_what_was_meant_is_said(override, command):
     assert refuse(command, override).startswith(MEANT[override])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("key", ["audit", "seed", "runtime.stop_file", "++tracker.mlflow"])
 def test_a_reference_to_a_key_that_is_not_there_is_one_sentence(key, command):
     sentence = refuse(command, f"{key}=${{nowhere}}", "dry_run=true")

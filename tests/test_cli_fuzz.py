@@ -64,6 +64,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(calibrate, "_accountant", refuse)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_any_line_ends_in_an_answer_or_in_a_sentence(batch, command, quick):
     draw = random.Random(f"command line {batch}")

@@ -57,18 +57,6 @@ def test_an_undefended_federation_learns_the_backdoor_and_one_without_attackers_
     assert never.summary["test_accuracy"] > 0.8
 
 
-def test_without_diagnostics_norms_of_updates_are_left_out(train):
-    rows = metrics(train(*CDP, *ATTACK, "runtime.diagnostics=false"))
-    assert rows[["update_norm_honest", "update_norm_malicious"]].isna().all().all()
-    assert rows["backdoor_accuracy"].notna().any()
-
-
-def test_a_run_without_attack_has_no_columns_of_one(train):
-    result = train(*CDP)
-    assert not [c for c in metrics(result) if "backdoor" in c or "update_norm" in c]
-    assert "attackers" not in result.summary
-
-
 @pytest.mark.usefixtures("common_streams")
 def test_attackers_are_not_charged_and_honest_clients_are_as_without_them(train):
     honest = train(*LDP, name="honest")
@@ -198,19 +186,6 @@ def test_weak_dp_adds_a_little_noise_and_prices_it(train):
     result = train("algorithm=weak_dp", *TEN, "rounds=3", *ATTACK)
     assert result.summary["epsilon_sound"] > 100
     assert result.summary["noise_multiplier"] == 0.125
-
-
-def test_the_table_of_a_sweep_has_the_backdoor_accuracy(train, tmp_path, capsys):
-    from fedpriv.store.sweep import show_sweep
-
-    for boost in (1, 50):
-        train(
-            "algorithm=fedavg", *TEN, *ATTACK, "rounds=2", f"attack.boost={boost}", name=f"{boost}"
-        )
-    show_sweep(tmp_path)
-    assert "backdoor accuracy" in capsys.readouterr().out.replace("\n", " ")
-    table = pd.read_csv(tmp_path / "sweep.csv")
-    assert table["backdoor_accuracy"].notna().all()
 
 
 @pytest.mark.usefixtures("common_streams")

@@ -104,9 +104,8 @@ def test_what_does_not_go_with_copies_is_one_sentence_before_the_run(overrides, 
     assert sentence in str(refused.value)
 
 
-@pytest.mark.parametrize("algorithm", ["cdp_fedavg", "dp_scaffold", "fedavg", "naseri_ldp"])
-def test_other_algorithms_have_no_such_key(command, algorithm):
-    said = command("train", f"algorithm={algorithm}", COPIES[0], "dry_run=true")
+def test_other_algorithms_have_no_such_key(command):
+    said = command("train", "algorithm=cdp_fedavg", COPIES[0], "dry_run=true")
     assert said.status == 2
     assert "unknown key algorithm.augmentation_multiplicity" in said.sentence
 

@@ -49,6 +49,7 @@ def accuracies(folder) -> list[float]:
     return [float(row["test_accuracy"]) for row in rows]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("keys", "expected"), [(EMA, ema), (TAIL, tail)], ids=["ema", "tail"])
 def test_a_snapshot_holds_the_weights_and_their_average(keys, expected, train):
     folder = train(*CDP, *keys).folder
@@ -58,6 +59,7 @@ def test_a_snapshot_holds_the_weights_and_their_average(keys, expected, train):
     )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("keys", [EMA, TAIL], ids=["ema", "tail"])
 def test_an_average_changes_no_release_and_costs_nothing(keys, train):
     """Even the noise is the same: the keys are not part of what the streams are keyed by."""

@@ -55,13 +55,6 @@ def gaussian_epsilon(mu: float) -> float:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("name", RUNS)
-def test_a_run_of_all_its_rounds_spends_its_epsilon_and_not_more(name, train):
-    result = train(*RUNS[name], *RUN, "epsilon=4", "rounds=8")
-    assert (result.stop_reason, result.summary["rounds"]) == ("rounds", 8)
-    assert 0.999 * 4 < result.privacy["epsilon"] <= 4
-
-
 @pytest.mark.parametrize("epsilon", [0.3, 30.0])
 def test_any_epsilon_is_met_to_a_thousandth(epsilon, train):
     cheap = ("clipper.epsilon=0.1",)

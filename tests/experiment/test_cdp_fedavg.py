@@ -48,7 +48,7 @@ def weights_of(folder) -> torch.Tensor:
     return torch.load(folder / "checkpoint.pt", weights_only=False)["training"]["weights"]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("clipper", CLIPPERS)
 def test_every_client_is_charged_for_every_round_whoever_came(clipper, ran, came, charged):
     folder = ran(*cdp(*CLIPPERS[clipper])).folder
@@ -157,11 +157,3 @@ def test_lots_of_an_accountant_for_plain_gaussians_are_refused(command):
     said = command("train", *cdp("accountant=gdp"))
     assert said.status == 2
     assert "accountant=gdp does not fit" in said.sentence
-
-
-def test_it_learns_among_many_clients(ran):
-    result = ran("algorithm=cdp_fedavg", "rounds=20", "epsilon=8", "noise_schedule=calibrated",
-                   "clipper.clip_norm=0.3", "algorithm.local_epochs=2", "partition.clients=400",
-                   "algorithm.client_rate=0.1", "algorithm.local_learning_rate=0.1",
-                   "algorithm.learning_rate=4")  # fmt: skip
-    assert result.summary["test_accuracy"] > 0.6

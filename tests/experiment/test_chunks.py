@@ -126,23 +126,6 @@ def test_the_lots_of_clients_do_not_depend_on_the_size_of_a_chunk():
     assert torch.equal(torch.cat(reads[0]), torch.cat(reads[1]))
 
 
-def test_a_run_in_chunks_goes_on_as_if_it_had_not_been_interrupted(
-    train, tmp_path, assert_same_run
-):
-    settings = (*CLIENTS, "chunk=3", "runtime.plots=false")
-    stop = tmp_path / "stop"
-    stop.touch()
-    result = train(*settings, f"runtime.stop_file={stop}", name="parts")
-    sessions = 1
-    while result.stop_reason == "interrupted":
-        result = train(
-            *settings, f"runtime.stop_file={stop}", f"resume={result.folder}", name="parts"
-        )
-        sessions += 1
-    assert sessions == 3
-    assert_same_run(result.folder, train(*settings, name="whole").folder)
-
-
 # ---- a client that is missing, or there twice
 
 
@@ -261,6 +244,7 @@ def test_the_rule_looks_at_the_configuration_alone(monkeypatch):
     assert started(*RECORDS, "chunk=3")[0].chunk == 3
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("value", ["0", "-2", "1.5", "many", "[3]"])
 def test_another_value_than_a_whole_number_is_refused(value, command):
     said = command("train", *RECORDS, f"chunk={value}")

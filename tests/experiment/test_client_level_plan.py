@@ -117,6 +117,7 @@ def test_rounds_allowed_are_those_of_a_client_that_makes_a_report_in_each():
     assert plan_of(*LDP, *sampled, "epsilon=4").rounds_allowed == 5
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", [LDP, CDP], ids=["ldp", "cdp"])
 def test_the_plan_prices_what_the_run_then_spends(algorithm, train):
     small = ("partition.clients=20", "rounds=4", "evaluation_interval=4")
@@ -124,6 +125,7 @@ def test_the_plan_prices_what_the_run_then_spends(algorithm, train):
     assert result.privacy["epsilon"] == pytest.approx(result.plan.epsilon, rel=1e-9)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", [LDP, CDP], ids=["ldp", "cdp"])
 def test_the_plan_prices_the_rounds_in_which_a_histogram_is_asked_for(algorithm, train):
     small = ("partition.clients=20", "rounds=4", "evaluation_interval=4")

@@ -89,6 +89,7 @@ def test_a_schedule_that_observes_says_that_it_is_adaptive(adaptive):
         refuse_near_misses("noise_schedule", mine)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["factors", "_factor", "decay"])
 def test_another_name_is_not_refused(name, plug_in):
     said = plug_in("clipper", "Mine", CLIPPER.format(name=name), "dry_run=true")

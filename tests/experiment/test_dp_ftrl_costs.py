@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
-from ftrl_runs import CLIENTS, REST, RESTED, ROUNDS, STRATEGIES, ftrl, plan_of
+from ftrl_runs import CLIENTS, RESTED, ROUNDS, STRATEGIES, ftrl, plan_of
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.privacy.accountants import GdpAccountant, monte_carlo_cost
@@ -63,16 +63,6 @@ def test_chances_that_leave_nothing_to_chance_cost_what_turns_do(strategy):
     )
 
 
-def test_secret_chances_cost_less_than_secret_turns_of_as_many_clients(few_samples):
-    """q / (1 + (b - 1) q) = rate / b: cohorts of the same size on average."""
-    rate = 1 / (REST / 0.5 - REST + 1)
-    rested = plan_of(*ftrl(*RESTED, f"algorithm.client_rate={rate}"))
-    turns = plan_of(
-        *ftrl(*RESTED, "algorithm.participation=cyclic_poisson", "algorithm.client_rate=0.5")
-    )
-    assert rested.epsilon < turns.epsilon < plan_of(*ftrl("delta=1e-3")).epsilon
-
-
 def test_sigma_is_calibrated_to_epsilon_by_samples(few_samples):
     plan = plan_of(*ftrl(*RESTED, "epsilon=3", z=None))
     assert 2.98 < plan.epsilon <= 3.0
@@ -97,6 +87,7 @@ def test_a_run_of_chances_costs_what_was_planned_and_what_its_ledger_says(
     assert "fails with probability delta / 1000" in words
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_sigma_is_calibrated_to_epsilon(strategy):
     plan = plan_of(*ftrl(f"algorithm.strategy={strategy}", "epsilon=3", z=None))

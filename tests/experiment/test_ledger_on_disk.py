@@ -83,7 +83,7 @@ def other_release(folder: Path, which: int) -> int:
     return int(rounds[which][-2])
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_killed_run_has_its_cost_and_goes_on_as_if_it_had_not_been(
     kind, killed, train, assert_same_run

@@ -226,6 +226,7 @@ def test_a_client_that_cannot_afford_a_round_does_not_stop_the_others(train):
     assert result.privacy["spread"]["epsilon"]["lowest"] == 0.0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("interval", [1, 4, 100])
 def test_the_test_records_are_evaluated_every_interval_and_at_the_end(interval, train):
     rows = metrics_of(train("algorithm=dp_fl", f"evaluation_interval={interval}", "rounds=10"))

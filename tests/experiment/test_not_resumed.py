@@ -64,6 +64,7 @@ def test_a_checkpoint_of_another_schema_is_not_resumed(command, finished):
     assert "checkpoint schema 99" in refused(command)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.9, 0.999])
 def test_a_checkpoint_cut_short_is_not_resumed(share, command, finished):
     content = (finished / "checkpoint.pt").read_bytes()
@@ -71,6 +72,7 @@ def test_a_checkpoint_cut_short_is_not_resumed(share, command, finished):
     assert "checkpoint.pt cannot be read" in refused(command)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("content", [b"not a checkpoint", b"\x80\x04N.", bytes(1000), b"{}"])
 def test_a_file_that_is_no_checkpoint_is_not_resumed(content, command, finished):
     (finished / "checkpoint.pt").write_bytes(content)

@@ -138,6 +138,7 @@ def test_a_data_set_of_ones_own(own, run, tmp_path):
     assert summary(tmp_path)["test_accuracy"] > 0.8
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("attribute", ["name", "train_records", "input_shape", "classes", "load"])
 def test_what_a_data_set_lacks_is_one_sentence(attribute, own, run):
     line = "def load(self)" if attribute == "load" else f"    {attribute} = "
@@ -155,6 +156,7 @@ def test_a_public_split_that_nobody_sized_is_one_sentence(own, run):
     assert "dataset needs validation_records: " in said.sentence
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
@@ -200,6 +202,7 @@ def test_an_accountant_of_ones_own_decides_what_is_enforced(own, run, tmp_path):
     assert summary(tmp_path)["epsilon"] == expected
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("group", ["clipper", "noise_schedule", "accountant", "algorithm"])
 def test_a_class_of_another_kind_is_one_sentence(group, own, run):
     own(group, "# mine\n_target_: CODE.Mine\n", "class Mine:\n    pass\n")
@@ -272,15 +275,6 @@ def test_every_target_outside_fedpriv_is_a_caveat_of_the_statement(own, run, tmp
     for group in (*groups, "algorithm"):
         assert f"{group} (own_" in said
     assert "Code outside fedpriv takes part: accountant (own_" in statement(tmp_path)
-
-
-def test_a_trigger_of_ones_own_is_a_caveat_too(own, run, tmp_path):
-    code = (
-        "from fedpriv.attacks.image_triggers import LabelFlip\n\nclass Mine(LabelFlip):\n    pass\n"
-    )
-    own("attack", "# mine\ndefaults: [label_flip, _self_]\ntrigger:\n  _target_: CODE.Mine\n", code)
-    assert run("algorithm=dp_fl", "attack=mine", "attack.trigger.writers=2", "rounds=1").status == 0
-    assert "attack.trigger (own_" in statement(tmp_path)
 
 
 def test_parts_of_fedpriv_alone_have_no_such_caveat(command, tmp_path):

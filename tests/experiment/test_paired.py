@@ -151,14 +151,6 @@ def test_the_plan_of_a_paired_run_says_that_noise_is_shared(command):
     assert "paired" not in command("train", "algorithm=dp_fl", "dry_run=true").out
 
 
-def test_a_baseline_without_privacy_has_no_common_noise_to_warn_of(command):
-    given = ("runtime.plots=false", "runtime.progress=none", "rounds=1", "paired=one")
-    said = command("train", "-m", "algorithm=fedavg,dp_fl", *given)
-    assert said.status == 0, said.err
-    assert "Paired differences to algorithm=fedavg" in " ".join(said.out.split())
-    assert "is infinite" not in said.out
-
-
 @pytest.mark.parametrize(
     ("given", "words"), [("paired=3", "quote it: 'paired=\"3\"'"), ("paired=", "got nothing")]
 )

@@ -140,10 +140,3 @@ def test_totals_that_lose_draws_while_the_run_goes_are_found_at_its_end(train, m
     assert done.privacy["budget_exceeded"] is True
     assert 0.4 < done.privacy["epsilon"] < math.inf
     assert any("priced again at its end" in caveat for caveat in done.privacy["caveats"])
-
-
-def test_a_sound_run_exceeds_nothing(train):
-    done = train(*RUN, "accountant=rdp")
-    assert done.stop_reason == "budget"
-    assert "budget_exceeded" not in done.privacy
-    assert not any("priced again" in caveat for caveat in done.privacy["caveats"])

@@ -25,6 +25,7 @@ BYPASSES = "self.model.flat.add_(seen(uploads, 'mine').mean(0))"
 ASKS = "self.model.flat.add_(self.average(cohort, uploads))"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("body", "status", "wanted"),
     [

@@ -14,6 +14,7 @@ def said(*overrides: str) -> list[str]:
     return [words for words in plan.caveats if " its own " in words]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("overrides", "keys"),
     [

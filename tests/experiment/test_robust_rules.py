@@ -36,7 +36,7 @@ CASES = {
 FIRST = ("foolsgold", "fltrust", "all steps")
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", sorted(CASES, key=lambda case: case not in FIRST))
 def test_a_run_interrupted_and_resumed_is_the_whole_run(case, train, tmp_path, assert_same_run):
     """Centered clipping and FoolsGold remember; buckets, coordinates and noise follow from the round."""
@@ -55,6 +55,7 @@ def test_a_run_interrupted_and_resumed_is_the_whole_run(case, train, tmp_path, a
     assert_same_run(folder, whole.folder)
 
 
+@pytest.mark.thorough
 @pytest.mark.few(1)
 @pytest.mark.parametrize("case", ["all steps", "foolsgold", "fltrust", "dnc", "flame"])
 def test_several_processes_give_the_same_bits(case, train):
@@ -230,7 +231,6 @@ def test_the_root_is_what_a_client_with_these_records_would_send(name, monkeypat
 # ---- refusals before the first round
 
 
-@pytest.mark.parametrize("dry", [True, False])
 @pytest.mark.parametrize(
     ("overrides", "wanted"),
     [
@@ -254,8 +254,8 @@ def test_the_root_is_what_a_client_with_these_records_would_send(name, monkeypat
         ),
     ],
 )
-def test_what_no_round_can_do_is_refused_in_one_sentence(overrides, wanted, dry, command):
-    said = command("train", *LOCAL, *overrides, f"dry_run={dry}".lower())
+def test_what_no_round_can_do_is_refused_in_one_sentence(overrides, wanted, command):
+    said = command("train", *LOCAL, *overrides)
     assert said.status == 2
     assert wanted in said.sentence
 

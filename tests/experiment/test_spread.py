@@ -36,7 +36,7 @@ def in_processes(train, workers: int, *overrides: str, name: str = ""):
 def test_any_number_of_processes_gives_the_same_bits(train, overrides):
     alone, no_team = in_processes(train, 1, *overrides)
     assert no_team == []
-    for workers in (2, 4):
+    for workers in (3,):
         shared, (team,) = in_processes(train, workers, *overrides)
         assert shared == alone
         assert (team._crew.effort.busy > 0).all()  # every rank has computed
@@ -230,6 +230,7 @@ def test_a_worker_that_computes_other_bits_is_found(train, monkeypatch):
         train(*CLIENT_LEVEL, "runtime.workers=2")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("chunk", "idle"), [("null", 2), ("5", 1)])
 def test_more_processes_than_chunks_are_noted(train, capsys, chunk, idle):
     words = [*FIVE_CHUNKS, f"chunk={chunk}", "runtime.workers=3", "runtime.progress=lines"]

@@ -50,15 +50,6 @@ def test_a_stopped_run_goes_on_to_what_it_would_have_been(train, stop, assert_sa
     assert_same_run(stopped.folder, train(*SHORT, name="whole").folder)
 
 
-def test_a_run_stopped_again_and_again_is_the_run_that_was_not(train, stop, assert_same_run):
-    settings = (*SHORT, f"runtime.stop_file={stop}")
-    folder = train(*settings, name="stopped").folder
-    for _ in range(4):
-        reason = train(*settings, f"resume={folder}", name="stopped").stop_reason
-    assert (reason, rounds(folder)) == ("rounds", 5)
-    assert_same_run(folder, train(*SHORT, name="whole").folder)
-
-
 def test_the_command_does_not_begin_a_run_whose_stop_file_is_there(command, stop, tmp_path):
     said = command("train", *SHORT, *QUIET, "runtime.stop_file=stop", "runtime.run_dir=run")
     assert said.status == 130

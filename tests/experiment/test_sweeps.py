@@ -29,19 +29,6 @@ def test_a_sweep_that_only_moves_the_end_says_so_once(more, command):
     assert NOTE in said.out
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    "more",
-    [
-        ["noise_schedule=calibrated", "rounds=20"],
-        ["algorithm=fedavg", "clipper=none", "noise_schedule=none"],
-        ["algorithm=adap_dpfl", "noise_schedule=validation_decay", "clipper=adap"],
-    ],
-)
-def test_elsewhere_nothing_is_said(more, command):
-    assert "note: epsilon" not in command(*SWEEP, *more).out
-
-
 @pytest.mark.thorough
 def test_a_sweep_whose_rounds_end_before_any_budget_says_that_epsilon_changes_nothing(command):
     said = command(*SWEEP, "rounds=3")
@@ -272,13 +259,6 @@ def test_a_run_that_cannot_be_read_is_run_anew_and_does_not_count(file, command,
     assert counted["test_accuracy"].tolist() == before.sort_values("seed")["test_accuracy"].tolist()
 
 
-def test_the_epsilon_asked_for_has_a_heading_of_its_own(command, tmp_path):
-    said = command(
-        "train", "-m", "algorithm=dp_fl", "epsilon=1,2", "rounds=1", "hydra.sweep.dir=two", *QUIET
-    )
-    assert "asked epsilon" in said.out
-
-
 def test_one_refusal_of_a_sweep_is_said(command):
     said = command(*TRAIN, "epsilon=1,two,three", "clipper.clip_norm=1,-1", "seed=0,1")
     assert said.sentence.startswith(
@@ -341,20 +321,6 @@ def test_a_key_of_a_swept_algorithms_clipper_may_have_one_value(command, tmp_pat
     said = command(*swept_algorithms, "clipper.clpi_norm=0.3")
     assert said.status == 2
     assert "unknown key clipper.clpi_norm; did you mean clipper.clip_norm?" in said.err
-
-
-def test_a_baseline_takes_no_noise_and_no_clip_norm(command, tmp_path):
-    noisy = ("noise_schedule.noise_multiplier=8", "clipper=constant", "clipper.clip_norm=2")
-    said = command(
-        *TRAIN[:2], "algorithm=dp_fl,fedavg", "rounds=1", noisy[0], "hydra.sweep.dir=b", *QUIET
-    )
-    assert said.status == 0, said.err
-    assert (
-        "algorithm=fedavg has no privacy and takes no noise_schedule.noise_multiplier" in said.out
-    )
-    alone = command("train", "algorithm=fedavg", "dry_run=true", noisy[0])
-    assert alone.status == 2
-    assert "noise_schedule=OPTION" in alone.sentence
 
 
 def test_an_interrupted_sweep_says_how_to_go_on(command, tmp_path, monkeypatch):

@@ -46,10 +46,8 @@ def test_a_run_without_the_file_ends_before_the_first_round(command, tmp_path):
 @pytest.mark.parametrize(
     ("dataset", "key", "hint"),
     [
-        ("sentiment140", "lenght", "; did you mean dataset.length?"),
         ("shakespeare", "vocabulary_sise", "; did you mean dataset.vocabulary_size?"),
         ("reddit", "has_public_texts", ""),
-        ("ubuntu_irc", "author_key", "; it is a key of dataset=reddit"),
         (
             "ubuntu_irc",
             "public_share",
@@ -78,6 +76,7 @@ def exposing(play) -> tuple[str, ...]:
 VIEWS = {"published": ("budget_view=published",), "no budget": ("epsilon=null",)}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("view", VIEWS)
 def test_the_statement_says_that_a_private_vocabulary_leaves_no_sound_epsilon(
     view, train, exposing
@@ -102,6 +101,7 @@ def test_the_ledger_has_the_private_vocabulary_once_for_every_client(train, expo
     assert second["queries"] == "gradient_sum=2"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("view", VIEWS)
 def test_the_ledger_of_a_private_vocabulary_gives_the_numbers_of_the_run(
     view, train, exposing, command

@@ -68,6 +68,7 @@ def metrics_of(result) -> pd.DataFrame:
     return pd.read_csv(result.folder / "metrics.csv")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("engine", ["fast", "opacus"])
 def test_a_classifier_trains_with_every_record_clipped(compose, engine):
     clipper = ("clipper=constant", "clipper.clip_norm=1")
@@ -98,6 +99,7 @@ def test_a_language_model_learns_the_next_token(compose):
     assert metrics_of(fedpriv.run(config)).test_accuracy.iloc[-1] > 0.9
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("task", ["classification", "language_model"])
 def test_the_first_bound_of_adap_is_measured_on_random_tokens(compose, task):
     model = "lstm_classifier" if task == "classification" else "lstm_lm"

@@ -87,7 +87,7 @@ def test_records_that_no_client_holds_are_left_out():
     assert torch.equal(data.of_clients.inputs, data.train.inputs[held])
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", [DP_FL, FTRL, CDP, LDP], ids=lambda keys: keys[0])
 def test_on_public_records_every_epsilon_is_that_of_the_same_run_without(algorithm, train):
     warm, plain = train(*algorithm, *PUBLIC, name="warm"), train(*algorithm, name="plain")
@@ -99,7 +99,7 @@ def test_on_public_records_every_epsilon_is_that_of_the_same_run_without(algorit
     assert "the initial weights were trained on" in " ".join(text.split())
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", [DP_FL, CDP, ADAPTIVE, LDP, FTRL], ids=lambda keys: keys[0])
 def test_on_clients_records_no_epsilon_is_finite(algorithm, train, ledger):
     parts = build_parts(fedpriv.compose([*algorithm, *ON_CLIENTS]))
@@ -121,7 +121,7 @@ def test_on_clients_records_no_epsilon_is_finite(algorithm, train, ledger):
     assert "warm_start.records=clients" in statement
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "keys",
     [(*DP_FL, *PUBLIC), (*CDP, *ON_CLIENTS), (*FTRL, *PUBLIC), (*DP_FL, *ON_CLIENTS)],

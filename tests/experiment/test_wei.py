@@ -116,34 +116,6 @@ def test_exact_losses_fit_no_sound_budget(train):
         train(*CRD, "noise_schedule.trigger=exact")
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    "settings",
-    [
-        (*CRD, *PUBLISHED),
-        (*CRD, "noise_schedule.trigger=noised"),
-        (*CDP, *PUBLISHED, "algorithm.clients_per_round=6"),
-        OPTIMAL,
-    ],
-    ids=["crd", "crd, noised losses", "cdp, sampled", "optimal"],
-)
-def test_an_interrupted_run_goes_on_as_if_it_had_not_been(
-    settings, train, tmp_path, assert_same_run
-):
-    store = f"runtime.output_dir={tmp_path}"  # a search finds its runs there
-    whole = train(*settings, "evaluation_interval=3", store, name="whole")
-    stop = tmp_path / "stop"
-    if "wei_cdp_optimal" in settings[0]:
-        train(*settings, "evaluation_interval=3", store, name="store")
-    stop.touch()
-    given = (*settings, "evaluation_interval=3", store, f"runtime.stop_file={stop}")
-    result = train(*given, name="stopped")
-    assert result.stop_reason == "interrupted"
-    stop.unlink()
-    result = train(*given, f"resume={result.folder}", name="stopped")
-    assert_same_run(result.folder, whole.folder)
-
-
 def test_a_search_takes_the_best_mean_and_pays_for_every_run(train, tmp_path):
     result = train(*OPTIMAL, f"runtime.output_dir={tmp_path}")
     found = pd.read_csv(result.folder / "search.csv")
@@ -215,20 +187,6 @@ def test_what_cannot_run_is_refused_before_the_first_round(train, settings, word
         train(*settings)
 
 
-def test_the_schedules_serve_other_algorithms(train):
-    result = train(
-        "algorithm=ldp_fedsgd", "partition.clients=20", "noise_schedule=uniform_budget", "rounds=8",
-        "epsilon=40",
-    )  # fmt: skip
-    assert result.summary["rounds"] == 8
-    assert result.privacy["epsilon_sound"] == pytest.approx(40.0, rel=1e-5)
-    result = train(
-        "algorithm=dp_fl", "algorithm.sample_rate=1", "noise_schedule=recalculated", "rounds=10",
-        "epsilon=4", "accountant=gdp", name="records",
-    )  # fmt: skip
-    assert result.privacy["epsilon"] <= 4.0
-
-
 def test_a_claim_about_clients_of_n_records_is_not_about_smaller_ones(train):
     uneven = ("partition=dirichlet", "partition.clients=5", "partition.min_records=5")
     claimed = ("budget_view=published", "accountant=published", "algorithm.sensitivity=weights")
@@ -237,7 +195,7 @@ def test_a_claim_about_clients_of_n_records_is_not_about_smaller_ones(train):
     train("algorithm=wei_cdp", *uneven, *claimed, "algorithm.records=5", "rounds=2", name="small")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "settings",
     [

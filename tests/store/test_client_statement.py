@@ -89,6 +89,7 @@ def test_the_published_number_of_reports_names_its_work_and_its_sensitivity(stat
     assert "sensitivity C" in said.words
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("clipper", [QUANTILE, HISTOGRAM], ids=["quantile", "histogram"])
 def test_with_an_aggregator_the_two_parties_one_must_trust_are_told_apart(clipper, statement):
     said = statement(*LDP, *clipper)
@@ -130,7 +131,7 @@ NOBODY = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("clipper", NOBODY)
 def test_without_an_aggregator_nobody_is_said_to_need_trust(clipper, statement):
     said = statement(*LDP, *NOBODY[clipper])

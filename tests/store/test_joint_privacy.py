@@ -302,7 +302,7 @@ def test_other_units_are_another_number_and_all_is_not_said(runs, tmp_path):
 
 
 def test_adjacencies_mix_by_the_wider_one(tmp_path):
-    shared = ("algorithm=dp_fl", "noise_schedule.noise_multiplier=20")
+    shared = ("algorithm=dp_fl", "accountant=rdp", "noise_schedule.noise_multiplier=20")
     one = made(tmp_path, "poisson", *shared)
     other = made(tmp_path, "fixed", *shared, "algorithm.sampling=fixed_size")
     (joint,) = joint_privacy([one, other])

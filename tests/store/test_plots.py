@@ -88,7 +88,7 @@ PICTURES = {
 }  # fmt: skip
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", PICTURES)
 def test_no_text_covers_another_or_leaves_the_picture(name, draw):
     stamp = "QUICK (dataset=digits evaluation_interval=2)\nINCOMPLETE, missing runs: 3"
@@ -101,6 +101,7 @@ def test_no_text_covers_another_or_leaves_the_picture(name, draw):
     assert max(box.y1 for box in boxes) <= figure.bbox.height
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("more", ["", " (" + "partition.clients=300 " * 12 + ")"])
 def test_the_stamp_is_inside_the_picture_and_crosses_no_panel(more, draw):
     figure = draw([[panel(curves("ab"))] * 3], stamp=f"QUICK{more}")
@@ -136,6 +137,7 @@ def test_a_legend_is_read_row_by_row(draw):
     assert [t.get_text() for t in read] == [f"curve {i}" for i in range(5)]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("measured", "log", "ticks"),
     [
@@ -215,6 +217,7 @@ FAILED = Line("_failed", CYCLE[0], [3], [1e6], marker="x", joined=False, at_bott
 ACCURACY = Line("a", CYCLE[0], [1, 2], [70, 95], low=[40, 80], high=[100, 130])
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("one", "lowest", "highest"),
     [

@@ -235,6 +235,7 @@ def test_the_statement_says_how_well_the_best_attack_can_do(statement):
     assert summary["largest_tpr_at_1_percent_fpr"] == high
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("algorithm", "decides"),
     [

@@ -55,13 +55,6 @@ def test_lots_without_replacement_are_priced_by_pld_and_rdp(answer):
     assert {n for n, a in found["accountants"].items() if "reason" in a} == {"prv", "gdp", "zcdp"}
 
 
-def test_capped_lots_are_priced_by_pld_only(answer):
-    found = answer("account", *BASELINE, *DELTA, "--records", "6000", "--max-lot-size", "90")
-    assert set(found["tightest"].values()) == {"pld"}
-    assert found["accountants"]["pld"]["epsilon"]["1e-05"] == pytest.approx(2.435, abs=1e-2)
-    assert "cut to a size" in found["accountants"]["rdp"]["reason"]
-
-
 def test_the_table_shows_every_accountant_and_rounds_up(command):
     said = command("account", *BASELINE, *DELTA)
     assert said.status == 0
@@ -215,14 +208,6 @@ def test_the_picture_of_a_run_says_what_the_terminal_says_at_the_runs_delta(
     assert "adapted to released values" in drawn
     assert "ε at δ = 1e-05" in drawn
     assert "ε at δ = 1e-07" not in drawn
-
-
-def test_the_picture_of_fixed_noise_has_no_note_and_the_first_delta(command, tmp_path):
-    command("account", *BASELINE, "--delta", "1e-7,1e-5", "--accountant", "rdp",
-            "--plot", "curve.svg")  # fmt: skip
-    drawn = (tmp_path / "curve.svg").read_text()
-    assert "adapted" not in drawn
-    assert "ε at δ = 1e-07" in drawn
 
 
 def test_programs_learn_that_the_noise_adapted(answer, train):

@@ -78,6 +78,7 @@ def test_a_new_run_makes_a_new_adapter(opened):
     assert [float(count[0]) for count in counts] == [1.0, 2.0, 1.0]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -171,6 +172,7 @@ def test_global_seeds_are_noticed(opened):
     assert process.touched == {"numpy"}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("text", "make", "words"),
     [

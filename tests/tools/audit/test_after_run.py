@@ -33,17 +33,6 @@ def test_a_run_is_audited_at_its_end(command, tmp_path):
     assert "property_auc" not in found
 
 
-def test_both_kinds_at_once(command, tmp_path):
-    settings = (
-        "partition=iid", "partition.clients=40", "runtime.snapshot_interval=1", "dataset.normalize=false",
-        "audit=[membership,property:intensity]",
-    )  # fmt: skip
-    outcome = command(*RUN, *settings)
-    assert outcome.status == 0, outcome.err
-    assert {"membership_auc", "property_auc"} <= set(summary(tmp_path))
-    assert (tmp_path / "run" / "audit" / "property-intensity.json").exists()
-
-
 @pytest.mark.thorough
 def test_a_finished_run_is_audited_again_only_if_the_result_is_absent(
     command, tmp_path, monkeypatch

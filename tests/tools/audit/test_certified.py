@@ -87,6 +87,7 @@ def test_the_figure_has_a_line_for_each_epsilon_and_way():
     assert "with 2 attackers" in drawing.findings[0]
 
 
+@pytest.mark.thorough
 def test_every_epsilon_is_drawn_however_many_there_are(monkeypatch):
     ensemble = Ensemble((6.0, 0.3, 10), 1e-5, votes(0.99, 0.01), np.array([True]), {})
     monkeypatch.setattr("fedpriv.study.figures.certified._train", lambda *_: ensemble)

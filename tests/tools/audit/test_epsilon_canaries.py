@@ -47,7 +47,7 @@ APART = {
 }
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", [*WHOLE, *APART])
 def test_scores_of_whole_data_are_those_of_the_ledgers_gaussian(name):
     """Log-likelihood ratios of two Gaussians μ apart are N(±μ²/2, μ²)."""

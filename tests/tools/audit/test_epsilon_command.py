@@ -107,6 +107,7 @@ def test_a_run_may_plant_wrong_labels(command, tmp_path):
         assert [row["canary"] for row in csv.DictReader(file)] == ["direction"]
 
 
+@pytest.mark.thorough
 def test_a_run_is_trained_again_with_wrong_labels(command, tmp_path):
     assert command(*RUN, "audit=epsilon:40", "rounds=2").status == 0
     flags = ("--canary", "mislabelled", "--canaries", "60", "--repetitions", "2")
@@ -304,7 +305,7 @@ def test_a_damaged_file_of_scores_is_one_sentence(command, tmp_path, text, words
     assert "Traceback" not in outcome.err
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "text",
     [
@@ -333,6 +334,7 @@ def test_a_report_shows_the_bounds_and_no_list_of_canaries(command, tmp_path):
     assert "Property inference" not in page
 
 
+@pytest.mark.thorough
 def test_a_run_plants_as_many_as_there_is_room_for(command, tmp_path):
     """650 weights of digits' logistic regression: as many directions for clients of one sum."""
     outcome = command(

@@ -79,6 +79,7 @@ def test_planted_no_clipping_is_caught(caught_by, monkeypatch):
     )
 
 
+@pytest.mark.thorough
 def test_planted_exact_statistics_in_the_model_are_caught(caught_by, monkeypatch):
     honest = FeatureStatistics._set
 

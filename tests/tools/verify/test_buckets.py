@@ -52,6 +52,7 @@ def test_shipped_algorithms_pass(caught, overrides):
     assert caught(*overrides) == []
 
 
+@pytest.mark.thorough
 def test_a_client_in_another_bucket_is_tried():
     checks = checks_of_sensitivity(*CENTRAL)
     names = {check.name for check in checks}

@@ -54,6 +54,7 @@ def test_planted_noise_minus_its_mean(caught_by, changed_noise, algorithm):
     assert about(caught_by("noise", *FIVE[algorithm]), "gradient_sum: worst of")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("overrides", [pytest.param(RECORDS, marks=SLOW), CLIENTS])
 def test_planted_centred_noise_of_the_last_bias(caught_by, changed_noise, overrides):
     def centred(drawn):

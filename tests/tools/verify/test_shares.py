@@ -79,6 +79,7 @@ def test_planted_counts_of_less_noise(caught, monkeypatch):
     assert found == ["noise: clip_statistic: sums of shares, spread"]
 
 
+@pytest.mark.thorough
 def test_planted_shares_minus_their_mean(caught, monkeypatch):
     table = DiscreteGaussianQuery._table
 
@@ -95,6 +96,7 @@ def test_planted_shares_minus_their_mean(caught, monkeypatch):
     assert "noise: gradient_sum: sums of shares, spread" in found
 
 
+@pytest.mark.thorough
 def test_planted_rounding_without_a_bound(caught, monkeypatch):
     """Vectors twice as long as the clip norm are rounded as they are."""
 
