@@ -20,7 +20,7 @@ VALUES = (
     "seed=1", "=", "==", "+seed=1", "~seed", ".", "..", "/", "/dev/null", "nowhere/x.csv", "x.png", "x.csv",
     "x" * 300 + ".png", "x" * 5000, "$(touch X)", "*", "-", "--", "---", "-x", "--x", "--=", "--help=3",
 )  # fmt: skip
-LINES, BATCHES = 50, 6
+LINES = 50
 
 
 def leaves(
@@ -64,8 +64,8 @@ def quick(monkeypatch):
     monkeypatch.setattr(calibrate, "_accountant", refuse)
 
 
-@pytest.mark.few(2)
-@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.few(5)
+@pytest.mark.parametrize("batch", [0, 2, 3, 4, 5, 1])  # the last one takes long
 def test_any_line_ends_in_an_answer_or_in_a_sentence(batch, command, quick):
     draw = random.Random(f"command line {batch}")
     for _ in range(LINES):

@@ -22,7 +22,6 @@ RECORDS = ("algorithm=dp_fl", *NOISE)
 CENTRAL = ("algorithm=cdp_fedavg", "algorithm.client_rate=0.5", "noise_schedule=constant")
 KINDS = {
     "records": (*RECORDS, "algorithm.local_steps=2"),
-    "lots of a fixed size": (*RECORDS, "algorithm.sampling=fixed_size", "partition=dirichlet"),
     "the best round decides": ("algorithm=adap_dpfl", "noise_schedule.beta=0.99"),
     "a secret cohort": CENTRAL,
     "bits": ("algorithm=ldp_fedsgd", "clipper=quantile"),
@@ -31,6 +30,7 @@ KINDS = {
         "algorithm=ddp_fedavg", *NOISE, "algorithm.dropout=0.3", "algorithm.tolerated_dropouts=2",
     ),
     "statistics": (*FEATURES, *NORMALIZED, *RECORDS, "rounds=6"),
+    "lots of a fixed size": (*RECORDS, "algorithm.sampling=fixed_size", "partition=dirichlet"),
 }  # fmt: skip
 RUN = ("rounds=6", "epsilon=null", "runtime.checkpoint_interval=100", "partition.clients=8")
 
@@ -83,7 +83,7 @@ def other_release(folder: Path, which: int) -> int:
     return int(rounds[which][-2])
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_killed_run_has_its_cost_and_goes_on_as_if_it_had_not_been(
     kind, killed, train, assert_same_run
