@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 import torch
 from chunk_runs import CLIENTS, RECORDS, RUNS
-from fedpriv.common.exact import exact_digest
 
 import fedpriv
 from fedpriv.algorithms.record_computation import RecordComputation
 from fedpriv.algorithms.upload_computation import UploadComputation
 from fedpriv.common.config import fingerprint, identity
 from fedpriv.common.errors import ReleaseError
+from fedpriv.common.exact import exact_digest
 from fedpriv.experiment.assemble import make_context
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.machine import chunk_size
