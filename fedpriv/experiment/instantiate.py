@@ -12,7 +12,7 @@ import hydra.utils
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from fedpriv.common.attributes import PACKAGE
+from fedpriv.common.attributes import PACKAGE, is_own
 from fedpriv.common.base_classes import completed
 from fedpriv.common.config import unknown_key
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
@@ -66,7 +66,8 @@ def instantiate(config: DictConfig, group: str) -> Any:
     made: Any = _own_module(node) if group == "model" else None
     if made is None:
         made = within_group(group, lambda: hydra.utils.instantiate(node, _convert_="all"), keys)
-    for argument in attrs.fields(type(made)) if attrs.has(type(made)) else ():
+    declared = attrs.has(type(made)) and not is_own(made)
+    for argument in attrs.fields(type(made)) if declared else ():
         # In the keys of streams null is the same as absent.
         nullable = getattr(argument.metadata.get("check"), "null", False)
         if nullable and argument.default is not None and argument.alias not in node:

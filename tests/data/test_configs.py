@@ -82,7 +82,7 @@ def test_every_data_set_has_a_config():
 )
 def test_a_data_set_brings_its_partition_and_model(tmp_path, dataset, partition, model):
     config = composed(tmp_path, f"dataset={dataset}")
-    assert instantiate(config.dataset).name == dataset
+    assert instantiate(config, "dataset").name == dataset
     assert partition.items() <= dict(config.partition).items()
     assert config.model.kind == model
 
@@ -96,6 +96,6 @@ def test_the_command_line_wins_over_what_the_data_set_brings(tmp_path):
 @pytest.mark.parametrize("file", PARTITION_FILES, ids=lambda f: f.stem)
 def test_a_partition_takes_the_seed_of_the_run_unless_it_has_its_own(tmp_path, file):
     config = composed(tmp_path, f"partition={file.stem}")
-    assert instantiate(config.partition).seed == 3
+    assert instantiate(config, "partition").seed == 3
     config.partition.seed = 0
-    assert instantiate(config.partition).seed == 0
+    assert instantiate(config, "partition").seed == 0

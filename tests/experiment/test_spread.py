@@ -88,7 +88,7 @@ def test_workers_get_no_key_of_noise_and_no_later_weights_than_the_round_s(train
     _, (team,) = in_processes(train, 2, *FIVE_CHUNKS)
     setup, *others = team._members[0].seen
     assert set(setup["setup"]) == {
-        "config", "rounds", "threads", "device", "sampling_key", "history", "path", "records",
+        "config", "rounds", "threads", "device", "sampling_key", "path", "records",
     }  # fmt: skip
     assert {key for message in others for key in message} <= {
         *("round", "weights", "clipper", "attack", "own", "statistics"), "task", "over",

@@ -121,5 +121,5 @@ def test_every_key_of_the_options_is_listed_or_withheld():
             collect(content.get(group) or {k: v for k, v in content.items() if k != "defaults"})
     for path in (conf_dir() / "keys").rglob("*.yaml"):
         collect(yaml.safe_load(path.read_text()))
-    others = {"_target_", "aggregation", "budget_view", "noise_schedule", "protocol"}
+    others = {"_target_", "_option_", "aggregation", "budget_view", "noise_schedule", "protocol"}
     assert keys - set(_KEYS.split()) - WITHHELD - others == set()

@@ -115,7 +115,7 @@ def test_the_identity_of_a_run_can_be_read_from_its_folder(shared):
 def test_the_environment_names_versions_and_schema(shared):
     environment = json.loads((shared.folder / "environment.json").read_text())
     assert environment["schema_version"] == 2
-    assert environment["stream_version"] == 2
+    assert environment["stream_version"] == 3
     assert environment["versions"]["torch"]
 
 
