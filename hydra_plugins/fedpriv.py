@@ -10,7 +10,7 @@ distributions share. It imports this module whenever it starts, so nothing heavy
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +28,6 @@ if TYPE_CHECKING:
     from fedpriv.common.groups import TableOption
     from fedpriv.experiment.sweeps import SweepJob
     from fedpriv.store.stored_run import StoredRun
-    from fedpriv.study.search_run import Search
-    from fedpriv.study.search_secret_trials import SecretTrials
-    from fedpriv.study.search_settings import SearchSettings
-
-Names = list[str]
-Go = Callable[[], dict[str, Any] | None]
 
 
 class _Sweeper(BasicSweeper):
@@ -93,7 +87,7 @@ class CurvesSweeper(_Sweeper):
             return self._launch(jobs, folder)
         finally:
             if len(jobs) > 1:
-                from fedpriv.study.figures.overlay import draw_sweep
+                from fedpriv.tools.report.plot import draw_sweep
 
                 draw_sweep(folder)
 
@@ -102,9 +96,12 @@ class CurvesSweeper(_Sweeper):
         from fedpriv.experiment import sweep_runs, sweeps
         from fedpriv.experiment.machine import cores
 
+        loader = self.hydra_context.config_loader
         if len(batch) > 1:
             _say(f"{len(batch)} jobs; composing their configurations")
-        composer = sweeps.JobComposer(self._compose, self._is_group)
+        composer = sweeps.JobComposer(
+            self._compose, lambda key: bool(loader.get_group_options(key))
+        )
         jobs = sweeps.sweep_jobs(batch, composer, _say)
         if not any(job.values.get("dry_run") for job in jobs):
             sweep_runs.find_runs(jobs, folder, _lacks_audit, _say)
@@ -119,6 +116,7 @@ class CurvesSweeper(_Sweeper):
     def _launch(self, jobs: Sequence[SweepJob], folder: Path) -> list[JobReturn]:
         """Run the jobs that are not done, each in the folder of its run. Raises what went wrong with them."""
         from fedpriv.common.errors import FedprivError
+        from fedpriv.common.words import quoted
         from fedpriv.experiment import sweep_runs, sweeps
 
         begun = [job for job in jobs if job.run is not None and not job.done]
@@ -139,7 +137,7 @@ class CurvesSweeper(_Sweeper):
             overrides = []
             for job in chunk:
                 name = None if own_names and job.run is None else job.run or names[id(job)]
-                place = [] if name is None else [f"hydra.sweep.subdir={_quoted(name)}"]
+                place = [] if name is None else [f"hydra.sweep.subdir={quoted(name)}"]
                 overrides.append([*job.overrides, *place])
             answers = self.launcher.launch(overrides, initial_job_idx=first)
             first += len(chunk)
@@ -151,9 +149,6 @@ class CurvesSweeper(_Sweeper):
             returned.append(answers)
         sweeps.raise_failures(jobs, failures)
         return returned
-
-    def _is_group(self, key: str) -> bool:
-        return bool(self.hydra_context.config_loader.get_group_options(key))
 
 
 def _say(line: str) -> None:
@@ -177,12 +172,6 @@ def _lacks_audit(job: SweepJob, run: StoredRun) -> bool:
     from fedpriv.tools.audit.request import missing
 
     return bool(missing(audit, run.summary))
-
-
-def _quoted(text: str) -> str:
-    """Return a text as a value of Hydra's grammar."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def _has_figure(config: DictConfig) -> bool:
@@ -217,6 +206,8 @@ class SearchSweeper(_Sweeper):
         from fedpriv.common.errors import ConfigError, FedprivError
         from fedpriv.experiment.sweep_runs import refuse_sweep_folder
         from fedpriv.study.search_planned import refuse_paired
+        from fedpriv.study.search_run import Search
+        from fedpriv.study.search_secret_trials import SecretTrials
         from fedpriv.study.search_settings import SearchSettings
 
         if _has_figure(self.config):
@@ -224,14 +215,22 @@ class SearchSweeper(_Sweeper):
         refuse_paired(self.config.get("paired"))  # needs no optuna
         folder, settings = Path(self.config.hydra.sweep.dir), SearchSettings.of(**self._settings)
         refuse_sweep_folder(folder)
-        kind = self._composing if settings.law is None else self._stopping
-        search, go = kind(settings, arguments, folder)
+        launcher = self.config.hydra.launcher._target_.rpartition(".")[2]
+        if settings.law is not None and launcher != "BasicLauncher":
+            allowed = "basic with hydra.sweeper.stopping"
+            hint = "a launcher shows its jobs, and their number is secret"
+            raise ConfigError("hydra/launcher", launcher, allowed, hint)
+        search = (
+            Search(settings, arguments, folder, self._compose, _say)
+            if settings.law is None
+            else SecretTrials(settings, arguments, folder, self._compose)
+        )
         if search.dry or settings.law is not None:
             for line in search.plan():
                 _say(line)
         if search.dry:
             return None
-        best = go()
+        best = search.go(self._launch) if isinstance(search, Search) else search.go()
         _say(f"search: statement in {folder / 'privacy.txt'}")
         name = settings.objective.name
         if best is None:
@@ -241,36 +240,12 @@ class SearchSweeper(_Sweeper):
         _say(f"search: best is {which}{chosen}, {name} {best['score']:.4f}")
         return best
 
-    def _composing(
-        self, settings: SearchSettings, arguments: list[str], folder: Path
-    ) -> tuple[Search, Go]:
-        """Trials that all compose, launched as the jobs of a sweep are."""
-        from fedpriv.study.search_run import Search
-
-        def launch(number: int, overrides: Sequence[str]) -> object:
-            where = [f"hydra.sweep.dir='{folder}'", f"runtime.run_dir='{folder / str(number)}'"]
-            job = ["runtime.progress=none", *overrides, *where, "runtime.reuse=true"]
-            return self.launcher.launch([job], initial_job_idx=number)
-
-        search = Search(settings, arguments, folder, self._compose, _say)
-        return search, lambda: search.go(launch)
-
-    def _stopping(
-        self, settings: SearchSettings, arguments: list[str], folder: Path
-    ) -> tuple[SecretTrials, Go]:
-        """Trials that nobody sees: no launcher has them, whose files and lines would tell how many."""
-        from fedpriv.common.errors import ConfigError
-        from fedpriv.study.search_secret_trials import SecretTrials
-
-        if not self.config.hydra.launcher._target_.endswith(".BasicLauncher"):
-            raise ConfigError(
-                "hydra/launcher",
-                self.config.hydra.launcher._target_.rpartition(".")[2],
-                "basic with hydra.sweeper.stopping",
-                "a launcher shows its jobs, and their number is secret",
-            )
-        search = SecretTrials(settings, arguments, folder, self._compose)
-        return search, search.go
+    def _launch(self, number: int, overrides: Sequence[str]) -> object:
+        """Run a trial as the job of a sweep."""
+        folder = Path(self.config.hydra.sweep.dir)
+        where = [f"hydra.sweep.dir='{folder}'", f"runtime.run_dir='{folder / str(number)}'"]
+        job = ["runtime.progress=none", *overrides, *where, "runtime.reuse=true"]
+        return self.launcher.launch([job], initial_job_idx=number)
 
 
 class OptionTables(ConfigSource):
@@ -301,7 +276,7 @@ class OptionTables(ConfigSource):
     def is_config(self, config_path: str) -> bool:
         return self._option(config_path) is not None
 
-    def list(self, config_path: str, results_filter: ObjectType | None) -> Names:
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         from fedpriv.common.groups import IN_TABLES
 
         kind = ObjectType.CONFIG if config_path else ObjectType.GROUP

@@ -42,10 +42,10 @@ from fedpriv.common.flags import (
 )
 from fedpriv.common.groups import LISTED, options, train_help
 from fedpriv.common.notices import complain, take
-from fedpriv.study.figures.command import figure, plot
+from fedpriv.study.figures.command import figure
 from fedpriv.tools.accounting.flags import account, calibrate
 from fedpriv.tools.audit.flags import audit
-from fedpriv.tools.report.command import report
+from fedpriv.tools.report.command import plot, report
 from fedpriv.tools.run_flags import runs
 
 _EXAMPLES = """\b

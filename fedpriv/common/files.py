@@ -149,6 +149,13 @@ def refuse_foreign(
         )  # fmt: skip
 
 
+def refuse_present(files: Iterable[Path], force: bool) -> None:
+    """Raise ConfigError for files that are there already, unless they may be written over."""
+    for file in files:
+        if file.exists() and not force:
+            raise ConfigError("--out", file, "a new file", "--force writes over it")
+
+
 def _is_run_folder(folder: Path) -> bool:
 
     return sum((folder / name).exists() for name in RUN_FILES) > 1

@@ -112,3 +112,9 @@ def percent_up(share: float) -> str:
 
 def _plural(noun: str) -> str:
     return f"{noun[:-1]}ies" if noun[-1:] == "y" and noun[-2:-1] not in "aeiou" else f"{noun}s"
+
+
+def quoted(text: object) -> str:
+    """Return a text as a value of Hydra's grammar, in single quotes."""
+    escaped = str(text).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -45,22 +45,6 @@ def own_targets(identity: Mapping[str, object]) -> dict[str, str]:
     }
 
 
-def own_modules(targets: Iterable[str]) -> list[str]:
-    """Return the files of the user's modules behind dotted names, and of all that these import.
-
-    Returns:
-        Paths as they must lie in the folder of the command, such as ``my/nets.py``. A module that cannot be
-        found has the path that its name tells.
-    """
-    paths: dict[str, None] = {}
-    for target in targets:
-        found = _files_of([target]) or {target.rpartition(".")[0] or target: Path()}
-        for module, file in found.items():
-            within = "/__init__.py" if file.name == "__init__.py" else ".py"
-            paths[module.replace(".", "/") + within] = None
-    return sorted(paths)
-
-
 def digest_of_targets(targets: Iterable[str]) -> str:
     """Return the SHA-256 of the user's files behind dotted names, with all that these import.
 

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_csv
 from fedpriv.store.table import Table
 
@@ -34,6 +33,7 @@ TOGETHER = (
 )
 _UNITS = (PAIRED, "seed", "noise_seed")
 """Columns that are equal within a pair of runs and differ between pairs."""
+POINTS = 200  # most points of a line: a column of print cannot show more
 _NO_SPREAD = 1e-9  # differences of shares this close are equal up to rounding
 
 
@@ -109,13 +109,10 @@ def student_half_width(values: np.ndarray) -> np.ndarray:
 
 INTERVALS = f"{LEVEL:.0%} intervals for the mean (Student's t; of 2 seeds lowest to highest)"
 """Kind of interval in all tables of means over seeds."""
-FEWEST_RESAMPLED = 5
-"""Smallest number of seeds for a bootstrap. With fewer its intervals are far too short."""
 BANDS = {
     "t": INTERVALS,
     "range": "lowest to highest seed",
     "sd": "± one sample standard deviation over seeds",
-    "bootstrap": f"{LEVEL:.0%} bootstrap intervals for the mean (percentiles of 2,000 resamples)",
     "none": "none",
 }
 """Kinds of bands, and their meaning in a caption."""
@@ -128,9 +125,6 @@ def spread(x: np.ndarray, y: np.ndarray, kind: str) -> pd.DataFrame:
         x: Positions [p].
         y: Values [seeds, p].
         kind: A kind of :data:`BANDS`. With too few seeds for an interval it is lowest to highest.
-
-    Raises:
-        ConfigError: There are too few seeds for a bootstrap.
     """
     mean, low, high = y.mean(0), y.min(0), y.max(0)
     if kind == "none":
@@ -141,18 +135,44 @@ def spread(x: np.ndarray, y: np.ndarray, kind: str) -> pd.DataFrame:
     elif kind == "t" and len(y) >= FEWEST:
         half_width = student_half_width(y)
         low, high = mean - half_width, mean + half_width
-    elif kind == "bootstrap" and len(y) > 1:
-        if len(y) < FEWEST_RESAMPLED:
-            allowed = f"t, range or sd below {FEWEST_RESAMPLED} seeds; a curve has {len(y)}"
-            raise ConfigError("--band", "bootstrap", allowed)
-        from scipy.stats import bootstrap  # imported late: it takes a second
-
-        interval = bootstrap(
-            (y,), np.mean, n_resamples=2000, vectorized=True, axis=0, confidence_level=LEVEL,
-            method="percentile", random_state=0,
-        ).confidence_interval  # fmt: skip
-        low, high = interval.low, interval.high
     return pd.DataFrame({"x": x, "mean": mean, "low": low, "high": high, "n": len(y)})
+
+
+def band(lines: Sequence[pd.DataFrame], kind: str = "t") -> pd.DataFrame:
+    """Return x, mean, low, high and n over several lines.
+
+    Lines with the same x are averaged at each x. Lines with different x, as with a σ that adapts, are
+    interpolated linearly on the range that all lines cover. A single line stays as it is, but for points
+    beyond the first :data:`POINTS`: then evenly spaced ones remain.
+
+    Args:
+        lines: Columns x and y of each line. Points that are not finite are left out, and of several points
+            with one x all but the last.
+        kind: A kind of :data:`BANDS`.
+    """
+    finite = (line[np.isfinite(line).all(axis=1)] for line in lines)
+    lines = [
+        line.sort_values("x", kind="stable").drop_duplicates("x", keep="last")
+        for line in finite
+        if len(line)
+    ]
+    if not lines:
+        return pd.DataFrame(columns=["x", "mean", "low", "high", "n"], dtype=float)
+    x = lines[0]["x"].to_numpy()
+    if all(len(line) == len(x) and np.allclose(line["x"], x) for line in lines):
+        x = x[thin(len(x))]
+    else:
+        begin = max(line["x"].iloc[0] for line in lines)
+        end = min(line["x"].iloc[-1] for line in lines)
+        x = np.linspace(begin, max(begin, end), POINTS)
+    return spread(x, np.stack([np.interp(x, line["x"], line["y"]) for line in lines]), kind)
+
+
+def thin(count: int) -> np.ndarray:
+    """Return indices of at most :data:`POINTS` of ``count`` rows, evenly spaced, including the last row."""
+    if count <= POINTS:
+        return np.arange(count)
+    return np.unique(np.linspace(0, count - 1, POINTS).round().astype(int))
 
 
 def spread_words(values: np.ndarray, shown: Callable[[float], str]) -> str:

@@ -84,7 +84,6 @@ class Line:
         marker_size: Size of the symbols in points; None: that of a printed figure.
         band_label: Label of the band in the legend; a labelled band is darker.
         sparse: True for markers at some points only where the line has many.
-        at_bottom: True for symbols at the bottom of the axes, whatever ``y`` is.
     """
 
     label: str
@@ -103,7 +102,6 @@ class Line:
     marker_size: float | None = None
     band_label: str = ""
     sparse: bool = False
-    at_bottom: bool = False
 
 
 @dataclass(frozen=True)
@@ -570,15 +568,14 @@ def _draw_line(axis: Axes, line: Line, index: int) -> None:
     count = np.size(line.x)
     # Sparse markers begin elsewhere on each line, so that those of close lines do not cover.
     step = max(1, count // 7)
-    more: dict[str, Any] = {"transform": axis.get_xaxis_transform(), "clip_on": False}
     style: object = (0, (1, 1.2)) if line.dotted else "--" if line.dashed else "-"
     axis.plot(
-        line.x, np.full(count, 0.03) if line.at_bottom else line.y, label=line.label,
+        line.x, line.y, label=line.label,
         color=line.colour, linestyle=line.style or (style if line.joined else "none"),
         markevery=(step * (index % 5) // 5, step) if line.sparse and count > _MARKED else None,
         linewidth=line.width or (0.9 if line.thin else 1.4),
         marker=line.marker or ("o" if count == 1 else None),
-        markersize=line.marker_size or (3 if line.joined else 5), **more if line.at_bottom else {},
+        markersize=line.marker_size or (3 if line.joined else 5),
     )  # fmt: skip
     if line.low is None or line.high is None:
         return
@@ -597,13 +594,14 @@ def _limit_bands(axis: Axes, panel: Panel) -> None:
     A band adds at most twice the curves' range above and below, a decade on a logarithmic axis. An axis of
     percent ends at 0 and 100.
     """
-    drawn = [line for line in panel.lines if not line.at_bottom]
-    bounds: list[Any] = [b for one in drawn if one.low is not None for b in (one.low, one.high)]
+    bounds: list[Any] = [
+        b for one in panel.lines if one.low is not None for b in (one.low, one.high)
+    ]
     if not bounds:
         return
     to = np.log10 if panel.y_log else np.asarray
     with np.errstate(divide="ignore", invalid="ignore"):
-        curves, bands = to(np.hstack([one.y for one in drawn])), to(np.hstack(bounds))
+        curves, bands = to(np.hstack([one.y for one in panel.lines])), to(np.hstack(bounds))
     curves = curves[np.isfinite(curves)]
     if not curves.size:
         return
@@ -623,17 +621,21 @@ def _limit_bands(axis: Axes, panel: Panel) -> None:
 def _tick_measured(figure: Figure, axis: Axes, panel: Panel) -> None:
     """Put the ticks of the x axis at the measured values, if the panel has few points, each with a marker.
 
-    Values whose numbers would touch are left out, but not the first and the last.
+    Values whose numbers would touch are left out, but not the first and the last. Where there is room, ticks
+    stand at values that only single points have.
     """
     curves = [line for line in panel.lines if line.joined and line.marker]
     special = panel.x_powers or panel.vacuous_above is not None
     if special or not curves or any(line.sparse or not len(line.x) for line in curves):
         return
     low, high = sorted(axis.get_xlim())
-    values = np.unique(np.hstack([line.x for line in curves]).astype(float))
-    values = values[(low <= values) & (values <= high)]
-    if not 1 < len(values) <= _MOST_TICKS:
+    own = np.unique(np.hstack([line.x for line in curves]).astype(float))
+    own = own[(low <= own) & (own <= high)]
+    if not 1 < len(own) <= _MOST_TICKS:
         return
+    more = np.unique(np.hstack([own, *(line.x for line in panel.lines if line.marker)]))
+    more = np.setdiff1d(more[(low <= more) & (more <= high)], own)
+    values = np.hstack([own[[0, -1]], own[1:-1], more])
 
     def write(value: float, _: object = None) -> str:
         return f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else f"{value:.3g}"
@@ -642,12 +644,11 @@ def _tick_measured(figure: Figure, axis: Axes, panel: Panel) -> None:
     size = float(axis.xaxis.label.get_fontsize())  # an axis may have no tick so far
     places = axis.transData.transform([(value, 0) for value in values])[:, 0]
     half = np.array([0.62 * figure.dpi * _width(figure, write(value), size) for value in values])
-    left, right, kept, last = places - half, places + half, [0], len(values) - 1
-    for i in range(1, last):
-        if right[kept[-1]] <= left[i] and right[i] <= left[last]:
+    left, right, kept = places - half, places + half, list[int]()
+    for i in range(len(values)):
+        if i < 2 or all(right[i] <= left[k] or right[k] <= left[i] for k in kept):
             kept.append(i)
-    kept.append(last)
-    _tick(axis.xaxis, FixedLocator(values[kept].tolist()), write)
+    _tick(axis.xaxis, FixedLocator(sorted(values[kept])), write)
     axis.xaxis.set_minor_locator(FixedLocator(np.delete(values, kept).tolist()))
 
 

@@ -152,6 +152,12 @@ def test_ticks_stand_at_the_measured_values_that_do_not_touch(measured, log, tic
     assert draw([[panel((line,), x_log=log)]]).axes[0].get_xticks().tolist() == ticks
 
 
+def test_ticks_stand_at_points_from_elsewhere_too(draw):
+    curve = Line("a", CYCLE[0], [1, 8], [0, 1], marker="o")
+    points = Line("theirs", CYCLE[1], [4], [1], marker="P", joined=False)
+    assert draw([[panel((curve, points))]]).axes[0].get_xticks().tolist() == [1, 4, 8]
+
+
 def test_a_long_line_has_few_markers(draw):
     line = Line("a", CYCLE[0], list(range(200)), list(range(200)), marker="o", sparse=True)
     drawn = draw([[panel((line,))]]).axes[0].lines[0]
@@ -213,7 +219,6 @@ def test_a_long_subtitle_is_cut_to_a_line(drawn, tmp_path):
 
 
 WIDE = Line("a", CYCLE[0], [1, 2], [10, 20], low=[-1e6, 5], high=[1e6, 40])
-FAILED = Line("_failed", CYCLE[0], [3], [1e6], marker="x", joined=False, at_bottom=True)
 ACCURACY = Line("a", CYCLE[0], [1, 2], [70, 95], low=[40, 80], high=[100, 130])
 
 
@@ -224,7 +229,6 @@ ACCURACY = Line("a", CYCLE[0], [1, 2], [70, 95], low=[40, 80], high=[100, 130])
         (panel((WIDE,)), (-100, 0), (20, 300)),  # the curve stays visible
         (panel((WIDE,), y_log=True), (0, 10), (20, 300)),
         (replace(panel((ACCURACY,)), y_label="accuracy (%)"), (0, 70), (100, 105)),
-        (panel((*curves("ab"), FAILED)), (-1, 0), (1, 2)),
         (panel(curves("ab"), y_limits=(0, None)), (0, 0), (1, 2)),  # an open end follows the data
     ],
 )

@@ -32,7 +32,7 @@ WITH_ANY = {
     "common.checks.sequence",
     "experiment.instantiate.instantiate",
     # the flags that it hands on
-    "study.figures.command.plot",
+    "tools.report.command.plot",
     "tools.run_flags.runs",
     # what JSON files of a run folder hold
     "store.display.statement_lines",

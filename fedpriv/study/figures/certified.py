@@ -14,9 +14,8 @@ from functools import partial
 import numpy as np
 import torch
 
-from fedpriv.common import checks
 from fedpriv.common.config import compose
-from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.assemble import make_context
 from fedpriv.experiment.build import build_parts
 from fedpriv.privacy.core.trade_off import TradeOff
@@ -76,20 +75,12 @@ def certified_backdoors(
         A panel for added and a panel for replaced clients, and a finding for each ε.
 
     Raises:
-        ArgumentError: An argument is not allowed.
         ConfigError: The algorithm or the trigger is none that certificates are for.
     """
-    checks.whole("trainings", trainings, at_least=2)
-    checks.whole("attacked_trainings", attacked_trainings, at_least=1)
-    confidence = checks.number("confidence", confidence, above=0.5, below=1)
-    clients = [checks.whole("clients", k, at_least=0) for k in clients]
-    if not epsilons:
-        raise ArgumentError("epsilons", epsilons, "at least one ε")
     added: list[Line] = []
     replaced: list[Line] = []
     findings = []
     for index, epsilon in enumerate(epsilons):
-        checks.number("epsilons", epsilon, above=0)
         clean = [*overrides, f"epsilon={epsilon}"]
         poisoned = {k: [*clean, *attack, f"attack.attackers={k}"] for k in attacked}
         ensemble = _train(clean, trainings, poisoned, attacked_trainings)

@@ -36,7 +36,7 @@ from fedpriv.store.pairs import (
 )
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Table
-from fedpriv.study.figures.definition import Curve, CurveGroup, Figure, Ordering, StatedValue
+from fedpriv.study.figures.definition import Curve, CurveGroup, Figure, Stated
 from fedpriv.study.figures.series import END, QUANTITIES, FigureRun, ends_of
 from fedpriv.tools.report.privacy_paragraph import privacy_paragraph
 
@@ -170,13 +170,14 @@ def templates() -> Environment:
 
 def _origin(figure: Figure) -> str:
     """Return a line about the work, or the user's file, that the figure is of, and its scale."""
-    fewer_rounds = figure.deviations.get("rounds")
+    scale, fewer_rounds = "paper", figure.deviations.get("rounds")
     if figure.scale == "quick":
-        scale = f"**quick**{figure.altered_words}: {figure.quick_words}"
+        nothing = "it shows that everything works, not the figure's shape"
+        scale = f"**quick**{figure.altered_words}: {figure.quick_shape.strip() or nothing}"
     elif figure.changed:
         scale = f"**changed** ({' '.join(figure.changed)})"
-    else:
-        scale = "paper" if fewer_rounds is None else f"**reduced**, rounds: {fewer_rounds}"
+    elif fewer_rounds is not None:
+        scale = f"**reduced**, rounds: {fewer_rounds}"
     if figure.file is None:
         return f"{figure.work}. Scale: {scale}."
     return f"Defined by `{figure.file}`.{'' if figure.as_defined else f' Scale: {scale}.'}"
@@ -236,11 +237,11 @@ def _stated(figure: Figure, ends: Ends) -> Table:
     columns = ("", "curve", "quantity at the end", "stated", "ours", *["difference"] * compared)
     table = Table("", columns)
     for s in figure.stated:
-        column, values = STATED_COLUMNS[s.column], ends.of(s.group, s.curve, s.column, s.point)
-        difference = "" if not len(values) else f"{values.mean() - s.value:+.{column.decimals}f}"
+        column, values = STATED_COLUMNS[s.column], ends.of(s.group, s.curves[0], s.column, s.point)
+        difference = f"{values.mean() - s.value:+.{column.decimals}f}" if len(values) else ""
         table.add(
             _title(figure, s.group),
-            f"{_label(figure, s.curve)}{_at(figure, s.point)}",
+            f"{_label(figure, s.curves[0])}{_at(figure, s.point)}",
             column.label,
             f"{s.value:.{column.decimals}f}",
             mean_words(values, column.decimals, s.column.startswith("epsilon")),
@@ -249,19 +250,19 @@ def _stated(figure: Figure, ends: Ends) -> Table:
     return table
 
 
-def _stated_orderings(figure: Figure) -> Iterator[Ordering]:
+def _stated_orderings(figure: Figure) -> Iterator[Stated]:
     """Yield the orderings that the stated accuracies imply."""
-    accuracies: dict[tuple[str, float | None], list[StatedValue]] = {}
+    accuracies: dict[tuple[str, float | None], list[Stated]] = {}
     for s in figure.stated:
         if s.column == "test_accuracy":
             accuracies.setdefault((s.group, s.point), []).append(s)
     for (group, point), stated in accuracies.items():
         if len(stated) > 1:
-            ranked = sorted(stated, key=lambda s: -s.value)
-            yield Ordering(group, "test_accuracy", tuple(s.curve for s in ranked), point)
+            ranked = sorted(stated, key=lambda s: -(s.value or 0.0))
+            yield Stated(group, "test_accuracy", tuple(s.curves[0] for s in ranked), point)
 
 
-def _ordering(figure: Figure, ordering: Ordering, ends: Ends) -> str:
+def _ordering(figure: Figure, ordering: Stated, ends: Ends) -> str:
     """Tell whether our means are ordered as stated, and which gaps are smaller than the seeds' spread."""
     group, column, point = ordering.group, ordering.column, ordering.point
     values = {c: ends.of(group, c, column, point) for c in ordering.curves}
@@ -308,13 +309,12 @@ def ends_table(figure: Figure, frame: pd.DataFrame) -> pd.DataFrame:
     quantities = _shown(figure, ends)
     if figure.points is None:
         means = []
-        for group, curve, _ in _places(figure):
-            for name in quantities:
-                values = ends.of(group.name, curve.name, name)
-                finite = len(values) > 1 and np.isfinite(values).all()
-                sd = float(values.std(ddof=1)) if finite else math.nan
-                if len(values):
-                    means.append((group.name, curve.name, name, values.mean(), sd, len(values)))
+        for (group, curve, _), name in itertools.product(_places(figure), quantities):
+            values = pd.Series(ends.of(group.name, curve.name, name))
+            if len(values):
+                sd = values.replace(math.inf, math.nan).std(skipna=False)
+                mean = values.mean(skipna=False)
+                means.append((group.name, curve.name, name, mean, sd, len(values)))
         names = ["group", "curve", "quantity", "mean", "sd", "n"]
         return pd.DataFrame(means, columns=names).round(6)
     last = ends_of(frame)

@@ -20,7 +20,6 @@ import hydra.utils
 import pandas as pd
 from omegaconf import DictConfig, OmegaConf
 
-from fedpriv.common import checks
 from fedpriv.common.config import as_tree
 from fedpriv.common.errors import ArgumentError, ConfigError, show
 from fedpriv.common.files import write_csv, write_text
@@ -28,8 +27,7 @@ from fedpriv.experiment.instantiate import within_group
 from fedpriv.store.display import console
 from fedpriv.store.plots import Panel, draw_panels
 from fedpriv.study.figures.comparison import comparison_text
-from fedpriv.study.figures.figure_keys import Keys
-from fedpriv.study.figures.reading import KEYS, plain_section
+from fedpriv.study.figures.reading import KEYS, plain_section, read_keys
 from fedpriv.study.figures.write import written_words
 from fedpriv.tools.report.write import write_figure_report
 
@@ -114,27 +112,23 @@ def read_computed(
     Raises:
         ConfigError: A value is not allowed. The error names the key.
     """
-    values = plain_section(section)
     changed = [a for a in arguments if a.lstrip("+~").startswith("figure.compute")]
     try:
-        Keys("", values, KEYS)
-        for key in _OF_RUNS:
-            if values.get(key) is not None:
-                raise ArgumentError(key, values[key], "absent: a figure with compute has no runs")
-        compute = values["compute"]
+        values = read_keys("", plain_section(section), KEYS)
+        for key in set(_OF_RUNS) & set(values):
+            raise ArgumentError(key, values[key], "absent: a figure with compute has no runs")
+        compute, quick = values["compute"], {}
         if not isinstance(compute, dict) or not isinstance(compute.get("_target_"), str):
             raise ArgumentError("compute", compute, "a function's _target_ and its arguments")
-        quick: dict[str, Any] = {}
-        if values.get("scale") == "quick":
-            texts = map(str, values.get("quick") or [])  # others are overrides of the work's runs
-            pairs = [t.removeprefix("compute.") for t in texts if t.startswith("compute.")]
+        if values.get("scale") == "quick":  # other overrides are of the work's runs
+            pairs = [o.removeprefix("compute.") for o in values.get("quick", ()) if "compute." in o]
             quick = as_tree(OmegaConf.from_dotlist(pairs), resolve=False)
         by_user = {argument.partition("=")[0].rpartition(".")[2] for argument in changed}
         return ComputedFigure(
             name=name,
-            work=checks.text("work", values.get("work")),
-            title=checks.text("title", values.get("title")),
-            notes=str(values.get("notes") or ""),
+            work=values.get("work", ""),
+            title=values.get("title", name),
+            notes=values.get("notes", ""),
             compute={**compute, **{k: v for k, v in quick.items() if k not in by_user}},
             changed=changed,
             quick=bool(quick),

@@ -15,9 +15,11 @@ runs: see :mod:`fedpriv.study.figures.computed`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from fedpriv.common.words import quoted
 
 SCALES = ("paper", "quick")
 POINT = "point"  # the x of axes that are drawn over the figure's points
@@ -96,21 +98,20 @@ class Axes:
 
     Attributes:
         name: Name of the axes in the YAML.
-        x: A column of ``metrics.csv`` (of ``clients.csv`` when ``lines`` is ``clients``), or
-            ``point``: the values of the figure's points; or, over points, ``epsilon_sound``: the sound ε of
-            the runs at each point.
+        x: A column of ``metrics.csv`` (of ``clients.csv`` where each client has a line), or ``point``: the
+            values of the figure's points; or, over points, ``epsilon_sound``: the sound ε of the runs at each
+            point.
         y: A column; with ``x: point`` the column's value at the end of a run (``round``: the rounds run).
-        kind: ``lines``, or ``map`` (only with ``x: point``): a row of cells for each curve, a column
-            for each point, the mean over seeds as colour and number.
-        lines: ``curves``: a line for the mean over seeds; ``clients``: a line for each client of the
-            first seed.
+        kind: ``lines``: for each curve a line for the mean over seeds; ``clients``: a line for each client
+            of the first seed; ``map`` (only with ``x: point``): a row of cells for each curve, a column for
+            each point, the mean over seeds as colour and number.
         band: Band around a mean: ``t``, Student's 95 % interval for the mean; ``range``, from the lowest to
             the highest seed; ``sd``, one sample standard deviation to either side.
         best: Cell of each row of a map that is marked: ``low`` or ``high``.
         x_label: Label of the x axis; None: the label of the column.
         y_label: Label of the y axis; None: the label of the column.
         x_limits: Limits in the units shown; None: from zero to the largest value (points: the data).
-        y_limits: Group → limits in the units shown; absent: from the data.
+        y_limits: Limits in the units shown; None: from the data.
         x_scale: ``linear`` or ``log``.
         y_scale: ``linear`` or ``log``.
         vacuous_above: With ``x: epsilon_sound``: every larger ε, infinity too, is drawn at the margin.
@@ -120,37 +121,34 @@ class Axes:
     x: str
     y: str
     kind: str = "lines"
-    lines: str = "curves"
     band: str = "t"
     best: str = "low"
     x_label: str | None = None
     y_label: str | None = None
     x_limits: tuple[float, float] | None = None
-    y_limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    y_limits: tuple[float, float] | None = None
     x_scale: str = "linear"
     y_scale: str = "linear"
     vacuous_above: float | None = None
 
 
 @dataclass(frozen=True)
-class StatedValue:
-    """A number the paper states about the end of a curve, in the units shown (accuracy in %)."""
+class Stated:
+    """What the paper states about ends: a number about one curve, or the order of several curves.
 
-    group: str
-    curve: str
-    column: str
-    value: float
-    point: float | None = None
-
-
-@dataclass(frozen=True)
-class Ordering:
-    """Curves of a group from best to worst by a column at their end, at one point if there are points."""
+    Attributes:
+        group: Group of the curves.
+        column: Quantity at their end.
+        curves: The curve of the number, or curves from best to worst.
+        point: Point of the figure, if it has points.
+        value: The number, in the units shown (accuracy in %); None for an order.
+    """
 
     group: str
     column: str
     curves: tuple[str, ...]
     point: float | None = None
+    value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -189,10 +187,10 @@ class Figure:
 
     Attributes:
         name: Name of the figure, ``<work>/<figure>``.
-        work: Citation of the published work.
         title: Title of the figure.
         groups: Rows of panels, each with its curves.
         axes: Columns of panels.
+        work: Citation of the published work.
         stated: Numbers that the paper states.
         orderings: Orders of curves that the paper states.
         deviations: Key → text of a difference from the paper's experiment.
@@ -209,28 +207,23 @@ class Figure:
     """
 
     name: str
-    work: str
     title: str
     groups: tuple[CurveGroup, ...]
     axes: tuple[Axes, ...]
-    stated: tuple[StatedValue, ...]
-    orderings: tuple[Ordering, ...]
-    deviations: Mapping[str, str]
-    scale: str
-    quick: tuple[str, ...]
-    notes: str
-    reuse: tuple[str, ...]
-    draw_only: bool
+    work: str = ""
+    stated: tuple[Stated, ...] = ()
+    orderings: tuple[Stated, ...] = ()
+    deviations: Mapping[str, str] = field(default_factory=dict)
+    scale: str = "paper"
+    quick: tuple[str, ...] = ()
+    notes: str = ""
+    reuse: tuple[str, ...] = ()
+    draw_only: bool = False
     points: Points | None = None
     marks: tuple[Mark, ...] = ()
     changed: tuple[str, ...] = ()
     quick_shape: str = ""
     file: Path | None = None
-
-    @property
-    def heading(self) -> str:
-        """The title, after the work that the figure is of."""
-        return f"{self.work} · {self.title}" if self.work else self.title
 
     @property
     def folder(self) -> str:
@@ -241,9 +234,9 @@ class Figure:
     @property
     def altered(self) -> tuple[str, ...]:
         """Overrides by which the runs differ from the definition: the quick scale's and the user's."""
-        changed_keys = {o.partition("=")[0] for o in self.changed}
+        changed_keys = {*map(key_of, self.changed)}
         quick = self.quick if self.scale == "quick" else ()
-        return (*(q for q in quick if q.partition("=")[0] not in changed_keys), *self.changed)
+        return (*(q for q in quick if key_of(q) not in changed_keys), *self.changed)
 
     @property
     def as_defined(self) -> bool:
@@ -254,20 +247,6 @@ class Figure:
     def altered_words(self) -> str:
         """Changed overrides such as `` (rounds=5)``; empty where only seeds or points are fewer."""
         return f" ({' '.join(self.altered)})" if self.altered else ""
-
-    @property
-    def quick_words(self) -> str:
-        """Statement of what a quick figure shows, for its comparison and its stamp."""
-        return self.quick_shape.strip() or "it shows that everything works, not the figure's shape"
-
-    @property
-    def run_count(self) -> int:
-        """Number of jobs of the figure."""
-        return sum(
-            len(group.seeds_of(curve)) * len(self.points_of(curve))
-            for group in self.groups
-            for curve in group.curves
-        )
 
     def points_of(self, curve: Curve) -> tuple[float | None, ...]:
         """Return the points at which a curve is run; None stands for no point in particular.
@@ -280,7 +259,12 @@ class Figure:
         return tuple(value for value in self.points.values if value in curve_points)
 
 
-# ---- what a figure is called
+# ---- overrides, and what a figure is called
+
+
+def key_of(override: str) -> str:
+    """Return the key that an override sets, without the signs of Hydra."""
+    return override.lstrip("+~").partition("=")[0]
 
 
 def names_file(name: str) -> bool:
@@ -288,19 +272,10 @@ def names_file(name: str) -> bool:
     return name.endswith((".yaml", ".yml"))
 
 
-def choice_of(name: str) -> str:
-    """Return the override that chooses a figure, by its name or by its file."""
+def choice_of(name: str, settings: Sequence[str] = ()) -> list[str]:
+    """Return the overrides that choose a figure, by its name or by its file, with settings of the figure."""
     if not names_file(name):
-        return f"+figure={name}"
-    quoted = name.replace("\\", "\\\\").replace("'", "\\'")
-    return f"+figure.file='{quoted}'"
-
-
-def for_choice(name: str, settings: list[str]) -> list[str]:
-    """Return the overrides of a figure as they are written beside its choice.
-
-    The section of a figure that a file describes has no keys yet, so they are added.
-    """
-    if not names_file(name):
-        return settings
-    return [f"++{s}" if s.startswith("figure.") else s for s in settings]
+        return [f"+figure={name}", *settings]
+    # The section of a figure that a file describes has no keys yet, so they are added.
+    added = [f"++{s}" if s.startswith("figure.") else s for s in settings]
+    return [f"+figure.file={quoted(name)}", *added]

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 
-from fedpriv.algorithms.dp_ftrl import OBJECTIVES, STRATEGIES
-from fedpriv.common import checks
+from fedpriv.algorithms.dp_ftrl import OBJECTIVES
 from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.matrix.make import make_strategy
 from fedpriv.privacy.matrix.participation import MinSeparation
@@ -48,13 +47,8 @@ def error_against_rounds(
     Raises:
         ArgumentError: An argument is not allowed.
     """
-    rounds = [checks.whole("rounds", n, at_least=2) for n in rounds]
-    if not rounds:
-        raise ArgumentError("rounds", rounds, "at least one number of rounds")
     if (min_separation is None) == (epochs is None):
         raise ArgumentError("epochs", epochs, "given where min_separation is null, and only there")
-    for name in strategies:
-        checks.one_of("strategies", name, STRATEGIES)
     errors: dict[str, dict[str, dict[int, float]]]  # objective → strategy → n → error
     errors = {objective: {name: {} for name in strategies} for objective in OBJECTIVES}
     for n in rounds:

@@ -29,7 +29,7 @@ from fedpriv.store.run_folders import runs_below
 from fedpriv.store.saved import saved_records
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.store.table import Column, Table
-from fedpriv.study.figures.definition import Curve, CurveGroup, Figure
+from fedpriv.study.figures.definition import Curve, CurveGroup, Figure, key_of
 from fedpriv.study.figures.reading import Compose, plain_section, read_figure, read_own
 from fedpriv.tools.audit.request import missing
 
@@ -132,7 +132,7 @@ class JobMaker:
         Raises:
             ConfigError: A job cannot be composed, or two curves or points of a group are the same run.
         """
-        if figure.points is not None and figure.points.key in map(_key, figure.changed):
+        if figure.points is not None and figure.points.key in map(key_of, figure.changed):
             key = figure.points.key
             raise ConfigError(f"{key} is set by the figure's x; use 'figure.x={{{key}:[…]}}'")
         cells = [
@@ -156,7 +156,7 @@ class JobMaker:
         """Compose one job. Later overrides win: group, curve, quick scale, the user's, and the point."""
         quick = curve.quick if figure.scale == "quick" else ()
         given = (*group.overrides, *curve.overrides, *quick, *figure.altered, *self._common)
-        if "seed" in map(_key, given):
+        if "seed" in map(key_of, given):
             hint = "use --seeds 0,1 (figure.seeds=[0,1])"
             raise ConfigError(f"seed is not set for the runs of a figure; {hint}")
         given, points, key, words = at(given, point), figure.points, "", ""
@@ -164,7 +164,7 @@ class JobMaker:
         if point is not None and points is not None:
             words, key = points.words(point), points.key
             if key:
-                given = tuple(override for override in given if _key(override) != key)
+                given = tuple(override for override in given if key_of(override) != key)
             overrides = (*given, *points.overrides(point))
         if overrides not in self._seedless:
             config = self._compose(given if key else overrides)
@@ -240,10 +240,6 @@ def at(overrides: Sequence[str], point: float | None) -> tuple[str, ...]:
     return tuple(override.replace("{point}", f"{point:g}") for override in overrides)
 
 
-def _key(override: str) -> str:
-    return override.partition("=")[0]
-
-
 def distinct(jobs: Iterable[Job]) -> list[Job]:
     """Return the jobs, without jobs that are the same run as an earlier job."""
     runs: dict[Path, Job] = {}
@@ -268,7 +264,7 @@ def announcement(figure: Figure, jobs: Sequence[Job]) -> str:
 def job_table(
     figure: Figure,
     jobs: Sequence[Job],
-    more: Sequence[Column | str] = ("fedpriv train ...",),
+    columns: Sequence[Column | str] = ("fedpriv train ...",),
     cells_of: Callable[[Sequence[Job]], Iterable[str]] | None = None,
 ) -> Table:
     """Return a table with a row for each curve of each group, at each point.
@@ -276,14 +272,14 @@ def job_table(
     Args:
         figure: The figure.
         jobs: Its jobs.
-        more: Columns after the state of the runs.
+        columns: Columns after the state of the runs.
         cells_of: Returns their cells, for jobs that differ in their seeds; None: the overrides of the jobs.
     """
     points = figure.points
     point = "" if points is None else points.key or points.label
     shown = (any(group.title for group in figure.groups), True, points is not None)
-    columns = (*compress(("group", "curve", point), shown), "seeds: state")
-    table = Table("Runs", (*columns, *more))
+    names = (*compress(("group", "curve", point), shown), "seeds: state")
+    table = Table("Runs", (*names, *columns))
     rows: dict[tuple[str, str, str], list[Job]] = {}
     for job in jobs:
         rows.setdefault((job.group.name, job.curve.name, job.at or "–"), []).append(job)
@@ -292,7 +288,7 @@ def job_table(
         if len(same) > 5:
             states = f"{sum(job.state == DONE for job in same)} of {len(same)} done"
         words = (o for o in same[0].overrides if not o.startswith(("runtime.", "seed=")))
-        cells = (" ".join(words),) if cells_of is None else cells_of(same)
+        cells = cells_of(same) if cells_of else [" ".join(words)]
         table.add(*compress(key, shown), states, *cells)
     return table
 

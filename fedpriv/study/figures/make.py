@@ -6,12 +6,16 @@ these. As long as a run is missing, every call tells which run, and why it faile
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from hydra.core.utils import JobReturn, JobStatus
@@ -20,20 +24,23 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
+from rich.text import Text
 
-from fedpriv.common.config import explain, with_protocol
+from fedpriv.common.config import as_tree, explain, flatten, with_protocol
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.files import write_text
 from fedpriv.common.notices import complain
-from fedpriv.common.words import counted, in_short
+from fedpriv.common.words import counted, in_short, quoted, round_up, span
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
+from fedpriv.experiment.sound_forecast import forecast_sound
 from fedpriv.experiment.stop import StopFile
-from fedpriv.store.display import console
+from fedpriv.store.display import console, duration
+from fedpriv.store.joint_privacy import RunCost, compose_runs, population, rdp_of_events
 from fedpriv.store.stored_run import StoredRun
+from fedpriv.store.table import Column
 from fedpriv.study.figures.definition import Figure
-from fedpriv.study.figures.forecast import JobForecast
 from fedpriv.study.figures.jobs import (
     DONE,
     PARTLY,
@@ -45,13 +52,16 @@ from fedpriv.study.figures.jobs import (
     read_failures,
     write_record,
 )
-from fedpriv.study.figures.monitor import Monitor
 from fedpriv.study.figures.reading import is_computed
 
 # Launchers whose jobs run in processes on this machine that nobody else looks after (LocalLauncher is
 # submitit's). Jobs of a cluster go on when the submitting process is gone; the same command finds their runs.
 _LOCAL = ("JoblibLauncher", "LocalLauncher")
+FILES = ("figure.png", "figure.pdf", "figure.csv", "ends.csv", "runs.csv", "comparison.md")
 DEFINITION = "figure.yaml"  # copy of the user's file in the folder of its figure
+_NO_SIZES = "The joint ε is known once the data have been read: it depends on the clients' sizes."
+_SECONDS_BETWEEN_LOOKS = 1.0
+_WHY = {"budget": ", budget spent", "diverged": ", diverged"}
 
 
 class FigureIncomplete(FedprivError):
@@ -84,7 +94,9 @@ def make_figure(
         FigureIncomplete: A run is missing or diverged. The error comes after everything else was drawn.
         FigureInterrupted: The user interrupted the runs.
     """
-    own_yamls = config_dir_flags(config)
+    sources = config.hydra.runtime.config_sources
+    folders = [source.path for source in sources if source.provider == "command-line"]
+    own_yamls = [w for path in folders for w in ("--config-dir", os.path.relpath(path))]
 
     def compose(overrides: Sequence[str]) -> DictConfig:
         try:
@@ -111,94 +123,174 @@ def make_figure(
     unfinished = [job for job in distinct(jobs) if job.state != DONE]
     folder = Path(config.runtime.output_dir) / "figures" / figure.folder
     console().print(announcement(figure, jobs))
-    parts: dict[int, Parts] = {}
-    if config.dry_run or not figure.draw_only:
-        # Build the parts of finished jobs too: a figure with a configuration that cannot run is refused.
-        # A figure that is only drawn needs no data, as in an archive that leaves the data out.
-        _for_each(jobs, lambda job: parts.update({id(job.config): build_parts(job.config)}))
+    # A figure that is only drawn needs no data, as in an archive that leaves the data out.
+    parts = {} if figure.draw_only and not config.dry_run else _build(jobs)
     if config.dry_run:
-        _show_plan(figure, jobs, parts, config.hydra.launcher.get("n_jobs"))
+        _show_plan(figure, jobs, parts)
+        console().print(f"goes to {folder}: {', '.join(FILES)}")
         return []
     returned: list[JobReturn] = []
     failures = read_failures(folder, jobs)
     if unfinished and not figure.draw_only:
-        _refuse_impossible(unfinished, parts)
         datasets = [parts[id(job.config)].dataset for job in unfinished]
         for dataset in {(type(one), one.path): one for one in datasets}.values():
             dataset.prepare()  # found or fetched once, before any job begins
         # Before the launch, so that a killed command leaves a record of what it began.
         write_record(folder, jobs, failures)
+        name_of_launcher = str(config.hydra.launcher.get("_target_")).rpartition(".")[2]
+        stop = StopFile(folder, watched=name_of_launcher in _LOCAL)
         with Monitor(unfinished, shown=config.runtime.progress != "none"):
-            name_of_launcher = str(config.hydra.launcher.get("_target_")).rpartition(".")[2]
-            stop = StopFile(folder, watched=name_of_launcher in _LOCAL)
             returned, failures = _launch(launcher, unfinished, stop)
     _finish(figure, jobs, failures, folder, command)
     return returned
 
 
-def config_dir_flags(config: DictConfig) -> list[str]:
-    """Return ``--config-dir FOLDER`` if the command of a composed configuration was given it."""
-    sources = config.hydra.runtime.config_sources
-    folders = [source.path for source in sources if source.provider == "command-line"]
-    return [word for path in folders for word in ("--config-dir", os.path.relpath(path))]
+def _build(jobs: Sequence[Job]) -> dict[int, Parts]:
+    """Return the parts of each configuration, by the identity of its object.
+
+    Raises:
+        ConfigError: A job, be it finished, cannot run, or the budget of another one allows no round.
+    """
+    parts = {}
+    for job in jobs:
+        try:
+            if id(job.config) not in parts:
+                one = parts[id(job.config)] = build_parts(job.config)
+                if job.state != DONE and not one.algorithm.cost_depends_on_records:
+                    make_plan(one).refuse_if_impossible(one.settings.epsilon)
+        except FedprivError as error:
+            raise ConfigError(f"{job.label}: {error}") from None
+    return parts
 
 
-def _show_plan(
-    figure: Figure, jobs: Sequence[Job], parts: Mapping[int, Parts], at_a_time: object
-) -> None:
+def _show_plan(figure: Figure, jobs: Sequence[Job], parts: Mapping[int, Parts]) -> None:
     """Print the jobs, and of a user's figure the forecast of these."""
     if figure.file is None:
         console().print(job_table(figure, jobs))
         return
-    _refuse_impossible(jobs, parts)
-    forecast = JobForecast(figure, jobs, parts, console().print)
+    forecast = JobForecast(parts)
     console().print(job_table(figure, jobs, forecast.columns, forecast.cells))
-    for sentence in (*forecast.joint_sentences(jobs), forecast.total(jobs, at_a_time)):
+    for sentence in forecast.joint_sentences(jobs):
         console().print(sentence, soft_wrap=True)
 
 
-def _refuse_impossible(jobs: Sequence[Job], parts: Mapping[int, Parts]) -> None:
-    """Raise ConfigError where a budget allows no round."""
+class JobForecast:
+    """Plan and sound ε of each job.
 
-    def check(job: Job) -> None:
-        one = parts[id(job.config)]
-        if not one.algorithm.cost_depends_on_records:
-            make_plan(one).refuse_if_impossible(one.settings.epsilon)
+    Args:
+        parts: Parts of each configuration, by the identity of its object.
+    """
 
-    _for_each(jobs, check)
+    columns = tuple(Column(name, right=True) for name in ("rounds", "σ", "ε", "sound ε"))
+
+    def __init__(self, parts: Mapping[int, Parts]):
+        self._parts = parts
+        self._plans = {key: make_plan(one) for key, one in parts.items()}
+        self._sound = {key: forecast_sound(one, self._plans[key]) for key, one in parts.items()}
+
+    def joint_sentences(self, jobs: Sequence[Job]) -> list[str]:
+        """Return sentences on the joint ε of all jobs, done or not, on the same data."""
+        costs = []
+        for job in distinct(jobs):
+            parts, sound = self._parts[id(job.config)], self._sound[id(job.config)]
+            dataset = population(flatten({"dataset": as_tree(job.config)["dataset"]}))
+            if sound is None:
+                costs.append(RunCost(dataset, None))
+                continue
+            if sound.epsilon is None:
+                return [_NO_SIZES]
+            view, settings = (parts.algorithm.unit, sound.neighbours), parts.settings
+            cost = RunCost(
+                dataset, view, epsilon=sound.epsilon, delta=settings.delta,
+                paired=settings.paired is not None, bound=sound.bound,
+            )  # fmt: skip
+            if sound.events is not None:
+                rdp = partial(rdp_of_events, sound.events, neighbours=sound.neighbours)
+                cost = replace(cost, rdp=rdp)
+            costs.append(cost)
+        return [sentence for one in compose_runs(costs) for sentence in one.sentences()]
+
+    def cells(self, same: Sequence[Job]) -> tuple[str, ...]:
+        """Return rounds, σ, ε and sound ε of one run of jobs that differ in their seeds."""
+        key = id(same[0].config)
+        plan, sound, schedule = self._plans[key], self._sound[key], self._parts[key].noise_schedule
+        noise = "–"
+        if plan.first is not None:
+            ends = (0, max((plan.rounds or 1) - 1, 0))
+            first, last = (f"{schedule.noise_multiplier(end):.4g}" for end in ends)
+            noise = f"{first}, adapts" if schedule.adaptive else span(first, last)
+        return (
+            "–" if plan.rounds is None else f"{plan.rounds}",
+            noise,
+            _epsilon(plan.epsilon, plan.bound, "none"),
+            "none" if sound is None else _epsilon(sound.epsilon, sound.bound, "?"),
+        )
 
 
-def _for_each(jobs: Sequence[Job], check: Callable[[Job], None]) -> None:
-    """Check each configuration once. Raise ConfigError for the first job that cannot run."""
-    for job in {id(job.config): job for job in jobs}.values():
-        try:
-            check(job)
-        except FedprivError as error:
-            raise ConfigError(f"{job.label}: {error}") from None
+def _epsilon(epsilon: float | None, bound: bool, unknown: str) -> str:
+    if epsilon is None:
+        return unknown
+    return f"{'≤ ' if bound and math.isfinite(epsilon) else ''}{round_up(epsilon)}"
+
+
+class Monitor:
+    """Context manager that prints a line for each job that ends while a launcher runs the jobs.
+
+    Args:
+        jobs: Jobs to watch.
+        shown: False to print nothing.
+    """
+
+    def __init__(self, jobs: Sequence[Job], shown: bool = True):
+        self._left, self._count, self._shown = list(jobs), len(jobs), shown
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Monitor:
+        if self._shown:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._stop.set()
+        if self._shown:
+            self._thread.join(timeout=5)
+            self._look()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(_SECONDS_BETWEEN_LOOKS):
+            self._look()
+
+    def _look(self) -> None:
+        for job in [job for job in self._left if job.folder.summary.exists()]:
+            if job.state != DONE:
+                continue
+            self._left.remove(job)
+            summary = StoredRun(job.folder).summary
+            line = f"[{self._count - len(self._left)}/{self._count}] {job.label}: "
+            line += counted(summary["rounds"], "round") + _WHY.get(summary["stop_reason"], "")
+            if (accuracy := summary.get("test_accuracy")) is not None:
+                line += f", {100 * accuracy:.2f} %"
+            console().print(Text(f"{line}, {duration(summary['seconds'] or 0)}"))
 
 
 def _launch(
     launcher: Launcher, jobs: Sequence[Job], stop: StopFile
 ) -> tuple[list[JobReturn], dict[str, str]]:
     """Run the jobs, and return the launcher's answers and, for each failed job, label → reason."""
-
-    def quoted(path: Path) -> str:  # as a value of Hydra's grammar
-        text = str(path).replace("\\", "\\\\").replace("'", "\\'")
-        return f"'{text}'"
-
-    batch = []
-    for job in jobs:
-        quiet = {"runtime.progress": "none", "runtime.plots": "false"}
-        given = {override.partition("=")[0] for override in job.overrides}
-        batch.append([
+    batch = [
+        [
+            "runtime.progress=none",
+            "runtime.plots=false",
             *job.overrides,
-            *(f"{key}={value}" for key, value in quiet.items() if key not in given),
             f"runtime.run_dir={quoted(job.folder.path)}",
             "runtime.reuse=true",  # another figure may have made the run by the time the job begins
             f"runtime.stop_file={quoted(stop.path)}",
             f"hydra.sweep.dir={quoted(stop.folder)}",
             "hydra.sweep.subdir=.",
-        ])  # fmt: skip
+        ]
+        for job in jobs
+    ]
     returned, broken = [], None
     try:
         with stop:
@@ -216,16 +308,13 @@ def _launch(
         return [], {job.label: reason for job in jobs if job.state != DONE}
     failures: dict[str, str] = {}
     for job, answer in zip(jobs, returned, strict=True):
-        if answer.status != JobStatus.FAILED:
-            continue
-        reason = answer._return_value
-        failures[job.label] = "ended without a result"
-        if isinstance(reason, FedprivError):
+        if answer.status == JobStatus.FAILED:
+            reason = answer._return_value
             failures[job.label] = str(reason)
-        elif isinstance(reason, BaseException):  # a defect, whose traceback tells where
-            print(f"{job.label}:", file=sys.stderr)
-            traceback.print_exception(reason, file=sys.stderr)
-            failures[job.label] = _one_line(reason)
+            if not isinstance(reason, FedprivError):  # a defect, whose traceback tells where
+                print(f"{job.label}:", file=sys.stderr)
+                traceback.print_exception(reason, file=sys.stderr)
+                failures[job.label] = _one_line(reason)
     return returned, failures
 
 
@@ -279,30 +368,29 @@ def _finish(
         complain(f"{in_short([label for label in failed if why[label] == reason])}: {reason}")
     if not why:
         return
-    unexplained = [label for label in missing if label not in failed]
-    of_all = f" of {counted(len(jobs), 'run')} of {figure.name}"
-    parts = [f"{len(failed)}{of_all} failed, see above"] if failed else []
-    if len(unexplained) == len(jobs):
-        parts = [f"no run of {figure.name} is finished"]
-    elif unexplained:
-        verb = "is" if len(unexplained) == 1 else "are"
-        count = f"{len(unexplained)}{'' if failed else of_all}"
-        parts.append(f"{count} {verb} not finished: {in_short(unexplained)}")
-    if missing:
-        again = f"the same command tries {len(missing)} again"
-        parts.append("run it without --draw" if figure.draw_only else again)
-    raise FigureIncomplete("; ".join(parts))
+    if not runs and not failed:
+        raise FigureIncomplete(f"no run of {figure.name} is finished")
+    sentences = []
+    if failed:
+        sentences.append(
+            f"{len(failed)} of {counted(len(jobs), 'run')} of {figure.name} failed, see above"
+        )
+    if unexplained := [label for label in missing if label not in failed]:
+        of_all = f"{len(unexplained)} of {counted(len(jobs), 'run')} of {figure.name}"
+        sentences.append(f"{of_all} not finished: {in_short(unexplained)}")
+    if missing and not figure.draw_only:
+        sentences.append(f"the same command tries {len(missing)} again")
+    raise FigureIncomplete("; ".join(sentences))
 
 
 def as_flag(override: str) -> str:
-    """Return the flag that stands for an override of :func:`overrides_of`, else the override, quoted."""
-    flags = {"figure.scale=quick": "--quick", "figure.draw_only=true": "--draw"}
-    if override.startswith("++figure."):
-        override = override.removeprefix("++")
-    if override.startswith("figure.reuse=['"):
+    """Return the flag that stands for an override of the command ``figure``, else the override, quoted."""
+    override = override.removeprefix("++") if override.startswith("++figure.") else override
+    if override.startswith("figure.reuse=["):
         folders = re.findall(r"'((?:[^'\\]|\\.)*)'", override)
-        unquoted = (folder.replace("\\'", "'") for folder in folders)
-        return " ".join(f"--reuse {shlex.quote(folder)}" for folder in unquoted)
+        plain = (folder.replace("\\'", "'") for folder in folders)
+        return " ".join(f"--reuse {shlex.quote(folder)}" for folder in plain)
     if override.startswith("figure.seeds=["):
         return "--seeds " + override.partition("[")[2].rstrip("]").replace(" ", "")
+    flags = {"figure.scale=quick": "--quick", "figure.draw_only=true": "--draw"}
     return flags.get(override, shlex.quote(override))

@@ -5,36 +5,30 @@ from __future__ import annotations
 import io
 import tempfile
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.files import write_atomically
-from fedpriv.experiment.own_code import own_modules, own_targets
 from fedpriv.store.packed import LEDGER, pack_runs
 from fedpriv.store.run_folders import runs_of_figure
-from fedpriv.store.saved import refuse_no_file, saved_rows
+from fedpriv.store.saved import refuse_no_file
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.comparison import templates
 from fedpriv.study.figures.definition import choice_of, names_file
 from fedpriv.study.figures.jobs import plan_figure
-from fedpriv.study.figures.make import DEFINITION
+from fedpriv.study.figures.make import DEFINITION, FILES
 from fedpriv.study.figures.reading import compose_safely, load_file
+from fedpriv.tools.report.privacy_paragraph import PARAGRAPH
 
 NOT_COVERED = (
     "It holds seeds and exact values of the data, as run folders do; no epsilon covers these. Hand it on "
-    "only if the data are public."
+    "only if the data are public. Data files and modules of your own are left out: put them beside it."
 )
-LEFT_OUT = "Left out: data files and modules of your own. The README names those to put beside it."
 _TIME = (1980, 1, 1, 0, 0, 0)  # a fixed date: the same figure gives the same bytes
-_FILES = (
-    "figure.yaml", "figure.csv", "ends.csv", "runs.csv", "figure.png", "figure.pdf", "figure.svg",
-    "comparison.md", "report.html", "privacy.tex",
-)  # fmt: skip
 
 
 def pack_figure(name: str, outputs: Path, archive: Path, config_dir: Path | None = None) -> None:
-    """Write a figure, its definition, data, runs, statements and versions to an archive.
+    """Write a figure, its definition, data, runs and statements to an archive.
 
     Args:
         name: The figure: its file, or its name.
@@ -53,34 +47,24 @@ def pack_figure(name: str, outputs: Path, archive: Path, config_dir: Path | None
     if not (folder / "figure.csv").is_file():
         raise ConfigError(f"{folder} has no figure yet; fedpriv figure {name} makes it")
     if own is not None or config_dir is not None:  # else a reviewer could not make the figure again
-        config = compose_safely([choice_of(name)], config_dir)
+        config = compose_safely(choice_of(name), config_dir)
         plan_figure(config, name, lambda overrides: compose_safely(overrides, config_dir))
     runs = [run for run in map(StoredRun, runs_of_figure(folder)) if run.finished]
-    contents: dict[str, bytes] = {}
+    # Name in the archive → file. The definition has its own name, from which the figure's folder is named.
+    files = {entry: folder / entry for entry in (*FILES, "report.html", PARAGRAPH)}
+    if own is not None:
+        files[own.name] = folder / DEFINITION
     for baseline in values.get("baselines") or []:
-        table = Path(str(baseline.get("csv") or ""))  # under the path that the figure's file names
-        if own is not None and table.name and not table.is_absolute() and ".." not in table.parts:
-            contents[str(table)] = (own.parent / table).read_bytes()
-    for entry in _FILES:
-        if (folder / entry).is_file():
-            # Under the name of the user's file, from which the figure's folder has its name.
-            named = own.name if own is not None and entry == DEFINITION else entry
-            contents[named] = (folder / entry).read_bytes()
+        table = str(baseline.get("csv", ""))  # under the path that the figure's file names
+        if own is not None and table and not table.startswith("/") and ".." not in table:
+            files[table] = own.parent / table
     yamls = [] if config_dir is None else sorted(config_dir.rglob("*.yaml"))
     for path in yamls:
         refuse_no_file(path)
-        contents[f"yamls/{path.relative_to(config_dir or Path()).as_posix()}"] = path.read_bytes()
-    with tempfile.TemporaryDirectory() as temporary:
-        pack_runs([run.path for run in runs], Path(temporary) / "runs.zip", (LEDGER,))
-        contents["runs.zip"] = (Path(temporary) / "runs.zip").read_bytes()
+        files[f"yamls/{path.relative_to(config_dir or Path()).as_posix()}"] = path
     for run in runs:
-        if (statement := run.path / "privacy.txt").is_file():
-            contents[f"statements/{run.path.name}.txt"] = statement.read_bytes()
-    lines, beside = _facts(runs)
-    contents["versions.txt"] = "".join(f"{line}\n" for line in lines).encode()
-    source = [line for line in lines if line.startswith("fedpriv ")]
-    if not any(line.startswith("fedpriv commit") for line in source):
-        source.append("commit unknown")
+        files[f"statements/{run.path.name}.txt"] = run.path / "privacy.txt"
+    again = name if own is None else own.name
     readme = (
         templates()
         .get_template("pack.md.jinja")
@@ -89,31 +73,16 @@ def pack_figure(name: str, outputs: Path, archive: Path, config_dir: Path | None
             definition="" if own is None else own.name,
             yamls=yamls,
             finished=len(runs),
-            missing=len(saved_rows(folder / "runs.csv")) - 1 - len(runs),
-            source=", ".join(source),
-            again=f"{name if own is None else own.name}{' --config-dir yamls' if yamls else ''}",
-            beside=beside,
+            again=f"{again} --config-dir yamls" if yamls else again,
         )
     )
+    with tempfile.TemporaryDirectory() as temporary:
+        files["runs.zip"] = Path(temporary) / "runs.zip"
+        pack_runs([run.path for run in runs], files["runs.zip"], (LEDGER,))
+        contents = {entry: file.read_bytes() for entry, file in files.items() if file.is_file()}
+    contents["README.md"] = readme.encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as zipped:
-        for entry, content in {"README.md": readme.encode(), **contents}.items():
+        for entry, content in contents.items():
             zipped.writestr(zipfile.ZipInfo(entry, _TIME), content, zipfile.ZIP_DEFLATED, 9)
     write_atomically(archive, lambda file: file.write(buffer.getvalue()), "wb")
-
-
-def _facts(runs: Sequence[StoredRun]) -> tuple[list[str], list[str]]:
-    """Return a line for each package with its versions, and the files that runs read beside the archive."""
-    versions: dict[str, dict[str, None]] = {}
-    targets, data = dict[str, None](), dict[str, None]()
-    for run in runs:
-        facts = {**run.versions, "python": run.environment.get("python")}
-        facts["fedpriv commit"] = run.environment.get("commit")
-        for package, version in facts.items():
-            if version is not None:
-                versions.setdefault(package, {})[str(version)] = None
-        targets |= dict.fromkeys(own_targets(run.values).values())
-        named = (v for k, v in run.values.items() if k.startswith("dataset.") and "path" in k)
-        data |= dict.fromkeys(str(value) for value in named if value is not None)
-    lines = [f"{package} {' or '.join(found)}" for package, found in sorted(versions.items())]
-    return lines, [*own_modules(targets), *data]

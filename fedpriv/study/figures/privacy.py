@@ -15,7 +15,6 @@ import pandas as pd
 
 from fedpriv.common import checks
 from fedpriv.common.config import compose
-from fedpriv.common.errors import ArgumentError
 from fedpriv.common.words import counted
 from fedpriv.experiment.build import build_parts
 from fedpriv.privacy.accountants import PldAccountant
@@ -63,10 +62,7 @@ class AuditPlan:
     observer: str = RELEASES
 
     def __post_init__(self) -> None:
-        checks.text("rows.label", self.label)
         checks.one_of("rows.how", self.how, HOW)
-        self.runs = checks.whole("rows.runs", self.runs, at_least=1)
-        self.canaries = checks.whole("rows.canaries", self.canaries, at_least=1)
         checks.one_of("rows.observer", self.observer, (RELEASES, SIZES))
 
     def fewer(self, share: float) -> AuditPlan:
@@ -101,18 +97,7 @@ def three_epsilons(
     Raises:
         ArgumentError: An argument is not allowed.
     """
-    confidence = checks.number("confidence", confidence, above=0.5, below=1)
-    seed = checks.seed("seed", seed)
-    share = checks.number("share", share, above=0, at_most=1)
-    if not rows:
-        raise ArgumentError("rows", rows, "at least one row")
-    plans = []
-    for values in rows:
-        try:
-            plans.append(AuditPlan(**values).fewer(share))
-        except TypeError:
-            allowed = "label, overrides, how and runs in each, and perhaps canaries and observer"
-            raise ArgumentError("rows", values, allowed) from None
+    plans = [AuditPlan(**values).fewer(share) for values in rows]
     epsilons, findings = [], []
     for plan in plans:
         measured, terms = _measure(plan, base, (1.0 - confidence) / len(plans), seed)

@@ -28,10 +28,12 @@ of the work share. A figure of the user's own is a file with the same keys. Ever
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +42,16 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError, ConfigError, did_you_mean
+from fedpriv.common.errors import ArgumentError, ConfigError, did_you_mean, show
 from fedpriv.store.colours import COLOURS
-from fedpriv.store.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS, STATED_COLUMNS
-from fedpriv.store.saved import YamlLoader, saved_text, yaml_mistake
+from fedpriv.store.columns import (
+    AUDIT_COLUMNS,
+    CLIENT_COLUMNS,
+    COLUMNS,
+    STATED_COLUMNS,
+    Quantity,
+)
+from fedpriv.store.saved import YamlLoader, saved_rows, saved_text, yaml_mistake
 from fedpriv.study.figures.definition import (
     POINT,
     SCALES,
@@ -53,36 +61,22 @@ from fedpriv.study.figures.definition import (
     CurveGroup,
     Figure,
     Mark,
-    Ordering,
     Points,
-    StatedValue,
-)
-from fedpriv.study.figures.figure_keys import (
-    Keys,
-    StatedPoint,
-    choices_key,
-    column_key,
-    each,
-    folders_key,
-    key_label,
-    keys_of,
-    limits_key,
-    name_key,
-    names_key,
-    numbers_key,
-    one_of,
-    overrides_key,
-    read_numbers,
-    seeds_key,
+    Stated,
+    key_of,
 )
 
+Check = Callable[[str, Any], Any]
 Compose = Callable[[Sequence[str]], DictConfig]
+Given = dict[str, Any]
+_SHORT = {"accuracy": "test_accuracy", "loss": "test_loss"}
+_SET_ELSEWHERE = ("seed", "dry_run", "resume", "publish")
+_NAME = re.compile(r"(?!\.)[\w.+=-]+(/(?!\.)[\w.+=-]+)*")
 _FLAGS = ("scale", "seeds", "reuse", "draw_only")
 _OF_X = ("x_label", "x_scale", "x_limits")
-_OF_METRIC = (
-    "column", "x", *_OF_X, "y_label", "y_scale", "y_limits", "kind", "band", "best", "vacuous_above",
-)  # fmt: skip
-_SHARED = _OF_METRIC[2:-1]  # keys of a metric that may stand at the top, for every metric
+_SHARED = (*_OF_X, "y_label", "y_scale", "y_limits", "kind", "band", "best")
+"""Keys of a metric that may stand at the top, for every metric."""
+_OF_METRIC = ("column", "x", *_SHARED, "vacuous_above")
 KEYS = (
     "work", "title", "x", "x_quick", *_SHARED, "metric", "base", "curves", "panels", "show",
     "baselines", "stated", "orderings", "deviations", "quick", "quick_shape", "notes", "name", "compute",
@@ -90,14 +84,19 @@ KEYS = (
 )  # fmt: skip
 _OF_CURVE = ("label", "colour", "overrides", "quick", "minutes", "seeds", "at")
 _OF_PANEL = ("title", "overrides", "seeds", "quick")
-_OF_BASELINE = (
-    "label", "run", "csv", "value", "x", "low", "high", "as", "panel", "metric", "source",
-)  # fmt: skip
+_BASELINES = {  # kind → its keys beside label, as and panel
+    "run": (),
+    "csv": ("metric", "source"),
+    "value": ("x", "low", "high", "metric", "source"),
+}
 _OF_PRIVACY = ("epsilon", "noise_schedule", "clipper")
 """Keys, and beginnings of keys, that runs without privacy do not take in a file of the user's own."""
 
 
-def plain_section(node: object) -> dict[str, Any]:
+# ---- the figure
+
+
+def plain_section(node: object) -> Given:
     """Return a config's ``figure`` section as plain values.
 
     Raises:
@@ -110,6 +109,15 @@ def plain_section(node: object) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ConfigError("figure", values, "a group of keys")
     return values
+
+
+def is_computed(config: DictConfig) -> bool:
+    """Return whether the configuration's figure is computed by a function, without runs.
+
+    Raises:
+        ConfigError: The configuration has no figure.
+    """
+    return plain_section(config.get("figure")).get("compute") is not None
 
 
 def compose_safely(overrides: Sequence[str], extra: Path | None = None) -> DictConfig:
@@ -126,7 +134,7 @@ def compose_safely(overrides: Sequence[str], extra: Path | None = None) -> DictC
         raise explain(error, overrides) from None
 
 
-def read_figure(node: DictConfig | dict[str, Any], name: str) -> Figure:
+def read_figure(node: DictConfig | Given, name: str) -> Figure:
     """Return the figure that a configuration defines.
 
     Args:
@@ -162,15 +170,15 @@ def read_own(settings: Mapping[str, Any], compose: Compose) -> Figure:
     try:
         if given.get("scale") == "quick" and values.get("seeds") is not None:
             values["seeds"] = [seeds_key("seeds", values["seeds"])[0]]
-        folders = folders_key("reuse", values.get("reuse") or [])
-        given["reuse"] = [*(str(path.parent / f) for f in folders), *given.get("reuse", [])]
+        own = read_keys("", values, KEYS).get("reuse", ())
+        given["reuse"] = [*(str(path.parent / folder) for folder in own), *given.get("reuse", [])]
         return _FigureReader({**values, **given}, path.stem, path, compose).figure()
     except ArgumentError as error:
         key = f"{path}: {error.argument}"
         raise ConfigError(key, error.value, error.allowed, error.hint) from None
 
 
-def load_file(path: Path) -> dict[str, Any]:
+def load_file(path: Path) -> Given:
     """Return the content of a figure's file. Raise ConfigError for a file that cannot be read."""
     if not path.is_file():
         hint = did_you_mean(path.name, [file.name for file in path.parent.glob("*.y*ml")], "; ")
@@ -203,32 +211,45 @@ class _FigureReader:
         file: Path | None = None,
         compose: Compose | None = None,
     ):
-        self.keys = Keys("", values, KEYS, empty=True)
-        self.take, self.name, self.file, self.compose = self.keys.take, name, file, compose
-        self.scale = self.take("scale", one_of(SCALES), "paper")
-        self.panels = self.take("panels", choices_key, {"all": {"title": ""}})
-        self.curves = self.take("curves", choices_key, {"runs": {}})
-        self.base = self.take("base", overrides_key, ())
+        self.given = {"name": name, **read_keys("", values, KEYS)}
+        self.file, self.compose, self.quick = file, compose, self.given.get("scale") == "quick"
+        self.base: tuple[str, ...] = self.given.get("base", ())
+        own = {"title": title_or(""), "quick": title_or(False)}
+        self.panels = {
+            name: read_keys(f"panels.{name}", entry, _OF_PANEL, **own)
+            for name, entry in self.given.get("panels", {"all": {"title": ""}}).items()
+        }
+        count = partial(checks.whole, at_least=1)
+        self.curves = {
+            name: read_keys(f"curves.{name}", entry, _OF_CURVE, seeds=count)
+            for name, entry in self.given.get("curves", {"runs": {}}).items()
+        }
         self.points = self._points()
         self.axes = self._metrics()
-        self.baselines = self.take("baselines", each(self._baseline), [])
+        key = self.points and self.points.key
+        x = key_label(key) if key else (self.points or COLUMNS[self.axes[0].x]).label
+        made = f"{', '.join(COLUMNS[axes.y].label for axes in self.axes)} over {x}"
+        self.title: str = self.given.get("title", made)
+        if "curves" not in self.given:
+            self.curves["runs"]["label"] = self.title or "runs"
+        self.baselines = each(self._baseline)("baselines", self.given.get("baselines", []))
         self.is_private: dict[tuple[str, ...], bool] = {}  # by the override of the algorithm
 
     def figure(self) -> Figure:
         """Return the figure."""
-        show = self.keys.values.get("show", {panel: [*self.curves] for panel in self.panels})
-        Keys("show", show, self.panels)
+        show = self.given.get("show", {panel: [*self.curves] for panel in self.panels})
+        read_keys("show", show, self.panels)
         groups = [self._group(name, curves) for name, curves in show.items()]
         self.by_name = {g.name: {c.name: c for c in g.curves} for g in groups}
-        self._refuse_points(groups)
         marks = [mark for baseline in self.baselines for mark in self._marks(baseline)]
-        stated = self.take("stated", each(self._stated), [])
-        orderings = self.take("orderings", each(self._ordering), [])
-        deviations = Keys("deviations", self.keys.values.get("deviations", {}), empty=True).values
-        key = self.points and self.points.key
-        x = key_label(key) if key else (self.points or COLUMNS[self.axes[0].x]).label
-        title = f"{', '.join(COLUMNS[axes.y].label for axes in self.axes)} over {x}"
-        if self.scale == "quick":  # leaves panels out, unless no other panel would be left
+        stated, orderings = (
+            each(partial(self._stated, curves=curves))(key, self.given.get(key, []))
+            for key, curves in (("stated", "curve"), ("orderings", "curves"))
+        )
+        deviations = self.given.get("deviations", {})
+        if not isinstance(deviations, dict):
+            raise ArgumentError("deviations", deviations, "a group of keys")
+        if self.quick:  # leaves panels out, unless no other panel would be left
             quick = {name: self.panels[name].get("quick") for name in self.by_name}
             groups = [g for g in groups if quick[g.name] is not False] or groups
             left = {g.name for g in groups}
@@ -236,160 +257,118 @@ class _FigureReader:
             orderings = [o for o in orderings if o.group in left]
             marks = [m for m in marks if m.group in left and not quick[m.group]]  # of other data
             groups = [replace(g, title=quick[g.name] or g.title) for g in groups]
+        plain = ("name", "work", "scale", "quick", "notes", "reuse", "draw_only", "quick_shape")
         return Figure(
-            name=self.take("name", name_key, self.name),
-            work=self.take("work", checks.text, ""),
-            title=self.take("title", _any_text, title),
+            title=self.title,
             groups=tuple(groups),
             axes=self.axes,
             stated=tuple(stated),
             orderings=tuple(orderings),
             deviations={k: str(v) for k, v in deviations.items() if v},
-            scale=self.scale,
-            quick=self.take("quick", overrides_key, ()),
-            notes=self.take("notes", _any_text, ""),
-            reuse=self.take("reuse", folders_key, ()),
-            draw_only=self.take("draw_only", checks.boolean, False),
             points=self.points,
             marks=tuple(marks),
-            quick_shape=self.take("quick_shape", _any_text, ""),
             file=self.file,
+            **{key: self.given[key] for key in plain if key in self.given},
         )
 
     def _points(self) -> Points | None:
         """Return the values or choices of x at the scale in force; None for an x that is a column."""
-        x, label = self.keys.values.get("x"), self.take("x_label", checks.text)
+        x, key = self.given.get("x"), ""
         if not isinstance(x, dict):
             return None
-        choices: list[tuple[str, tuple[str, ...]]] = []
-        key = ""
+        choices = {}
+        read: Callable[[str, Any], tuple[float, ...]] = numbers_key
         if any(isinstance(entry, dict) for entry in x.values()):
             for name, entry in x.items():
-                take = Keys(f"x.{name}", entry, ("label", "overrides")).take
-                overrides = take("overrides", overrides_key, ())
-                choices.append((take("label", checks.text, str(name)), overrides))
-            self.x_values: tuple[float, ...] = tuple(map(float, range(len(choices))))
-            chosen = self.take("x_quick", lambda key, names: names_key(key, names, x), [*x])
-            quick = tuple(float(index) for index, name in enumerate(x) if name in chosen)
+                found = read_keys(f"x.{name}", entry, ("label", "overrides"))
+                choices[name] = (found.get("label", str(name)), found.get("overrides", ()))
+            places = {name: float(place) for place, name in enumerate(x)}
+
+            def read(key: str, names: Any) -> tuple[float, ...]:
+                return tuple(sorted(places[name] for name in names_key(key, names, places)))
+
+            self.x_values = read("x", [*x])
         else:
             if len(x) != 1:
                 example = "a key with its values, such as {epsilon: [1, 2, 4]}, or a column"
                 raise ArgumentError("x", x, example)
             ((key, values),) = x.items()
-            if key == "seed" or str(key).startswith(("runtime.", "figure.", "hydra")):
-                hint = "seeds: 5 sets the seeds"
-                raise ArgumentError("x", key, "a key that makes another run", hint)
+            overrides_key("x", [f"{key}="])
             self.x_values = numbers_key(f"x.{key}", values)
-            quick = self.take("x_quick", numbers_key, self.x_values)
-        label = label or (key_label(str(key)) if key else "choice")
-        values = quick if self.scale == "quick" else self.x_values
-        return Points(str(key), values, label, tuple(choices))
+        quick = read("x_quick", self.given["x_quick"]) if "x_quick" in self.given else self.x_values
+        values = quick if self.quick else self.x_values
+        label = self.given.get("x_label", key_label(key) if key else "choice")
+        return Points(key, values, label, tuple(choices.values()))
 
     def _metrics(self) -> tuple[Axes, ...]:
-        given = self.keys.values.get("metric")
+        given = self.given.get("metric")
         if given is None:
             raise ArgumentError("metric", None, "given, such as metric: accuracy")
         if isinstance(given, dict):
-            return tuple(self._metric(f"metric.{n}", str(n), entry) for n, entry in given.items())
-        entries = given if isinstance(given, list) else [given]
-        axes = [
-            self._metric("metric" if isinstance(entry, str) else f"metric.{number}", None, entry)
-            for number, entry in enumerate(entries)
-        ]
+            entries = [(f"metric.{name}", str(name), entry) for name, entry in given.items()]
+        else:
+            entries = [
+                ("metric" if isinstance(entry, str) else f"metric.{number}", "", entry)
+                for number, entry in enumerate(given if isinstance(given, list) else [given])
+            ]
+        axes = tuple(self._metric(*entry) for entry in entries)
         if not axes or len({one.name for one in axes}) < len(axes):
             raise ArgumentError("metric", given, "a metric, or a list of different ones")
-        return tuple(axes)
+        return axes
 
-    def _metric(self, key: str, name: str | None, entry: Any) -> Axes:
+    def _metric(self, path: str, name: str, entry: Any) -> Axes:
         """Return the axes of a metric. Its columns depend on the kind, and on whether x has values."""
-        own = Keys(key, entry if isinstance(entry, dict) else {}, _OF_METRIC, empty=True)
+        own = read_keys(path, entry if isinstance(entry, dict) else {}, _OF_METRIC)
         points = self.points
         # Of the figure's x, which has another unit than an x of the metric's own; the label of points.
-        not_shared = _OF_X if "x" in own.values else ("x_label",) if points is not None else ()
+        left = _OF_X if "x" in own else ("x_label",) if points is not None else ()
+        keys = {k: v for k, v in self.given.items() if k in _SHARED and k not in left} | own
 
-        def take(name: str, check: Callable[[str, Any], Any], default: Any = None) -> Any:
-            shared = name in _SHARED and name not in not_shared and name not in own.values
-            return (self.keys if shared else own).take(name, check, default)
+        def at(key: str) -> str:
+            return f"{path}.{key}" if key in own else key
 
         kinds: tuple[str, ...] = ("lines", "clients" if points is None else "map")
-        if points is not None and points.choices:
-            kinds = ("map",)
-        kind = take("kind", one_of(kinds), kinds[0])
+        kinds = ("map",) if points is not None and points.choices else kinds
+        kind = checks.one_of(at("kind"), keys.get("kind", kinds[0]), kinds)
         columns = CLIENT_COLUMNS if kind == "clients" else COLUMNS
         if points is None:  # metrics.csv has no audits
             columns = {n: c for n, c in columns.items() if n not in AUDIT_COLUMNS}
-        x = own.values.get("x", self.keys.values.get("x") if points is None else POINT)
         known = [*columns] if points is None else [POINT, SOUND]
+        x = own.get("x", self.given.get("x") if points is None else POINT)
         if x not in known:
             allowed = f"a key with its values ({{epsilon: [1, 2]}}), or one of {', '.join(known)}"
-            where = own.at("x") if "x" in own.values else "x"
-            raise ArgumentError(where, x, allowed, did_you_mean(x, known))
-        column = entry if not isinstance(entry, dict) else own.values.get("column", name)
-        y = column_key(own.at("column") if "column" in own.values else key, column, columns)
-        vacuous = own.take("vacuous_above", partial(checks.number, above=0))
-        if vacuous is not None and x != SOUND:
-            raise ArgumentError(own.at("vacuous_above"), vacuous, f"absent unless x is {SOUND}")
-        x_scale = take("x_scale", one_of(("linear", "log")), "linear")
-        if x == POINT and points is not None and x_scale == "log" and points.values[0] <= 0:
+            raise ArgumentError(at("x"), x, allowed, did_you_mean(x, known))
+        column = keys.pop("column", name) if isinstance(entry, dict) else entry
+        y = column_key(path, column, columns)
+        if x == SOUND:
+            keys.setdefault("vacuous_above", 1000.0)
+        elif "vacuous_above" in own:
+            allowed = f"absent unless x is {SOUND}"
+            raise ArgumentError(at("vacuous_above"), own["vacuous_above"], allowed)
+        log = keys.get("x_scale") == "log"
+        if x == POINT and points is not None and log and points.values[0] <= 0:
             raise ArgumentError(f"x.{points.key}", points.values[0], "> 0 on a logarithmic axis")
-        return Axes(
-            name=name or y,
-            x=x,
-            y=y,
-            kind="map" if kind == "map" else "lines",
-            lines="clients" if kind == "clients" else "curves",
-            band=take("band", one_of(("t", "range", "sd")), "t"),
-            best=take("best", one_of(("low", "high")), "low"),
-            x_label=take("x_label", checks.text),
-            y_label=take("y_label", checks.text),
-            x_limits=take("x_limits", limits_key),
-            y_limits=take("y_limits", self._y_limits, {}),
-            x_scale=x_scale,
-            y_scale=take("y_scale", one_of(("linear", "log")), "linear"),
-            vacuous_above=vacuous or 1000.0 if x == SOUND else None,
-        )
-
-    def _y_limits(self, key: str, value: Any) -> dict[str, tuple[float, float]]:
-        """Return panel → limits, from limits for all panels or for some."""
-        limits = value if isinstance(value, dict) else dict.fromkeys(self.panels, value)
-        Keys(key, limits, self.panels, empty=True)
-        return {name: limits_key(key, pair) for name, pair in limits.items()}
+        return Axes(**{**keys, "name": name or y, "x": x, "y": y, "kind": kind})
 
     def _group(self, name: str, names: Any) -> CurveGroup:
         """Return a panel with the curves that it shows."""
-        take = Keys(f"panels.{name}", self.panels[name], _OF_PANEL, empty=True).take
-        take("quick", lambda key, quick: quick is False or checks.text(key, quick))
-        title = take("title", lambda key, title: title and checks.text(key, title), name)
-        shared = (*self.base, *take("overrides", overrides_key, ()))
-        seeds = (0,) if self.scale == "quick" else take("seeds", seeds_key, (0,))
-        palette = cycle(COLOURS)
-        curves = [
-            self._curve(curve, next(palette), shared)
-            for curve in names_key(f"show.{name}", names, self.curves)
-        ]
+        panel, palette, curves = self.panels[name], cycle(COLOURS), []
+        shared = (*self.base, *panel.get("overrides", ()))
+        for key in names_key(f"show.{name}", names, self.curves):
+            keys = {"label": key, "colour": next(palette), "overrides": (), **self.curves[key]}
+            at = keys.pop("at", None)
+            curves.append(self._placed(f"curves.{key}.at", Curve(key, **keys), at, shared))
         for number, one in enumerate(self.baselines):
             label, where = one["label"], f"baselines.{number}"
             if any(label in (curve.name, curve.label) for curve in curves):
                 raise ArgumentError(f"{where}.label", label, "a label that no curve has")
-            if one["run"] is not None and one["panel"] in (None, name):
-                at = {"line": False, "points": True}.get(one["as"])
+            if "run" in one and one.get("panel") in (None, name):
+                at = {"line": False, "points": True}.get(one.get("as"))
                 curve = Curve(label, label, next(palette), one["run"])
                 curves.append(self._placed(f"{where}.as", curve, at, shared))
+        seeds = self.given.get("seeds", (0,) if self.quick else panel.get("seeds", (0,)))
         shared = shared if self.file is None else ()
-        return CurveGroup(name, title, shared, self.take("seeds", seeds_key, seeds), tuple(curves))
-
-    def _curve(self, name: str, colour: str, shared: tuple[str, ...]) -> Curve:
-        keys = Keys(f"curves.{name}", self.curves[name], _OF_CURVE, empty=True)
-        curve = Curve(
-            name=name,
-            label=keys.take("label", checks.text, name),
-            colour=keys.take("colour", one_of(COLOURS), colour),
-            overrides=keys.take("overrides", overrides_key, ()),
-            quick=keys.take("quick", overrides_key, ()),
-            minutes=keys.take("minutes", _minutes, {}),
-            seeds=keys.take("seeds", partial(checks.whole, at_least=1)),
-        )
-        return self._placed(keys.path, curve, keys.take("at", _at), shared)
+        return CurveGroup(name, panel.get("title", name), shared, seeds, tuple(curves))
 
     def _placed(
         self, key: str, curve: Curve, at: bool | tuple[float, ...] | None, shared: tuple[str, ...]
@@ -399,29 +378,25 @@ class _FigureReader:
         A curve of the user's own file has the overrides ``shared`` with the panel among its own: without
         privacy it is run without the keys of budget, noise and clipping that the other curves have.
         """
+        if self.points is not None and isinstance(at, tuple) and not {*at} <= {*self.x_values}:
+            allowed = f"all, once, or some of {', '.join(map(str, self.x_values))}"
+            raise ArgumentError(key, list(at), allowed)
         if self.file is None or self.compose is None:
             return replace(curve, points=True if at is None else at)
-        x, given = self.points.key if self.points else "", keys_of(curve.overrides)
-        if x and x in given | keys_of(shared):
-            where = "base" if x in keys_of(self.base) else key
+        x, given = self.points.key if self.points else "", {*map(key_of, curve.overrides)}
+        last = {key_of(o): o for o in shared}  # later overrides win
+        if x and (x in given or x in last):
+            where = "base" if x in map(key_of, self.base) else key
             raise ArgumentError(where, x, "without the key of x")
-        kept = [
-            o
-            for number, o in enumerate(shared)
-            if not keys_of([o]) & (given | keys_of(shared[number + 1 :]))
-        ]
-        without: tuple[str, ...] = ()
-        algorithm = tuple(o for o in (*kept, *curve.overrides) if keys_of([o]) == {"algorithm"})
+        kept = [o for k, o in last.items() if k not in given]
+        algorithm = tuple(o for o in (*kept, *curve.overrides) if key_of(o) == "algorithm")
         if algorithm not in self.is_private:
             from fedpriv.experiment.sweeps import is_private  # imported late: this imports Hydra
 
             self.is_private[algorithm] = is_private(self.compose(algorithm))
+        without: tuple[str, ...] = ()
         if not self.is_private[algorithm]:
-            kept = [
-                o
-                for o in kept
-                if o.lstrip("+~").partition("=")[0].partition(".")[0] not in _OF_PRIVACY
-            ]
+            kept = [o for o in kept if key_of(o).partition(".")[0] not in _OF_PRIVACY]
             without = () if "epsilon" in given else ("epsilon=null",)
             if x.partition(".")[0] in _OF_PRIVACY:
                 if at:
@@ -431,130 +406,267 @@ class _FigureReader:
         points = True if at is None else at
         return replace(curve, overrides=(*kept, *curve.overrides, *without), points=points)
 
-    def _refuse_points(self, groups: Sequence[CurveGroup]) -> None:
-        """Refuse points of curves that x has not, and a panel without a point in force."""
-        points = self.points
-        if points is None:
-            return
-        for group in groups:
-            for curve in group.curves:
-                if not isinstance(curve.points, bool) and not set(curve.points) <= {*self.x_values}:
-                    allowed = f"all, once, or some of {', '.join(map(str, self.x_values))}"
-                    raise ArgumentError(f"curves.{curve.name}.at", list(curve.points), allowed)
-            chosen = [curve.points for curve in group.curves]
-            if not any(isinstance(c, bool) or set(c) & set(points.values) for c in chosen):
-                allowed = f"such that a curve of panel {group.name} is run at one of them"
-                raise ArgumentError("x_quick", list(points.values), allowed)
-
-    def _baseline(self, key: str, entry: Any) -> dict[str, Any]:
-        """Return a baseline with all of its keys, checked; ``numbers`` are those from elsewhere."""
-        keys = Keys(key, entry, _OF_BASELINE)
-        found = dict.fromkeys(_OF_BASELINE) | keys.values | {"numbers": []}
-        checks.text(keys.at("label"), found["label"])
-        keys.take("as", one_of(("line", "points")))
-        keys.take("panel", one_of(self.panels))
-        kinds = [kind for kind in ("run", "csv", "value") if kind in keys.values]
-        if len(kinds) != 1:
+    def _baseline(self, key: str, entry: Any) -> Given:
+        """Return a baseline with its keys, checked; ``numbers`` are those from elsewhere."""
+        kinds = [
+            kind for kind in _BASELINES if isinstance(entry, dict) and entry.get(kind) is not None
+        ]
+        if len(kinds) > 1 or (isinstance(entry, dict) and not kinds):
             raise ArgumentError(key, ", ".join(kinds), "with one of run, csv and value")
-        unread = {"run": ("x", "low", "high", "metric", "source"), "csv": ("x", "low", "high")}
-        for other in unread.get(kinds[0], ()):
-            if other in keys.values:
-                raise ArgumentError(keys.at(other), found[other], f"absent beside {kinds[0]}")
+        more = _BASELINES[kinds[0]] if kinds else ()
+        found = read_keys(key, entry, ("label", *kinds, "as", "panel", *more))
+        checks.text(f"{key}.label", found.get("label"))
+        if "panel" in found:
+            checks.one_of(f"{key}.panel", found["panel"], self.panels)
         if kinds == ["run"]:
-            return {**found, "run": keys.take("run", overrides_key)}
-        column, numbers = self._numbers(keys, kinds[0])
-        if found["as"] == "points" and any(number.x is None for number in numbers):
-            raise ArgumentError(keys.at("x"), None, "given, for a point")
-        return {**found, "metric": column, "numbers": numbers}
-
-    def _numbers(self, keys: Keys, kind: str) -> tuple[str, list[StatedPoint]]:
-        """Return the column that a baseline is about, and its numbers."""
-        given = keys.values
+            return found
         lines = [axes for axes in self.axes if axes.kind == "lines"]
         columns = {axes.y: COLUMNS[axes.y] for axes in lines}
-        column = column_key(
-            keys.at("metric"), given.get("metric", next(iter(columns), "")), columns
-        )
-        if kind == "csv":
+        given, value = found.get("metric", next(iter(columns), "")), found.get("value")
+        column = column_key(f"{key}.metric", given, columns)
+        if "csv" in found:
             folder = Path() if self.file is None else self.file.parent
-            numbers = read_numbers(keys.at("csv"), folder / keys.take("csv", checks.text))
-        elif isinstance(given["value"], dict):
-            pairs = Keys(keys.at("value"), given["value"]).values
-            numbers = [StatedPoint(x, y) for x, y in pairs.items()]
+            numbers = read_numbers(f"{key}.csv", folder / found["csv"])
+        elif isinstance(value, dict) and value:
+            numbers = [{"x": x, "y": y} for x, y in value.items()]
         else:
-            more = (given.get(name) for name in ("low", "high"))
-            numbers = [StatedPoint(given.get("x"), given["value"], *more)]
-        for field in ("x", "y", "low", "high"):
-            scales = [
-                axes.x_scale if field == "x" else axes.y_scale for axes in lines if axes.y == column
-            ]
-            where = keys.at("csv" if kind == "csv" else "value" if field == "y" else field)
-            for value in (getattr(number, field) for number in numbers):
-                if value is not None or field == "y":
-                    checks.number(where, value, above=0 if "log" in scales else None)
-        largest = max(abs(number.y) for number in numbers)
-        if COLUMNS[column].scale == 100 and (0 < largest <= 1 or not 0 <= largest <= 100):
+            numbers = [{"y": value} | {k: found[k] for k in ("x", "low", "high") if k in found}]
+        for number in numbers:
+            for name, one in number.items():
+                scales = [a.x_scale if name == "x" else a.y_scale for a in lines if a.y == column]
+                where = f"{key}.{kinds[0] if name == 'y' else name}"
+                checks.number(where, one, above=0 if "log" in scales else None)
+            if found.get("as") == "points" and "x" not in number:
+                raise ArgumentError(f"{key}.x", None, "given, for a point")
+        largest = max(abs(number["y"]) for number in numbers)
+        if COLUMNS[column].scale == 100 and (0 < largest <= 1 or largest > 100):
             allowed = "from 0 to 100, in percent as the axis shows it"
-            raise ArgumentError(keys.at(kind), largest, allowed, "write 94.1, not 0.941")
-        return column, numbers
+            raise ArgumentError(f"{key}.{kinds[0]}", largest, allowed, "write 94.1, not 0.941")
+        return {**found, "metric": column, "numbers": numbers}
 
-    def _marks(self, baseline: Mapping[str, Any]) -> Iterable[Mark]:
+    def _marks(self, baseline: Given) -> Iterable[Mark]:
         """Yield the numbers of a baseline in each panel that shows them."""
         for panel in self.by_name:
-            for number in baseline["numbers"] if baseline["panel"] in (None, panel) else ():
-                shape = baseline["as"] or ("line" if number.x is None else "points")
-                yield Mark(
-                    group=panel,
-                    column=baseline["metric"],
-                    point=number.x,
-                    value=number.y,
-                    label=baseline["label"],
-                    low=number.low,
-                    high=number.high,
-                    joined=shape == "line",
-                    source=str(baseline["source"] or baseline["csv"] or ""),
-                )
+            for number in baseline.get("numbers", ()):
+                if baseline.get("panel") in (None, panel):
+                    shape = baseline.get("as", "points" if "x" in number else "line")
+                    yield Mark(
+                        group=panel,
+                        column=baseline["metric"],
+                        point=number.get("x"),
+                        value=number["y"],
+                        label=baseline["label"],
+                        low=number.get("low"),
+                        high=number.get("high"),
+                        joined=shape == "line",
+                        source=baseline.get("source") or baseline.get("csv", ""),
+                    )
 
-    def _about(self, key: str, entry: Any, *own: str) -> tuple[Keys, str, str]:
-        """Return a stated number or an ordering with the panel and the column that it is about."""
-        keys = Keys(key, entry, ("panel", "metric", "x", *own))
+    def _stated(self, key: str, entry: Any, curves: str) -> Stated:
+        """Return a stated number, whose key for the curve is ``curve``, or an order (``curves``)."""
+        one = curves == "curve"
+        allowed = ("panel", "metric", "x", curves, *["value"] * one)
+        found = read_keys(key, entry, allowed, curves=lambda _, names: names)
         alone = next(iter(self.by_name)) if len(self.by_name) == 1 else None
-        panel = checks.one_of(keys.at("panel"), keys.values.get("panel", alone), self.by_name)
-        column = column_key(keys.at("metric"), keys.values.get("metric"), STATED_COLUMNS)
-        return keys, panel, column
-
-    def _stated(self, key: str, entry: Any) -> StatedValue:
-        keys, panel, column = self._about(key, entry, "curve", "value")
-        curves = self.by_name[panel]
-        curve = checks.one_of(keys.at("curve"), keys.values.get("curve"), curves)
-        value = checks.number(keys.at("value"), keys.values.get("value"))
-        x = self._point(keys.at("x"), keys.values.get("x"), bool(curves[curve].points))
-        return StatedValue(panel, curve, column, value, x)
-
-    def _ordering(self, key: str, entry: Any) -> Ordering:
-        keys, panel, column = self._about(key, entry, "curves")
-        curves = names_key(keys.at("curves"), keys.values.get("curves"), self.by_name[panel])
-        x = self._point(keys.at("x"), keys.values.get("x"), True)
-        return Ordering(panel, column, curves, x)
-
-    def _point(self, key: str, x: Any, at_points: bool) -> float | None:
-        """Return the value of x that a number or an ordering is about. It need not be one in force."""
-        if self.points is None or not at_points:
+        panel = checks.one_of(f"{key}.panel", found.get("panel", alone), self.by_name)
+        named = [found.get(curves)] if one else found.get(curves)
+        names = names_key(f"{key}.{curves}", named, self.by_name[panel])
+        x, where = found.get("x"), f"{key}.x"
+        if self.points is None or not any(self.by_name[panel][name].points for name in names):
             if x is not None:
-                raise ArgumentError(key, x, "absent: the curve is run at no value of x")
-            return None
-        if self.points.choices:
+                raise ArgumentError(where, x, "absent: the curve is run at no value of x")
+        elif self.points.choices:
             labels = [label for label, _ in self.points.choices]
-            return float(labels.index(checks.one_of(key, x, labels)))
-        return checks.number(key, x)
+            x = float(labels.index(checks.one_of(where, x, labels)))
+        else:
+            x = checks.number(where, x)  # not necessarily one in force
+        column = column_key(f"{key}.metric", found.get("metric"), STATED_COLUMNS)
+        value = checks.number(f"{key}.value", found.get("value")) if one else None
+        return Stated(panel, column, names, x, value)
 
 
-def _any_text(key: str, value: object) -> str:
+# ---- single keys
+
+
+def one_of(options: Iterable[str]) -> Check:
+    """Return the check of a choice among names."""
+    return lambda key, value: checks.one_of(key, value, options)
+
+
+def each(read: Check) -> Check:
+    """Return the reader of a list, given that of an entry."""
+    example = "a list such as [{label: guessing, value: 10}]"
+    return lambda key, value: [
+        read(f"{key}.{number}", entry)
+        for number, entry in enumerate(checks.sequence(key, value, example))
+    ]
+
+
+def _different(key: str, values: Sequence[Any], what: str) -> None:
+    if not values or len(set(map(str, values))) < len(values):
+        raise ArgumentError(key, values or "[]", f"at least one {what}, all of them different")
+
+
+def overrides_key(key: str, value: Any) -> tuple[str, ...]:
+    """Return overrides from a text as after ``fedpriv train``, or from a list of such texts."""
+    allowed = "overrides such as algorithm=dp_fl rounds=50"
+    if isinstance(value, str):
+        try:
+            words = shlex.split(value)
+        except ValueError:  # an open quote
+            raise ArgumentError(key, value, allowed) from None
+    else:
+        words = [checks.text(key, word) for word in checks.sequence(key, value, allowed)]
+    for word in words:
+        name, equals, _ = word.partition("=")
+        bare = name.lstrip("+~")
+        if not equals or not name or word.startswith("-"):
+            raise ArgumentError(key, word, allowed)
+        if bare in _SET_ELSEWHERE or re.split(r"[./]", bare)[0] in ("hydra", "figure"):
+            hint = f"the figure has seeds: [0, 1, 2]; fedpriv figure FILE {word} takes others"
+            raise ArgumentError(key, word, f"without {bare}", hint)
+    return tuple(words)
+
+
+def choices_key(key: str, value: Any) -> dict[str, dict[str, Any]]:
+    """Return curves or panels: name → keys, among which are the overrides.
+
+    Keys with lists of values make a choice for every combination of the values.
+    """
+    if not isinstance(value, dict) or not value:
+        example = "{algorithm: [adap_dpfl, dp_fl]}"
+        allowed = f"keys with their values, such as {example}, or names with overrides or keys each"
+        raise ArgumentError(key, value, allowed)
+    if not any(isinstance(entry, list) for entry in value.values()):
+        return {
+            str(name): entry if isinstance(entry, dict) else {"overrides": entry}
+            for name, entry in value.items()
+        }
+    lists = []
+    for name, values in value.items():
+        labels = {}
+        for one in checks.sequence(f"{key}.{name}", values, "a list, as its neighbours are"):
+            word = show(one) if one is None or isinstance(one, bool) else str(one)
+            named = isinstance(one, str) and "." not in name
+            labels[f"{name}={word}"] = word if named else f"{_in_words(name)} = {word}"
+        _different(f"{key}.{name}", values, "value")
+        lists.append(labels.items())
+    return {
+        ", ".join(label for _, label in chosen): {"overrides": [override for override, _ in chosen]}
+        for chosen in product(*lists)
+    }
+
+
+def key_label(key: str) -> str:
+    """Return the label of an axis over the values of a key, as that of the column of the same name."""
+    column = COLUMNS.get(key.rpartition(".")[2])
+    return "ε asked for" if key == "epsilon" else column.label if column else _in_words(key)
+
+
+def _in_words(key: str) -> str:
+    return key.rpartition(".")[2].replace("_", " ")
+
+
+def numbers_key(key: str, value: Any) -> tuple[float, ...]:
+    """Return different numbers, in increasing order."""
+    numbers = checks.sequence(key, value, "a list of numbers")
+    for number in numbers:
+        if not checks.is_number(number):
+            hint = "options and texts belong under curves or panels"
+            raise ArgumentError(key, number, "numbers", hint)
+        checks.number(key, number)
+    _different(key, numbers, "number")
+    return tuple(sorted(numbers))
+
+
+def seeds_key(key: str, value: Any) -> tuple[int, ...]:
+    """Return the seeds of a list, or so many seeds from 0."""
+    if checks.is_number(value):
+        return tuple(range(checks.whole(key, value, at_least=1, at_most=10_000)))
+    given = checks.sequence(key, value, "how many seeds (5), or a list of seeds ([0, 1, 2])")
+    seeds = tuple(checks.seed(key, seed) for seed in given)
+    _different(key, seeds, "seed")
+    return seeds
+
+
+def column_key(key: str, value: Any, columns: Mapping[str, Quantity]) -> str:
+    """Return a column, which may be given by its short name."""
+    known = (*(short for short, name in _SHORT.items() if name in columns), *columns)
+    if not isinstance(value, str) or value not in known:
+        hint = did_you_mean(show(value), known)
+        raise ArgumentError(key, value, f"one of {', '.join(known)}", hint)
+    return _SHORT.get(value, value)
+
+
+def limits_key(key: str, value: Any) -> tuple[float, float]:
+    """Return two limits of an axis."""
+    pair = [checks.number(key, v) for v in checks.sequence(key, value, "[from, to]")]
+    if len(pair) != 2 or pair[0] >= pair[1]:
+        raise ArgumentError(key, value, "[from, to] with from < to")
+    return pair[0], pair[1]
+
+
+def names_key(key: str, value: Any, known: Iterable[str]) -> tuple[str, ...]:
+    """Return a list of different known names."""
+    known, chosen = list(known), checks.sequence(key, value, "a list of names")
+    for name in chosen:
+        if not isinstance(name, str) or name not in known:
+            hint = did_you_mean(show(name), known)
+            raise ArgumentError(key, name, f"out of {', '.join(map(show, known))}", hint)
+    _different(key, chosen, "name")
+    return tuple(chosen)
+
+
+def name_key(key: str, value: Any) -> str:
+    """Return the name of a figure's folder."""
+    if not _NAME.fullmatch(checks.text(key, value)):
+        raise ArgumentError(key, value, "letters, digits and . _ - + =, with / for subfolders")
     return str(value)
 
 
-def _minutes(key: str, value: Any) -> dict[str, float]:
-    return {n: checks.number(f"{key}.{n}", m, above=0) for n, m in Keys(key, value).values.items()}
+def read_numbers(key: str, path: Path) -> list[dict[str, float]]:
+    """Return the numbers of a CSV with the columns x and y, and optionally low and high, or seed.
+
+    With ``seed``, the rows of one x are averaged, and low and high are the interval over the seeds.
+
+    Args:
+        key: Key of the file, for the error.
+        path: The CSV.
+
+    Raises:
+        ArgumentError: There is no such file, a column is missing or unknown, or a cell is no number.
+    """
+    import numpy as np  # imported late, as pandas takes a while
+    import pandas as pd
+
+    from fedpriv.store.pairs import spread
+
+    if not path.is_file():
+        raise ArgumentError(
+            key, str(path), "an existing CSV file", "paths are relative to the YAML"
+        )
+    key = f"{key} ({path.name})"
+    names, *cells = saved_rows(path) or [[]]
+    names = [name.strip() for name in names]
+    forms = ["x", "y"], ["high", "low", "x", "y"], ["seed", "x", "y"]
+    if sorted(names) not in forms or not cells:
+        got = f"{', '.join(names) or 'nothing'}{'' if cells else ' and no row'}"
+        allowed = "a CSV with the columns x and y, and low and high, or seed, if there are any"
+        raise ArgumentError(key, got, allowed)
+    texts = pd.DataFrame(cells).reindex(columns=range(len(names)), fill_value="").fillna("")
+    texts = texts.set_axis(names, axis=1)
+    table = texts.apply(pd.to_numeric, errors="coerce").astype(float)
+    for line, column in np.argwhere(~np.isfinite(table.to_numpy())):
+        cell = texts.iat[line, column] or "nothing"
+        where = f"{cell} in line {line + 2}, column {names[column]}"
+        raise ArgumentError(key, where, "a number in every cell")
+    if "seed" in names:
+        averaged = [
+            spread(np.array([x]), rows[["y"]].to_numpy(), Axes.band)
+            for x, rows in table.groupby("x")
+        ]
+        table = pd.concat(averaged).rename(columns={"mean": "y"})[["x", "y", "low", "high"]]
+    return table.sort_values("x").to_dict("records")
 
 
 def _at(key: str, value: Any) -> bool | tuple[float, ...]:
@@ -563,10 +675,66 @@ def _at(key: str, value: Any) -> bool | tuple[float, ...]:
     return numbers_key(key, value)
 
 
-def is_computed(config: DictConfig) -> bool:
-    """Return whether the configuration's figure is computed by a function, without runs.
+def _folders(key: str, value: Any) -> tuple[str, ...]:
+    words = [value] if isinstance(value, str) else checks.sequence(key, value, "folders")
+    return tuple(checks.text(key, word) for word in words)
+
+
+def _minutes(key: str, value: Any) -> dict[str, float]:
+    if not isinstance(value, dict):
+        raise ArgumentError(key, value, "a number for each panel")
+    return {n: checks.number(f"{key}.{n}", m, above=0) for n, m in value.items()}
+
+
+def title_or(other: object) -> Check:
+    """Return the check of a title, in whose place another value may stand."""
+    return lambda key, value: value if value == other else checks.text(key, value)
+
+
+_CHECKS: dict[str, Check] = {
+    **dict.fromkeys(("label", "work", "csv", "x_label", "y_label"), checks.text),
+    **dict.fromkeys(("title", "notes", "quick_shape", "source"), lambda _, value: str(value)),
+    **dict.fromkeys(("base", "overrides", "quick", "run"), overrides_key),
+    **dict.fromkeys(("x_scale", "y_scale"), one_of(("linear", "log"))),
+    **dict.fromkeys(("x_limits", "y_limits"), limits_key),
+    **dict.fromkeys(("curves", "panels"), choices_key),
+    "vacuous_above": partial(checks.number, above=0),
+    "band": one_of(("t", "range", "sd")),
+    "best": one_of(("low", "high")),
+    "as": one_of(("line", "points")),
+    "colour": one_of(COLOURS),
+    "scale": one_of(SCALES),
+    "draw_only": checks.boolean,
+    "seeds": seeds_key,
+    "reuse": _folders,
+    "name": name_key,
+    "minutes": _minutes,
+    "at": _at,
+}
+"""Key → check of its value. The other keys are checked where more is known."""
+
+
+def read_keys(path: str, values: Any, allowed: Iterable[str], **own: Check) -> dict[str, Any]:
+    """Return the values of a group of keys as their checks return them, without those that are null.
+
+    Args:
+        path: The path of the group; empty for the figure itself.
+        values: The group.
+        allowed: The keys that are allowed.
+        own: Key → check, where the key has another meaning in this group.
 
     Raises:
-        ConfigError: The configuration has no figure.
+        ArgumentError: The values are no group of keys, a key is not allowed, or a value is wrong.
     """
-    return plain_section(config.get("figure")).get("compute") is not None
+    if not isinstance(values, dict):
+        raise ArgumentError(path, values, "a group of keys")
+    found, known = {}, [*allowed]
+    for name, value in values.items():
+        key = f"{path}.{name}" if path else str(name)
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise ArgumentError(key[:80], name, f"one of {', '.join(known)}", hint)
+        if value is not None:
+            check = (_CHECKS | own).get(name)
+            found[name] = value if check is None else check(key, value)
+    return found

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fedpriv.store.columns import AUDIT_COLUMNS, CLIENT_COLUMNS, COLUMNS, STATED_COLUMNS
-from fedpriv.store.pairs import FEWEST, PAIRED, spread
+from fedpriv.store.pairs import FEWEST, PAIRED, band, spread, thin
 from fedpriv.store.saved import unreadable
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.definition import SOUND, Axes, CurveGroup, Figure, Mark, Points
@@ -21,7 +22,6 @@ from fedpriv.study.figures.jobs import DONE, Job
 END = "end "  # before the name of a result in summary.json, in the columns of the frame
 QUANTITIES = {**STATED_COLUMNS, "epsilon": COLUMNS["epsilon"]}
 MARGIN = 5.0  # a vacuous ε is drawn at this multiple of the largest ε that is not
-POINTS = 200  # most points of a line: a column of print cannot show more
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +45,6 @@ class FigureRun:
         return sound is not None and math.isinf(sound)
 
     @property
-    def omniscient(self) -> bool:
-        """True where attackers see what the trust model hides."""
-        return bool(self.summary.get("omniscient"))
-
-    @property
     def diverged(self) -> str:
         """Sentence about the divergence of the run; empty for a run that did not diverge."""
         if self.summary.get("stop_reason") != "diverged":
@@ -67,8 +62,7 @@ class FigureRun:
     @property
     def stream_version(self) -> int:
         """Version of the random streams of the run; 1 for old runs that do not record a version."""
-        version = self.stored.environment.get("stream_version", 1)
-        return version if isinstance(version, int) else 1
+        return int(self.stored.environment.get("stream_version", 1))
 
 
 def read_runs(jobs: Iterable[Job]) -> list[FigureRun]:
@@ -127,13 +121,11 @@ def over_seeds(rows: pd.DataFrame, axes: Axes) -> pd.DataFrame:
         rows: Rows of the curve in the frame.
         axes: The drawn columns. Points that are not finite are left out.
     """
-    lines = []
-    for _, run in rows.groupby("run", sort=False):
-        x, y = (run[name].astype(float) * COLUMNS[name].scale for name in (axes.x, axes.y))
-        finite = np.isfinite(x) & np.isfinite(y)
-        line = pd.DataFrame({"x": x[finite], "y": y[finite]}).sort_values("x", kind="stable")
-        if len(line):
-            lines.append(line.drop_duplicates("x", keep="last"))
+    scales = [COLUMNS[axes.x].scale, COLUMNS[axes.y].scale]
+    lines = [
+        run[[axes.x, axes.y]].set_axis(["x", "y"], axis=1).astype(float) * scales
+        for _, run in rows.groupby("run", sort=False)
+    ]
     return band(lines, axes.band)
 
 
@@ -174,34 +166,6 @@ def over_points(rows: pd.DataFrame, axes: Axes, points: Points) -> pd.DataFrame:
     return table
 
 
-def band(lines: Sequence[pd.DataFrame], kind: str = "t") -> pd.DataFrame:
-    """Return x, mean, low, high and n over several lines.
-
-    Lines with the same x are averaged at each x. Lines with different x, as with a σ that adapts, are
-    interpolated linearly on the range that all lines cover. A single line stays as it is, but for points
-    beyond the first :data:`POINTS`: then evenly spaced ones remain.
-
-    Args:
-        lines: Columns x and y of each line; x increases unless there is one line only.
-        kind: A kind of :data:`BANDS`.
-    """
-    if not lines:
-        return pd.DataFrame(columns=["x", "mean", "low", "high", "n"], dtype=float)
-    if len(lines) == 1:
-        only = lines[0].iloc[_thin(len(lines[0]))]
-        y = only["y"].to_numpy()
-        return pd.DataFrame({"x": only["x"].to_numpy(), "mean": y, "low": y, "high": y, "n": 1})
-    first = lines[0]["x"].to_numpy()
-    if all(len(line) == len(first) and np.allclose(line["x"], first) for line in lines):
-        x = first[_thin(len(first))]
-    else:
-        begin = max(line["x"].iloc[0] for line in lines)
-        end = min(line["x"].iloc[-1] for line in lines)
-        x = np.linspace(begin, max(begin, end), POINTS)
-    y = np.stack([np.interp(x, line["x"], line["y"]) for line in lines])
-    return spread(x, y, kind)
-
-
 def per_client(run: FigureRun, axes: Axes) -> pd.DataFrame:
     """Return client, x, mean (the value itself), low, high and n for every client of one run.
 
@@ -213,18 +177,11 @@ def per_client(run: FigureRun, axes: Axes) -> pd.DataFrame:
     tables = []
     for client, rows in clients.groupby("client"):
         rows = rows[rows[axes.y].notna()]
-        rows = rows.iloc[_thin(len(rows))]
+        rows = rows.iloc[thin(len(rows))]
         value = rows[axes.y] * CLIENT_COLUMNS[axes.y].scale
         columns = {"x": rows[axes.x], "mean": value, "low": value, "high": value, "n": 1}
         tables.append(pd.DataFrame({"client": client, **columns}))
     return pd.concat(tables, ignore_index=True)
-
-
-def _thin(count: int) -> np.ndarray:
-    """Return indices of at most POINTS of ``count`` rows, evenly spaced, including the last row."""
-    if count <= POINTS:
-        return np.arange(count)
-    return np.unique(np.linspace(0, count - 1, POINTS).round().astype(int))
 
 
 def figure_table(figure: Figure, frame: pd.DataFrame) -> pd.DataFrame:
@@ -233,36 +190,45 @@ def figure_table(figure: Figure, frame: pd.DataFrame) -> pd.DataFrame:
     Returns:
         Columns group, axes, curve, client (where each client has a line), x, mean, low, high, n and band,
         the kind of low and high: t, range, sd or none, as in :data:`BANDS`. A mark has n = 0, and ``stated``
-        where low and high are from its source.
+        where low and high are from its source. A mark that is a level line goes from the first to the last
+        point of the figure, or x that is drawn.
     """
     rows_of = dict(list(frame.groupby(["panel", "curve"], sort=False)))
     tables: list[pd.DataFrame] = []
-    for group in figure.groups:
-        for axes in figure.axes:
-            positions: list[float] = []
-            for curve in group.curves:
-                rows = rows_of.get((group.name, curve.name))
-                if rows is None:
-                    continue
-                if figure.points is not None:
-                    drawn = over_points(rows, axes, figure.points)
-                elif axes.lines == "curves":
-                    drawn = over_seeds(rows, axes)
-                else:
-                    drawn = per_client(rows["run"].iloc[0], axes)
-                few = "range" if axes.band == "t" else axes.band
-                drawn["band"] = [
-                    "none" if n < 2 else few if n < FEWEST else axes.band for n in drawn["n"]
-                ]
-                for name, value in (
-                    ("curve", curve.name),
-                    ("axes", axes.name),
-                    ("group", group.name),
-                ):
-                    drawn.insert(0, name, value)
-                tables.append(drawn)
-                positions += [*drawn["x"]]
-            tables += _mark_rows(figure, group, axes, positions)
+
+    def add(group: CurveGroup, axes: Axes, curve: str, drawn: pd.DataFrame) -> None:
+        names = {"group": group.name, "axes": axes.name, "curve": curve}
+        tables.append(pd.concat([pd.DataFrame(names, drawn.index), drawn], axis=1))
+
+    for group, axes in itertools.product(figure.groups, figure.axes):
+        positions: list[float] = []
+        for curve in group.curves:
+            rows = rows_of.get((group.name, curve.name))
+            if rows is None:
+                continue
+            if figure.points is not None:
+                drawn = over_points(rows, axes, figure.points)
+            elif axes.kind == "lines":
+                drawn = over_seeds(rows, axes)
+            else:
+                drawn = per_client(rows["run"].iloc[0], axes)
+            few = "range" if axes.band == "t" else axes.band
+            kinds = ["none" if n < 2 else few if n < FEWEST else axes.band for n in drawn["n"]]
+            add(group, axes, curve.name, drawn.assign(band=kinds))
+            positions += [*drawn["x"]]
+        if figure.points is not None:
+            positions = [*figure.points.values]
+        for mark in marks_on(figure, group, axes):
+            ends = positions or (0.0, 1.0)
+            row = {
+                "x": [*{min(ends), max(ends)}] if mark.point is None else [mark.point],
+                "mean": mark.value,
+                "low": mark.value if mark.low is None else mark.low,
+                "high": mark.value if mark.high is None else mark.high,
+                "n": 0,
+                "band": "none" if mark.low is None else "stated",
+            }
+            add(group, axes, mark.label, pd.DataFrame(row).sort_values("x"))
     columns = ["group", "axes", "curve", "x", "mean", "low", "high", "n", "band"]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
 
@@ -272,26 +238,3 @@ def marks_on(figure: Figure, group: CurveGroup, axes: Axes) -> list[Mark]:
     if axes.kind != "lines":
         return []
     return [mark for mark in figure.marks if (mark.group, mark.column) == (group.name, axes.y)]
-
-
-def _mark_rows(
-    figure: Figure, group: CurveGroup, axes: Axes, drawn: Sequence[float]
-) -> Iterator[pd.DataFrame]:
-    """Yield the rows of figure.csv for the marks, with ``n`` 0, as a mark is of no run.
-
-    A level line goes from the first to the last point of the figure, or x that is ``drawn``.
-    """
-    for mark in marks_on(figure, group, axes):
-        ends = figure.points.values if figure.points is not None else (drawn or (0.0, 1.0))
-        low = mark.value if mark.low is None else mark.low
-        high = mark.value if mark.high is None else mark.high
-        x = dict.fromkeys((min(ends), max(ends)) if mark.point is None else (mark.point,))
-        row = {
-            "group": group.name,
-            "axes": axes.name,
-            "curve": mark.label,
-            "x": [*x],
-            "mean": mark.value,
-        }
-        kind = "none" if mark.low is None else "stated"
-        yield pd.DataFrame({**row, "low": low, "high": high, "n": 0, "band": kind})

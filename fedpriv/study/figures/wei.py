@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.common import checks
-from fedpriv.common.errors import ArgumentError
 from fedpriv.privacy.wei_bounds import (
     Learning,
     best_rounds,
@@ -46,17 +44,12 @@ def moment_bound(
 
     Returns:
         The panels in pairs, and the order at which each bound fails first.
-
-    Raises:
-        ArgumentError: An argument is not allowed.
     """
-    noise_std = checks.number("noise_std", noise_std, above=0)
-    orders = [checks.whole("orders", order, at_least=1) for order in orders]
     drawn, findings = [], []
     for panel in panels:
         title, q = panel["title"], panel["sample_rate"]
         lines, failing = [], []
-        for clip_norm, look in _looks("C", "clip_norms", clip_norms):
+        for clip_norm, look in _looks("C", clip_norms):
             ratio = sensitivity(clip_norm, panel["records"]) / noise_std
             y = [log_moment(o, q, ratio) / log_moment_bound(o, q, ratio) for o in orders]
             lines.append(Line(x=orders, y=y, **look))
@@ -96,26 +89,16 @@ def theorem2(
 
     Returns:
         A row of panels for each form, and the best T of each ε.
-
-    Raises:
-        ArgumentError: An argument is not allowed.
     """
-    rounds = np.arange(1, checks.whole("largest_rounds", largest_rounds, at_least=2) + 1)
+    rounds = np.arange(1, largest_rounds + 1)
     rows: list[list[Panel]] = []
     findings, before = [], 0
     for form, values in epsilons.items():
         rows.append([])
         for cohort in cohorts:
-            try:
-                problem = Learning(**learning, cohort=cohort)
-            except ArgumentError as error:
-                error.argument = f"learning.{error.argument}"
-                raise
-            except TypeError as error:
-                allowed = f"what it has to be: {error}"
-                raise ArgumentError("learning", sorted(learning), allowed) from None
+            problem = Learning(**learning, cohort=cohort)
             lines, best, least = [], [], []
-            for epsilon, look in _looks("ε", f"epsilons.{form}", values, before):
+            for epsilon, look in _looks("ε", values, before):
                 bound = convergence_bound(rounds, epsilon, problem, form)
                 lines.append(Line(x=rounds, y=bound, sparse=True, **look))
                 best.append(best_rounds(epsilon, problem, form, len(rounds)))
@@ -132,14 +115,11 @@ def theorem2(
 
 
 def _looks(
-    letter: str, key: str, values: Sequence[float], before: int = 0
+    letter: str, values: Sequence[float], before: int = 0
 ) -> list[tuple[float, dict[str, Any]]]:
     """Return each value, and label, colour and marker of its line, which follow ``before`` other lines."""
-    if not values:
-        raise ArgumentError(key, values, "at least one number")
     looks = []
-    for index, given in enumerate(values, before):
-        value = checks.number(key, given, above=0)
+    for index, value in enumerate(values, before):
         cycle, i = divmod(index, len(_COLOURS))
         colour, marker = COLOURS[_COLOURS[i]], _MARKERS[(i + cycle) % len(_MARKERS)]
         look = {"label": f"{letter} = {value:g}", "colour": colour, "marker": marker}

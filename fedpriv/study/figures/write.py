@@ -12,25 +12,19 @@ from fedpriv.common.files import write_csv, write_text
 from fedpriv.common.words import span
 from fedpriv.store.caveats import SEES_HIDDEN
 from fedpriv.store.colours import COLOURS
-from fedpriv.store.columns import CLIENT_COLUMNS, COLUMNS, STATED_COLUMNS
+from fedpriv.store.columns import CLIENT_COLUMNS, COLUMNS, STATED_COLUMNS, Quantity
 from fedpriv.store.pairs import BANDS
 from fedpriv.store.plots import MARKERS, HeatMap, Line, Panel, distinct, draw_panels
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.comparison import compare, ends_table
 from fedpriv.study.figures.definition import POINT, SOUND, Axes, CurveGroup, Figure
-from fedpriv.study.figures.series import (
-    FigureRun,
-    figure_table,
-    frame_of,
-    marks_on,
-)
+from fedpriv.study.figures.series import FigureRun, figure_table, frame_of, marks_on
 
 _SIDE_BY_SIDE = 3
 _DOTTED = "Dotted: no sound guarantee, ε as the paper counts it."
 _MARK_SHAPES = "P>dx+8"  # shapes that no curve has
 _MARK_COLOURS = ("black", "grey")
 _MARK_LEVELS = ("--", "-.", (0, (5, 1, 1, 1, 1, 1)))  # of lines of numbers from elsewhere
-_SPARE = 0.03  # share of an axis left beside a mark on its border
 
 
 def write_figure(
@@ -59,7 +53,7 @@ def write_figure(
     frame = frame_of(runs)
     table = figure_table(figure, frame)
     write_csv(folder / "figure.csv", table, float_format="%.6g")
-    omniscient = any(run.omniscient for run in runs)
+    omniscient = any(run.summary.get("omniscient") for run in runs)
     draw_table(figure, table, unsound_curves(runs), folder, len(missing), omniscient)
     write_csv(folder / "ends.csv", ends_table(figure, frame))
     caption = caption_of(figure, frame, missing)
@@ -90,16 +84,11 @@ def draw_table(
     if omniscient:
         stamp.append(SEES_HIDDEN)
     panels = panels_of(figure, table, unsound)
-    lines = [
-        line for row in panels for panel in row if isinstance(panel, Panel) for line in panel.lines
-    ]
-    draw_panels(
-        [folder / "figure.png", folder / "figure.pdf"],
-        panels,
-        figure.heading,
-        note=_DOTTED if any(line.dotted for line in lines) else "",
-        stamp="\n".join(stamp),
-    )
+    lines = [one for row in panels for p in row if isinstance(p, Panel) for one in p.lines]
+    note = _DOTTED if any(line.dotted for line in lines) else ""
+    heading = " · ".join(filter(None, (figure.work, figure.title)))
+    files = [folder / "figure.png", folder / "figure.pdf"]
+    draw_panels(files, panels, heading, note=note, stamp="\n".join(stamp))
 
 
 def unsound_curves(runs: Sequence[FigureRun]) -> set[tuple[str, str]]:
@@ -127,12 +116,19 @@ def panels_of(
     for group in figure.groups:
         panels.append([])
         for axes in figure.axes:
-            rows = table[(table["group"] == group.name) & (table["axes"] == axes.name)]
-            panels[-1].append(
-                _map(figure, group, axes, rows, table)
-                if axes.kind == "map"
-                else _panel(figure, group, axes, rows, unsound)
-            )
+            shown = table[table["axes"] == axes.name]
+            rows = shown[shown["group"] == group.name]
+            if axes.kind == "map":
+                panels[-1].append(_map(figure, group, axes, rows, {*shown["x"]}))
+            else:
+                lines = (
+                    _client_lines(rows)
+                    if axes.kind == "clients"
+                    else _curves(figure, group, rows, unsound)
+                )
+                panels[-1].append(
+                    _panel(figure, group, axes, [*lines, *_marks(figure, group, axes, rows)])
+                )
     if len(figure.axes) > 1:
         return panels
     row = [panel for (panel,) in panels]
@@ -140,126 +136,101 @@ def panels_of(
     return [row[i : i + width] for i in range(0, len(row), width)]
 
 
-def _panel(
-    figure: Figure,
-    group: CurveGroup,
-    axes: Axes,
-    rows: pd.DataFrame,
-    unsound: Collection[tuple[str, str]],
-) -> Panel:
-    """Return a panel of lines: the curves of the group, or a line for each client, and the marks."""
-    columns = COLUMNS if axes.lines == "curves" else CLIENT_COLUMNS
-    marks = marks_on(figure, group, axes)
+def _column(axes: Axes, name: str) -> Quantity:
+    if (axes.x, name) == (POINT, "round"):
+        return Quantity("rounds", from_zero=True)
+    return (CLIENT_COLUMNS if axes.kind == "clients" else COLUMNS)[name]
+
+
+def _panel(figure: Figure, group: CurveGroup, axes: Axes, lines: Sequence[Line]) -> Panel:
+    """Return a panel of lines."""
     # The limits of the definition suit the defined runs alone.
-    x_limits, y_limits = (
-        (None, None) if figure.altered else (axes.x_limits, axes.y_limits.get(group.name))
-    )
-    x_label = axes.x_label or (figure.points or columns[axes.x]).label
-    if axes.x == SOUND and not axes.x_label:
+    x_limits, y_limits = (None, None) if figure.altered else (axes.x_limits, axes.y_limits)
+    x_label = (figure.points or _column(axes, axes.x)).label
+    if axes.x == SOUND:
         x_label = f"{STATED_COLUMNS[SOUND].label}; right of {axes.vacuous_above:g}: vacuous"
-    x_log, y_log = axes.x_scale == "log", axes.y_scale == "log"
-    at = [mark.point for mark in marks if mark.point is not None]
+    quantity = _column(axes, axes.y)
     return Panel(
         title=group.title,
-        x_label=x_label,
-        y_label=axes.y_label or _quantity(axes),
-        lines=tuple(_lines(figure, group, axes, rows, unsound)),
-        x_limits=including(x_limits, at, x_log),
-        y_limits=including(y_limits, [mark.value for mark in marks], y_log),
+        x_label=axes.x_label or x_label,
+        y_label=axes.y_label or quantity.label,
+        lines=tuple(lines),
+        x_limits=x_limits,
+        y_limits=y_limits,
         x_from_zero=figure.points is None,
-        y_from_zero=columns[axes.y].from_zero and figure.points is None,
-        x_log=x_log,
+        y_from_zero=quantity.from_zero and figure.points is None,
+        x_log=axes.x_scale == "log",
         vacuous_above=axes.vacuous_above,
-        y_log=y_log,
+        y_log=axes.y_scale == "log",
     )
 
 
-def _quantity(axes: Axes) -> str:
-    columns = COLUMNS if axes.lines == "curves" else CLIENT_COLUMNS
-    return "rounds" if (axes.x, axes.y) == (POINT, "round") else columns[axes.y].label
+def _client_lines(rows: pd.DataFrame) -> Iterator[Line]:
+    """Yield a line for each client."""
+    for index, (client, line) in enumerate(rows.groupby("client") if len(rows) else ()):
+        colour, marker, dotted = distinct(index)
+        yield Line(
+            f"client {int(client)}", colour, line["x"], line["mean"], dotted=dotted, thin=True,
+            marker=marker, sparse=True,
+        )  # fmt: skip
 
 
-def _lines(
-    figure: Figure,
-    group: CurveGroup,
-    axes: Axes,
-    rows: pd.DataFrame,
-    unsound: Collection[tuple[str, str]],
+def _curves(
+    figure: Figure, group: CurveGroup, rows: pd.DataFrame, unsound: Collection[tuple[str, str]]
 ) -> Iterator[Line]:
-    """Yield the lines of a panel.
+    """Yield the curves of a panel.
 
     A curve is dotted without a sound guarantee, and dashed where it is run at no point; it has the same
-    marker in every group. The numbers of a label from elsewhere look the same in every panel.
+    marker in every group. The only curve of a panel that is named like the figure has no label.
     """
-    if axes.lines == "clients":
-        for index, (client, line) in enumerate(rows.groupby("client") if len(rows) else ()):
-            colour, marker, dotted = distinct(index)
-            yield Line(
-                f"client {int(client)}", colour, line["x"], line["mean"], dotted=dotted, thin=True,
-                marker=marker, sparse=True,
-            )  # fmt: skip
     labels = dict.fromkeys(curve.label for other in figure.groups for curve in other.curves)
     shapes = {label: MARKERS[i % len(MARKERS)] for i, label in enumerate(labels)}
-    for curve in group.curves if axes.lines == "curves" else ():
+    for curve in group.curves:
         line = rows[rows["curve"] == curve.name]
-        if len(line):
-            band = line["n"].max() > 1
-            level = figure.points is not None and not curve.points
-            yield Line(
-                label=curve.label,
-                colour=COLOURS[curve.colour],
-                x=line["x"],
-                y=line["mean"],
-                low=line["low"] if band else None,
-                high=line["high"] if band else None,
-                dotted=(group.name, curve.name) in unsound,
-                dashed=level,
-                thin=len(group.curves) > 5,
-                marker=None if level else shapes[curve.label],
-                sparse=figure.points is None,
-            )
+        if not len(line):
+            continue
+        band, level = line["n"].max() > 1, figure.points is not None and not curve.points
+        alone = curve.label == figure.title and rows["curve"].nunique() == 1
+        yield Line(
+            label="_" if alone else curve.label,
+            colour=COLOURS[curve.colour],
+            x=line["x"],
+            y=line["mean"],
+            low=line["low"] if band else None,
+            high=line["high"] if band else None,
+            dotted=(group.name, curve.name) in unsound,
+            dashed=level,
+            thin=len(group.curves) > 5,
+            marker=None if level else shapes[curve.label],
+            sparse=figure.points is None,
+        )
+
+
+def _marks(figure: Figure, group: CurveGroup, axes: Axes, rows: pd.DataFrame) -> Iterator[Line]:
+    """Yield the numbers from elsewhere in a panel; those of a label look the same in every panel."""
     on_axes = marks_on(figure, group, axes)
     for index, label in enumerate(dict.fromkeys(mark.label for mark in figure.marks)):
         marks = [mark for mark in on_axes if mark.label == label]
+        if not marks:
+            continue
         cycle, shape = divmod(index, len(_MARK_SHAPES))
-        if marks:
-            points = rows[(rows["curve"] == label) & (rows["n"] == 0)]
-            ranged = any(mark.low is not None for mark in marks)
-            yield Line(
-                label=label,
-                colour=COLOURS[_MARK_COLOURS[cycle % len(_MARK_COLOURS)]],
-                x=points["x"].tolist(),
-                y=points["mean"].tolist(),
-                low=points["low"].tolist() if ranged else None,
-                high=points["high"].tolist() if ranged else None,
-                marker=None if marks[0].point is None else _MARK_SHAPES[shape],
-                joined=marks[0].joined,
-                style=_MARK_LEVELS[index % len(_MARK_LEVELS)] if marks[0].joined else "",
-            )
-
-
-def including(
-    limits: tuple[float, float] | None, values: Sequence[float], log: bool
-) -> tuple[float, float] | None:
-    """Return the limits of an axis, widened so that the symbols of all marks are inside.
-
-    Args:
-        limits: Limits of the definition; None stays None, as the axis then follows from the data.
-        values: Positions of the marks.
-        log: True for a logarithmic axis, which gets no spare room.
-    """
-    if limits is None or not values:
-        return limits
-    low, high = min(limits[0], *values), max(limits[1], *values)
-    spare = 0.0 if log else _SPARE * (high - low)
-    return (
-        low - spare if low in values else limits[0],
-        high + spare if high in values else limits[1],
-    )
+        points = rows[(rows["curve"] == label) & (rows["n"] == 0)]
+        ranged = any(mark.low is not None for mark in marks)
+        yield Line(
+            label=label,
+            colour=COLOURS[_MARK_COLOURS[cycle % len(_MARK_COLOURS)]],
+            x=points["x"].tolist(),
+            y=points["mean"].tolist(),
+            low=points["low"].tolist() if ranged else None,
+            high=points["high"].tolist() if ranged else None,
+            marker=None if marks[0].point is None else _MARK_SHAPES[shape],
+            joined=marks[0].joined,
+            style=_MARK_LEVELS[index % len(_MARK_LEVELS)] if marks[0].joined else "",
+        )
 
 
 def _map(
-    figure: Figure, group: CurveGroup, axes: Axes, rows: pd.DataFrame, table: pd.DataFrame
+    figure: Figure, group: CurveGroup, axes: Axes, rows: pd.DataFrame, measured: Collection[float]
 ) -> HeatMap:
     """Return a map with a row for each curve, a column for each point, and means over seeds in the cells."""
     assert figure.points is not None  # only figures with points have maps
@@ -267,7 +238,6 @@ def _map(
     values = list(figure.points.values)
     if figure.points.choices:
         # Choices that have no such value, as attacks without a backdoor have no success, are left out.
-        measured = set(table.loc[table["axes"] == axes.name, "x"])
         values = [value for value in values if value in measured] or values
     means = rows.pivot(index="curve", columns="x", values="mean")
     cells = means.reindex(index=[curve.name for curve in curves], columns=values)
@@ -275,7 +245,7 @@ def _map(
         title=group.title,
         x_label=axes.x_label or figure.points.label,
         y_label=axes.y_label or "",
-        label=_quantity(axes),
+        label=_column(axes, axes.y).label,
         rows=tuple(curve.label for curve in curves),
         columns=tuple(map(figure.points.words, cells.columns)),
         values=cells.to_numpy(dtype=float),
@@ -290,7 +260,7 @@ def _map(
 def caption_of(figure: Figure, frame: pd.DataFrame, missing: Collection[str]) -> str:
     """Return the caption: the text that a reader needs to understand the picture."""
     runs: list[FigureRun] = [*frame["run"].unique()]
-    if any(axes.lines == "clients" for axes in figure.axes):
+    if figure.axes[0].kind == "clients":
         sentences = [f"A line for each client of seed {figure.groups[0].seeds[0]}."]
     else:
         sentences = list(_about_lines(figure, runs))
@@ -300,7 +270,9 @@ def caption_of(figure: Figure, frame: pd.DataFrame, missing: Collection[str]) ->
         sentences.append(f"Missing runs: {len(missing)}.")
     if diverged := sum(bool(run.diverged) for run in runs):
         sentences.append(f"Diverged runs, drawn to where they did: {diverged}.")
-    if labels := list(dict.fromkeys(run.job.curve.label for run in runs if run.omniscient)):
+    if labels := list(
+        dict.fromkeys(run.job.curve.label for run in runs if run.summary.get("omniscient"))
+    ):
         sentences.append(f"In these curves {SEES_HIDDEN}: {'; '.join(labels)}.")
     versions = sorted({run.stream_version for run in runs})
     if len(versions) > 1:

@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fedpriv.common.errors import show
+from fedpriv.store.stored_run import StoredRun
 from fedpriv.tools.report.gather import SEEDS, ReportedRun
 
 _NOT_IN_LABELS = ("resume", "dry_run", "audit")
 _MOST_LETTERS = 75
+ALL = "all runs"
 
 
-def differences(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
+def differences(runs: Sequence[ReportedRun | StoredRun]) -> dict[str, list[str]]:
     """Return key → value in each run, for the keys in which the runs differ.
 
     The value is empty for a run without the key, which counts as null.
@@ -42,11 +44,11 @@ def full(value: object) -> str:
     return show(value) if value is None or isinstance(value, bool) else str(value)
 
 
-def labels(runs: Sequence[ReportedRun]) -> list[str]:
-    """Return a label for each run. Runs that differ only in their seeds have the same label.
+def settings_of(runs: Sequence[ReportedRun | StoredRun]) -> list[dict[str, str]]:
+    """Return the settings that tell runs apart, key → value of each run.
 
-    A label has the overrides that differ, if the overrides of all runs are known, since one override can
-    stand for many settings. Else it has the settings that differ.
+    These are the overrides, if the overrides of all runs are known, since one override can stand for many
+    settings. Else they are the settings that differ.
     """
     overrides = [_overrides(run) for run in runs]
     settings = [known for known in overrides if known is not None]
@@ -54,9 +56,18 @@ def labels(runs: Sequence[ReportedRun]) -> list[str]:
     if len(settings) < len(runs):
         differing = differences(runs).items()
         settings = [{key: v[i] for key, v in differing if v[i] != ""} for i in range(len(runs))]
+    return settings
+
+
+def labels(runs: Sequence[ReportedRun | StoredRun], without: str = "") -> list[str]:
+    """Return a label for each run, without the key ``without``.
+
+    Runs that differ only in their seeds have the same label.
+    """
+    settings = [{k: v for k, v in run.items() if k != without} for run in settings_of(runs)]
     names = settings_labels(settings)
     if not any(names):
-        return ["all runs"] * len(runs)
+        return [ALL] * len(runs)
     return _cut([name or "defaults" for name in names])
 
 
@@ -90,7 +101,7 @@ def short_names(runs: Sequence[ReportedRun]) -> list[str]:
     return [f"run {path.name}" for path in paths] if jobs else [run.name for run in runs]
 
 
-def _overrides(run: ReportedRun) -> dict[str, str] | None:
+def _overrides(run: ReportedRun | StoredRun) -> dict[str, str] | None:
     if run.overrides is None:
         return None
     pairs = (override.lstrip("+").partition("=")[::2] for override in run.overrides)

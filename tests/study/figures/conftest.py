@@ -142,22 +142,6 @@ def made(tmp_path_factory) -> Path:
     return folder / "outputs"
 
 
-@pytest.fixture(scope="session")
-def grid(tmp_path_factory) -> Path:
-    """A folder with four finished runs made by ``fedpriv train``: two noises, two seeds."""
-    folder = tmp_path_factory.mktemp("grid")
-    for noise in (8, 16):
-        for seed in (0, 1):
-            status = cli.run([
-                "train", "algorithm=dp_fl", "epsilon=null", "rounds=4", "evaluation_interval=2",
-                f"noise_schedule.noise_multiplier={noise}", f"seed={seed}",
-                f"runtime.run_dir={folder / f'noise{noise}-seed{seed}'}", "runtime.plots=false",
-                *QUIET,
-            ])  # fmt: skip
-            assert status == 0
-    return folder
-
-
 @pytest.fixture
 def tiny_over_points() -> dict:
     """Two curves without privacy at three learning rates, and a reference at none."""

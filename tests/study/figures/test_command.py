@@ -27,7 +27,7 @@ def test_seeds_are_whole_numbers(seeds, make, tmp_path):
 
 
 def test_a_seed_given_twice_is_refused(make):
-    assert "one seed or several different ones" in refused(make("--seeds", "0,0"))
+    assert "at least one seed, all of them different" in refused(make("--seeds", "0,0"))
 
 
 def test_a_name_is_needed(command):

@@ -25,7 +25,6 @@ def test_every_strategy_is_drawn_up_to_its_rounds():
 
 
 def test_a_sixth_strategy_is_drawn(monkeypatch):
-    monkeypatch.setattr("fedpriv.study.figures.ftrl.STRATEGIES", tuple("abcdef"))
     monkeypatch.setattr("fedpriv.study.figures.ftrl.make_strategy", lambda *_, **__: None)
     monkeypatch.setattr("fedpriv.study.figures.ftrl.error", lambda *_: 1.0)
     drawing = error_against_rounds([16], dict.fromkeys("abcdef", 99), epochs=4)

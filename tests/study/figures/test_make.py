@@ -147,7 +147,7 @@ def test_draw_runs_nothing(make, there, tmp_path):
     before = snapshot(there / "runs")
     said = make("--draw")
     assert said.status == 1
-    assert "1 of 4 runs of own/tiny is not finished: digits/" in said.sentence
+    assert "1 of 4 runs of own/tiny not finished: digits/" in said.sentence
     assert snapshot(there / "runs") == before
     assert "Missing runs: 1." in comparison(tmp_path)
     assert "Not finished: digits/" in comparison(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from fedpriv.common.errors import ConfigError
 from fedpriv.study.figures.comparison import compare
 from fedpriv.study.figures.series import FigureRun, figure_table, frame_of
-from fedpriv.study.figures.write import caption_of, including, panels_of, unsound_curves
+from fedpriv.study.figures.write import caption_of, panels_of, unsound_curves
 
 LINEAR = "scattering, linear (Somebody 2021)"
 NOISY = "label noise (Nobody 2020)"
@@ -87,29 +87,6 @@ def test_a_label_looks_the_same_in_every_group(read, tiny):
     assert again.lines[0].colour == first.lines[1].colour
 
 
-def test_limits_are_widened_to_hold_the_marks(panels, tiny):
-    tiny["metric"]["accuracy"] |= {"x_limits": [0, 8], "y_limits": {"digits": [40, 100]}}
-    (low, high), y_limits = panels()[0].x_limits, panels()[0].y_limits
-    assert low == 0
-    assert high > 9
-    assert y_limits == (40, 100)
-
-
-@pytest.mark.parametrize(
-    ("limits", "values", "log", "found"),
-    [
-        (None, [3], False, None),
-        ((0, 1), [], False, (0, 1)),
-        ((0, 10), [5, 9.9], False, (0, 10)),
-        ((0, 10), [10], False, (0, 10.3)),
-        ((1, 10), [0.1, 20], True, (0.1, 20)),
-        ((0, 10), [-90], False, (-93, 10)),
-    ],
-)
-def test_limits_hold_the_whole_symbols(limits, values, log, found):
-    assert including(limits, values, log) == found
-
-
 def test_the_csv_holds_them_as_of_no_run(read, tiny, runs_of):
     figure = read(tiny)
     table = figure_table(figure, frame_of(runs_of(figure)))
@@ -156,7 +133,7 @@ def test_the_comparison_lists_them_as_published(read, tiny, runs_of):
         ({"label": None}, "figure.baselines.0.label must be a text"),
         ({"label": 3}, "figure.baselines.0.label must be a text"),
         ({"label": "loud noise"}, "figure.baselines.0.label must be a label that no curve has"),
-        ({"labl": "x"}, "figure.baselines.0.labl must be one of label, run"),
+        ({"labl": "x"}, "figure.baselines.0.labl must be one of label, value"),
     ],
 )  # fmt: skip
 def test_a_wrong_mark_is_refused(changed, words, read, tiny):

@@ -21,15 +21,9 @@ def test_a_sweep_a_plot_and_a_report_say_so(command, tmp_path):
     sweep = command("train", "-m", *RUN, *QUIET, "seed=0,1", "hydra.sweep.dir=sweep")
     assert sweep.status == 0, sweep.err
     assert f"in these runs {SEES_HIDDEN}" in in_one_line(sweep.out)
-    assert command("plot", "sweep", "--out", "curve.png").status == 0
-    assert SEES_HIDDEN in (tmp_path / "curve.txt").read_text()
-    assert (
-        command(
-            "plot", "sweep", "--points", "attack.tau", "--y", "test_accuracy", "--out", "end.png"
-        ).status
-        == 0
-    )
-    assert SEES_HIDDEN in (tmp_path / "end.txt").read_text()
+    assert SEES_HIDDEN in in_one_line(command("plot", "sweep").out)
+    ends = command("plot", "sweep", "--points", "attack.tau", "--out", "end.png")
+    assert SEES_HIDDEN in in_one_line(ends.out)
     assert command("report", "sweep/0").status == 0
     page = next((tmp_path / "sweep" / "0").glob("*.html")).read_text()
     assert SEES_HIDDEN in page

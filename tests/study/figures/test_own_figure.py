@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import zipfile
-from importlib.metadata import version
 from pathlib import Path
 
 import pandas as pd
@@ -112,6 +111,10 @@ def test_a_curve_wins_over_base(figure_of):
     assert [o for o in curve.overrides if o.startswith("rounds=")] == ["rounds=9"]
 
 
+def test_the_only_curve_of_a_file_without_curves_has_the_title_for_a_name(figure_of):
+    assert figure_of(curves=None, title="Digits").groups[0].curves[0].label == "Digits"
+
+
 def test_seeds_and_scale_of_the_command_replace_those_of_the_file(figure_of):
     assert figure_of({"seeds": [5]}).groups[0].seeds == (5,)
     quick = figure_of({"scale": "quick"}, quick="rounds=2")
@@ -127,7 +130,7 @@ def test_an_extended_file_runs_only_what_is_missing(here, command):
     assert len({path.name for path in (here / "outputs" / "runs").iterdir()} - before) == 2
 
 
-def test_a_dry_run_shows_epsilon_rounds_and_time_of_every_job(tmp_path, command, wide_cells):
+def test_a_dry_run_shows_epsilon_and_rounds_of_every_job(tmp_path, command, wide_cells):
     write_own(tmp_path, curves=None, seeds=1)
     said = command("figure", "own.yaml", "--dry-run", *QUIET)
     assert said.status == 0, said.err
@@ -135,7 +138,7 @@ def test_a_dry_run_shows_epsilon_rounds_and_time_of_every_job(tmp_path, command,
     assert len(rows) == 3
     for cell in ("1.000", "4.000", "none"):
         assert sum(f" {cell} " in row for row in rows) == 1
-    assert "one run after another" in said.out
+    assert "goes to outputs/figures/own: figure.png, figure.pdf, figure.csv, ends.csv" in said.out
     for heading in ("σ", "sound ε"):
         assert heading in said.out
     assert not (tmp_path / "outputs").exists()
@@ -158,7 +161,7 @@ def test_one_cell_that_cannot_run_is_named_before_anything_runs(tmp_path, comman
     write_own(tmp_path, x={"algorithm.clients_per_round": [0, 5]})
     said = command("figure", "own.yaml", *QUIET)
     assert said.status == 2
-    assert "learning rate = 0.1/at 0/seed 1: algorithm.clients_per_round must be" in said.sentence
+    assert "learning rate = 0.1/at 0/seed 0: algorithm.clients_per_round must be" in said.sentence
     assert not (tmp_path / "outputs").exists()
 
 
@@ -241,8 +244,7 @@ def test_a_packed_figure_is_drawn_again_from_the_archive(here, command, monkeypa
         readme = archive.read("README.md").decode()
     assert "no epsilon covers" in readme
     assert "pip install .\n" in readme
-    assert f"fedpriv {version('fedpriv')}" in readme
-    assert {"README.md", "own.yaml", "theirs.csv", "figure.png", "versions.txt"} <= names
+    assert {"README.md", "own.yaml", "theirs.csv", "figure.png"} <= names
     assert sum(name.startswith("statements/") for name in names) == 6
     monkeypatch.chdir(here / "review")
     (again,) = [line for line in readme.splitlines() if line.startswith("fedpriv figure")]

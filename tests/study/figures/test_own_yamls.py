@@ -49,7 +49,7 @@ def test_an_archive_has_the_own_yamls_and_names_the_own_files(tmp_path, command,
             "yamls/clipper/unused.yaml",
         }
     readme = (tmp_path / "review" / "README.md").read_text()
-    assert "beside it first: ownnets.py, own.csv." in readme
+    assert "put them beside it first" in readme
     shutil.copy("own.csv", "review")
     (again,) = [line for line in readme.splitlines() if line.startswith("fedpriv figure")]
     assert "--config-dir yamls" in again

@@ -77,10 +77,7 @@ def test_a_share_of_the_runs_is_of_what_each_row_counts():
     ("values", "words"),
     [
         (row(UPLOADS, "guessing", 5), "rows.how must be one of canaries, apart, neighbours"),
-        (row(UPLOADS, "apart", 0), "rows.runs must be a whole number >= 1"),
         (row(UPLOADS, "apart", 5, observer="everybody"), "rows.observer must be one of"),
-        (row(UPLOADS, "apart", 5, colour="red"), "rows must be label, overrides, how and runs"),
-        ({"label": "it"}, "rows must be label, overrides, how and runs"),
     ],
 )
 def test_what_is_no_row_is_refused(values, words):

@@ -13,8 +13,14 @@ import yaml
 
 from fedpriv.common.config import compose
 from fedpriv.common.errors import ConfigError
-from fedpriv.study.figures.figure_keys import StatedPoint, key_label, read_numbers
-from fedpriv.study.figures.reading import compose_safely, plain_section, read_figure, read_own
+from fedpriv.study.figures.reading import (
+    compose_safely,
+    key_label,
+    plain_section,
+    read_figure,
+    read_numbers,
+    read_own,
+)
 
 OWN = {"x": {"epsilon": [1, 2]}, "metric": "accuracy"}
 
@@ -112,11 +118,11 @@ def test_overrides_of_the_users_own_win_over_the_quick_scale(read, tiny):
 
 
 def test_keys_of_a_metric_hold_for_all_metrics_where_they_stand_at_the_top(read, tiny):
-    tiny |= {"x_limits": [0, 2], "band": "sd", "y_limits": {"digits": [10, 90.5]}}
+    tiny |= {"x_limits": [0, 2], "band": "sd", "y_limits": [10, 90.5]}
     tiny["metric"] = {"accuracy": "test_accuracy", "norm": {"column": "clip_norm", "x": "epsilon"}}
     accuracy, norm = read(tiny).axes
     assert (accuracy.x_limits, accuracy.band) == ((0.0, 2.0), "sd")
-    assert accuracy.y_limits == {"digits": (10.0, 90.5)}
+    assert accuracy.y_limits == (10.0, 90.5)
     assert (norm.x, norm.x_limits, norm.band) == ("epsilon", None, "sd")
 
 
@@ -137,7 +143,7 @@ WRONG_KEYS = [
     ("draw_only", "yes", "draw_only", "true or false"),
     ("quick", "rounds", "quick", "overrides such as"),
     ("reuse", 3, "reuse", "folders"),
-    ("seeds", [0, 0], "seeds", "different"),
+    ("seeds", [0, 0], "seeds", "at least one seed, all of them different"),
     ("seeds", [-1], "seeds", "a whole number >= 0"),
     ("seeds", "all", "seeds", "how many seeds (5), or a list"),
     ("panels", {}, "panels", "keys with their values"),
@@ -171,7 +177,7 @@ WRONG_KEYS = [
     ("x", {"epsilon": []}, "x.epsilon", "at least one number"),
     ("x", {"epsilon": [1, 1]}, "x.epsilon", "different"),
     ("x", {"clipper": ["adap"]}, "x.clipper", "options and texts belong under curves or panels"),
-    ("x", {"seed": [1, 2]}, "x", "seeds: 5 sets the seeds"),
+    ("x", {"seed": [1, 2]}, "x", "the figure has seeds: [0, 1, 2]"),
     ("x", {"epsilon": [1], "rounds": [2]}, "x", "a key with its values"),
     ("x_limits", [2, 0], "x_limits", "from < to"),
     ("x_limits", 2, "x_limits", "[from, to]"),
@@ -179,12 +185,12 @@ WRONG_KEYS = [
     ("x_label", 3, "x_label", "a text"),
     ("x_scale", "ln", "x_scale", "one of linear, log"),
     ("vacuous_above", 3, "vacuous_above", "one of work, title"),
-    ("y_limits", {"digit": [0, 1]}, "y_limits.digit", "one of digits"),
+    ("y_limits", {"digits": [0, 1]}, "y_limits", "[from, to]"),
     ("band", "se", "band", "one of t, range, sd"),
     ("stated", 80, "stated", "a list"),
     ("stated", [80], "stated.0", "a group of keys"),
     ("stated.0.panel", "mnist", "stated.0.panel", "one of digits"),
-    ("stated.0.curve", "lowd", "stated.0.curve", "one of loud, quiet"),
+    ("stated.0.curve", "lowd", "stated.0.curve", "out of loud, quiet"),
     ("stated.0.metric", "clip_norm", "stated.0.metric", "one of accuracy, loss, test_accuracy"),
     ("stated.0.value", "80 %", "stated.0.value", "a number"),
     ("stated.0.x", 3, "stated.0.x", "absent"),
@@ -261,7 +267,7 @@ def test_whatever_is_written_anywhere_is_read_or_refused_in_one_line(name):
                 node = node[key]
             node[place[-1]] = value
             try:
-                assert read_figure(values, name).run_count
+                assert read_figure(values, name).groups
             except ConfigError as error:
                 sentence = str(error)
                 assert sentence.startswith("figure.")
@@ -312,7 +318,10 @@ def test_an_axis_over_a_key_is_named_in_words(key, label):
 def test_a_csv_is_read_by_its_columns(tmp_path):
     (tmp_path / "b.csv").write_text("low,y,x,high\n40,50,2,60\n30,40,1,50\n")
     found = read_numbers("csv", tmp_path / "b.csv")
-    assert found == [StatedPoint(1, 40, 30, 50), StatedPoint(2, 50, 40, 60)]
+    assert found == [
+        {"x": 1, "y": 40, "low": 30, "high": 50},
+        {"x": 2, "y": 50, "low": 40, "high": 60},
+    ]
 
 
 def test_a_csv_with_seeds_is_averaged(own, tmp_path):
@@ -332,9 +341,9 @@ def test_a_csv_with_seeds_is_averaged(own, tmp_path):
         ("base", "hydra/launcher=ray", ("base", "hydra/launcher=ray", "fedpriv figure FILE")),
         ("base", "dataset='digits", ("base", "overrides")),
         ("curves", {"algorithm": []}, ("curves.algorithm", "at least one value")),
-        ("curves", {"algorithm": ["a"], "rounds": "3"}, ("curves.rounds", "a list of values")),
+        ("curves", {"algorithm": ["a"], "rounds": "3"}, ("curves.rounds", "a list, as its")),
         ("curves", ["dp_fl"], ("curves", "keys with their values")),
-        ("curves", {"algorithm": ["a", "a"]}, ("curves.algorithm", "different values")),
+        ("curves", {"algorithm": ["a", "a"]}, ("curves.algorithm", "different")),
         ("name", "../up", ("name", "../up")),
         ("baselines", {"label": "a"}, ("baselines", "a list")),
         ("baselines", [{"label": "a"}], ("baselines.0", "run, csv and value")),
@@ -349,7 +358,7 @@ def test_a_csv_with_seeds_is_averaged(own, tmp_path):
         ("baselines", [{"label": "a", "value": 9, "panel": "p"}], ("baselines.0.panel", "p")),
         ("baselines", [{"label": "a", "value": 9, "metric": "loss"}], ("baselines.0.metric",)),
         ("baselines", [{"label": "runs", "value": 9}], ("baselines.0.label", "no curve")),
-        ("baselines", [{"label": "a", "run": "rounds=2", "x": 3}], ("baselines.0.x", "absent")),
+        ("baselines", [{"label": "a", "run": "rounds=2", "x": 3}], ("baselines.0.x", "one of label, run")),
         ("baselines", [{"label": "a", "run": "algorithm=fedavg", "as": "points"}], ("line",)),
     ],
 )  # fmt: skip
@@ -368,9 +377,6 @@ def test_a_mistake_in_a_file_is_one_sentence_with_file_and_key(key, value, words
         ("x,y,low\n1,50,40\n", ("x, y, low",)),
         ("x,y\n1,fifty\n", ("fifty", "line 2", "column y")),
         ("x,y\n1\n", ("nothing", "line 2", "column y")),
-        ("x,y\n1,50\n1,60\n", ("1 2 times", "seed")),
-        ("x,seed,y\n1,0,50\n1,0,60\n", ("1 2 times", "seed")),
-        ("x,y,low,high\n1,50,60,70\n", ("60, 50, 70", "low <= y <= high")),
         ("x,y\n1,0.5\n2,0.6\n", ("0.6", "percent")),
     ],
 )

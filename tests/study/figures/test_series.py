@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpriv.common.errors import ConfigError
+from fedpriv.store.pairs import POINTS, band
 from fedpriv.study.figures.definition import Axes
-from fedpriv.study.figures.series import POINTS, FigureRun, band, frame_of, over_seeds, read_runs
+from fedpriv.study.figures.series import FigureRun, frame_of, over_seeds, read_runs
 from fedpriv.study.figures.write import panels_of
 
 values = st.floats(-1e6, 1e6, allow_nan=False)
@@ -140,14 +140,6 @@ def test_bands_are_students_intervals_from_three_seeds_on():
     assert found["high"].tolist() == pytest.approx([3 + 4.302653 * 7**0.5 / 3**0.5])
     assert (found["mean"] - found["low"]).tolist() == pytest.approx((found["high"] - 3).tolist())
     assert band([one, three])[["low", "high"]].to_numpy().tolist() == [[1, 6]]
-
-
-def test_a_bootstrap_needs_five_seeds():
-    lines = [line([1], [y]) for y in (1, 2, 3, 4, 5)]
-    found = band(lines, "bootstrap")
-    assert 1 < found["low"].iloc[0] < 3 < found["high"].iloc[0] < 5
-    with pytest.raises(ConfigError, match="below 5 seeds; a curve has 4"):
-        band(lines[:4], "bootstrap")
 
 
 def test_each_of_many_clients_has_a_line_of_its_own(read, tiny):

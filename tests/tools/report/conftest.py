@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fedpriv import cli
+
 SMALL = ("dataset=digits", "algorithm=dp_fl", "accountant=rdp", "rounds=4", "evaluation_interval=2")
 _PICTURE = "data:image/png;base64,"
 _VOID = {"meta", "img", "br"}
@@ -131,3 +133,19 @@ def sweep(ran, tmp_path) -> Path:
     text = json.dumps({"hydra": {"overrides": {"task": task}}})
     (tmp_path / "sweep" / "multirun.yaml").write_text(text)
     return tmp_path / "sweep"
+
+
+@pytest.fixture(scope="session")
+def grid(tmp_path_factory) -> Path:
+    """A folder with four finished runs made by ``fedpriv train``: two noises, two seeds."""
+    folder = tmp_path_factory.mktemp("grid")
+    for noise in (8, 16):
+        for seed in (0, 1):
+            status = cli.run([
+                "train", "algorithm=dp_fl", "epsilon=null", "rounds=4", "evaluation_interval=2",
+                f"noise_schedule.noise_multiplier={noise}", f"seed={seed}",
+                f"runtime.run_dir={folder / f'noise{noise}-seed{seed}'}", "runtime.plots=false",
+                "runtime.progress=none",
+            ])  # fmt: skip
+            assert status == 0
+    return folder

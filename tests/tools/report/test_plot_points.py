@@ -69,18 +69,7 @@ def test_both_axes_may_be_results(python, grid, command, tmp_path):
     table = pd.read_csv(tmp_path / "plot.csv")
     assert table["x"].tolist() == pytest.approx(spent, rel=0.05)
     assert table["mean"].tolist() == pytest.approx(spent, rel=0.05)
-    assert set(table["label"]) == {"all"}
-    assert "Each point is a value of" in (tmp_path / "plot.txt").read_text()
-
-
-def test_a_setting_whose_runs_all_failed_is_drawn_as_a_cross(grid, command, tmp_path):
-    shutil.copytree(grid, tmp_path / "runs")
-    for seed in (0, 1):
-        (tmp_path / "runs" / f"noise8-seed{seed}" / "summary.json").unlink()
-    assert command("plot", "runs", "--points", KEY, "--out", "plot.svg").status == 0
-    table = pd.read_csv(tmp_path / "plot.csv")
-    assert table.loc[table["n"] == 0, "x"].tolist() == [8]
-    assert "a run failed or is not finished" in (tmp_path / "plot.svg").read_text()
+    assert set(table["label"]) == {"all runs"}
 
 
 def test_what_has_not_ended_is_left_out_and_named(grid, command, tmp_path):

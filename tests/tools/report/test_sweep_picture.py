@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fedpriv.study.figures import overlay
-from fedpriv.study.figures.overlay import draw_sweep
+from fedpriv.tools.report import plot
+from fedpriv.tools.report.plot import draw_sweep
 
 KEY = "noise_schedule.noise_multiplier"
 
@@ -18,13 +18,13 @@ KEY = "noise_schedule.noise_multiplier"
 def panels(monkeypatch) -> list:
     """The panels that are drawn; their files are written as well."""
     drawn = []
-    draw = overlay.draw_panels
+    draw = plot.draw_panels
 
     def noted(files, rows, *arguments, **more):
         drawn.extend(rows[0])
         draw(files, rows, *arguments, **more)
 
-    monkeypatch.setattr(overlay, "draw_panels", noted)
+    monkeypatch.setattr(plot, "draw_panels", noted)
     return drawn
 
 
