@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
-from hydra.utils import get_class, instantiate
+from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 from fedpriv.data.catalogue import DATASETS
 from fedpriv.data.own_table import OwnTable
+from fedpriv.experiment.instantiate import instantiate
 
 CONF = Path(__file__).parents[2] / "conf"
 DATASET_FILES = sorted((CONF / "dataset").glob("*.yaml"))
