@@ -22,6 +22,8 @@ from fedpriv.algorithms.run_context import RunContext
 from fedpriv.algorithms.trainer import RoundOutcome
 from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.exact import exact_digest
+from fedpriv.common.notices import notice
 from fedpriv.experiment.averaging import AveragedModel
 from fedpriv.experiment.contracts import refuse_near_misses
 from fedpriv.experiment.evaluation import Evaluation, evaluate
@@ -403,6 +405,8 @@ class Loop:
             optional["own"] = own_state
         if self.aborted_rounds:
             optional["aborted_rounds"] = self.aborted_rounds
+        if kept := self._kept_by_own_parts():
+            optional["kept"] = kept
         return {
             **optional,
             "round": self.rounds_done,
@@ -441,3 +445,14 @@ class Loop:
             self.statistics.load_state_dict(saved["statistics"])
         if self.budget is not None:
             self.budget.load_state_dict(saved["budget"])
+        now = self._kept_by_own_parts()
+        for name in (name for name in now if saved["kept"].get(name) != now[name]):
+            notice(
+                f"warning: {name} keeps more from round to round than its state_dict saves: the rounds "
+                "that follow are not those of an uninterrupted run"
+            )
+
+    def _kept_by_own_parts(self) -> dict[str, str]:
+        """Return digests of all that a clipper and a schedule of the user's own hold."""
+        parts = {"clipper": self.context.clipper, "noise_schedule": self.schedule}
+        return {name: exact_digest(vars(part)) for name, part in parts.items() if is_own(part)}

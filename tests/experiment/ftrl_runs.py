@@ -37,7 +37,9 @@ def plan_of(*overrides: str):
 def took_part(folder) -> np.ndarray:
     """[T, K]: who was in which round, by participation.csv."""
     found = np.zeros((ROUNDS, CLIENTS), dtype=bool)
-    for row in pd.read_csv(folder / "participation.csv", dtype=str, keep_default_na=False).to_dict("records"):
+    for row in pd.read_csv(folder / "participation.csv", dtype=str, keep_default_na=False).to_dict(
+        "records"
+    ):
         first, last = int(row["first_round"]), int(row["last_round"])
         found[first - 1 : last, parse_ranges(row["clients"])] = True
     return found

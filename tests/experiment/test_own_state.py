@@ -229,3 +229,38 @@ def test_verify_interrupts_and_resumes_a_run(state, passes, tmp_path, monkeypatc
     (found,) = resumed(Subject(compose(overrides)))
     assert found.passed is passes
     sys.modules.pop(name)
+
+
+CLIPPER = (
+    STOPS
+    + """
+from fedpriv.privacy.clippers import ConstantClipper
+
+
+class Mine(ConstantClipper):
+    {saved}
+
+    def __init__(self):
+        super().__init__(clip_norm=1.0)
+        self.factor = 1.0
+
+    def clip_norm(self, round_index, holders):
+        self.factor *= 0.9
+        stop(round_index)
+        return self.factor * super().clip_norm(round_index, holders)
+"""
+)
+
+
+@pytest.mark.parametrize("is_saved", [True, False])
+def test_a_clipper_that_keeps_more_than_it_saves_is_named(is_saved, plug_in, resume, monkeypatch):
+    """After Ctrl-C no round is run again, so nothing else could notice it."""
+    monkeypatch.setenv("STOP_WITH", "SIGINT")
+    saved = 'saved_attributes = {"factor": "factor"}' if is_saved else ""
+    given = ("partition.clients=4", "rounds=8", "epsilon=null")
+    said = plug_in("clipper", "Mine", CLIPPER.replace("{saved}", saved), *given)
+    assert said.status == 130, said.err
+    monkeypatch.delenv("STOP_WITH")
+    said = resume()
+    assert said.status == 0, said.err
+    assert ("clipper keeps more from round to round" in " ".join(said.err.split())) is not is_saved
