@@ -101,6 +101,12 @@ def test_a_killed_run_has_its_cost_and_goes_on_as_if_it_had_not_been(
     assert (folder / "ledger.csv").read_text().startswith(",".join(COLUMNS) + "\n")
 
 
+def test_the_cost_of_a_killed_run_is_told_at_its_own_delta(killed, command):
+    said = command("account", "--run", str(killed(*RECORDS)), "--accountant", "rdp")
+    assert said.status == 0, said.err
+    assert "1e-05" in said.out
+
+
 def test_a_round_is_on_disk_before_anything_of_it_is_computed(train, monkeypatch, tmp_path):
     with dying(monkeypatch, Trainer, "round", 3):
         train(*RECORDS, *RUN, name="killed")
