@@ -338,7 +338,7 @@ def config_dir_of(arguments: Sequence[str]) -> Path | None:
 
 NOT_IDENTITY = (
     "runtime", "tracker", "dry_run", "resume", "protocol", "dataset.path", "dataset.download",
-    "dataset.population",
+    "dataset.population", "publish_validation_metrics",
 )  # fmt: skip
 """Keys that cannot change a result. ``protocol`` changes results only through the keys that read it.
 

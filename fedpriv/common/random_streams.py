@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -35,28 +35,6 @@ def stream_key(seed: int, purpose: str, *coordinates: int) -> int:
     )
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
-
-
-def coins(seed: int, purpose: str, names: Iterable[bytes]) -> list[float]:
-    """Return a number in [0, 1) for each thing, which follows from its name and not from the other names.
-
-    Of equal names the second, third, … have numbers of their own, so that one more name changes no number
-    of the others, if equal names are told apart by nothing but their order.
-
-    Args:
-        seed: The seed of the configuration.
-        purpose: Name of the purpose.
-        names: Bytes that name each thing.
-    """
-    key = stream_key(seed, purpose).to_bytes(8, "little")
-    times_seen: dict[bytes, int] = {}
-    numbers = []
-    for name in names:
-        times_seen[name] = times_seen.get(name, -1) + 1
-        text = times_seen[name].to_bytes(8, "little") + name
-        digest = hashlib.blake2b(text, digest_size=8, key=key).digest()
-        numbers.append((int.from_bytes(digest, "little") >> 11) / 2**53)
-    return numbers
 
 
 def numpy_stream(seed: int, purpose: str, *coordinates: int) -> np.random.Generator:

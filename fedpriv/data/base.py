@@ -20,6 +20,9 @@ from fedpriv.data.text_tokens import WORD
 if TYPE_CHECKING:
     import numpy as np
 
+    from fedpriv.data.client_records import ClientRecords
+    from fedpriv.data.roles import Units
+
 
 class Dataset(ABC):  # noqa: B024 (users' classes are registered with it)
     """A data set. Its sizes and shapes are known before the records are loaded.
@@ -60,9 +63,48 @@ class Dataset(ABC):  # noqa: B024 (users' classes are registered with it)
         return 0
 
     @fact
+    def known(self) -> bool:
+        """True if the files are published ones, which nobody adds a record to; the default is False.
+
+        Their splits are the permutations of their protocols. Any other data are split by coins
+        (:mod:`fedpriv.data.roles`).
+        """
+        return False
+
+    @fact
+    def split_seed(self) -> int:
+        """Public seed of the coins, of data that are not ``known``; 0 by default."""
+        return 0
+
+    @fact
+    def declared_records(self) -> int | None:
+        """Declared number of training records, from which lot sizes and weights follow; None: as found."""
+        return None
+
+    @fact
+    def names_records(self) -> bool:
+        """True if the key of a record stays where the record is replaced: it names a person or an id."""
+        return False
+
+    @fact
+    def test_of_clients(self) -> bool:
+        """True if test records are records of the very users who train; the default is False."""
+        return False
+
+    @fact
     def validation_records(self) -> int:
         """Number of records in the public validation split; 0 means that there is no such split."""
         return 0
+
+    @fact
+    def validation_path(self) -> str | None:
+        """File of the public validation records; None, the default: they are training records."""
+        return None
+
+    @fact
+    def validation_share(self) -> float:
+        """Share of the records, or users, that is public validation, by coins; 0: ``validation_records``."""
+        return 0.0
 
     @fact
     def records_of_users(self) -> np.ndarray | None:
@@ -154,6 +196,13 @@ class Dataset(ABC):  # noqa: B024 (users' classes are registered with it)
 
         return load_rows(self)
 
+    def split_for(self, unit: str) -> None:
+        """Split the records where ``unit`` (``record`` or ``client``) is protected. The default does nothing.
+
+        Raises:
+            DataError: A part of the split is empty.
+        """
+
     def prepare(self) -> None:
         """Make sure that the files are there, by a download if that is allowed. The default does nothing.
 
@@ -196,6 +245,9 @@ class DatasetView(Dataset):
 
     def verify(self) -> object:
         return self.source.verify()
+
+    def split_for(self, unit: str) -> None:
+        self.source.split_for(unit)
 
 
 def _of_source(name: str) -> fact:
@@ -245,9 +297,22 @@ class Partition(ABC):
         return False
 
     @fact
+    def stable(self) -> bool:
+        """True if :meth:`deal` gives every record a client whatever other records there are."""
+        return False
+
+    @fact
     def seed(self) -> int | None:
         """Seed of the random assignment; None for the seed of the run."""
         return None
+
+    def deal(self, units: Units) -> ClientRecords:
+        """Assign records by the coins of their units. Clients may get no record.
+
+        Args:
+            units: The units of the training records.
+        """
+        raise NotImplementedError
 
     def describe(self) -> str:
         """Return its name and its settings, but for the number of clients and the seed, for the plan."""

@@ -36,6 +36,7 @@ class Digits(Dataset):
         torch.Size([1437, 1, 8, 8])
     """
 
+    known = True
     name: ClassVar[str] = "digits"
     train_records: ClassVar[int] = 1437
     test_records: ClassVar[int] = 360

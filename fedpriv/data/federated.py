@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ConfigError, DataError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.data.base import Dataset, Partition
 from fedpriv.data.client_records import ClientRecords
 from fedpriv.data.records import CLASSIFICATION, LoadedDataset, Records
+from fedpriv.data.roles import Units
 from fedpriv.data.storage import unreadable
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ class FederatedData:
         vocabulary: Meaning of the token ids of text, or None.
         numbers: Position in the data set of each record in ``train`` [n]; None means that ``train`` holds all
             records in their order.
+        declared_records: Declared number N of the clients' records, from which public sizes follow, or None.
     """
 
     train: Records
@@ -50,6 +53,7 @@ class FederatedData:
     task: str = CLASSIFICATION
     vocabulary: Vocabulary | None = None
     numbers: np.ndarray | None = None
+    declared_records: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "clients", ClientRecords.of(self.clients))
@@ -61,8 +65,11 @@ class FederatedData:
 
     @cached_property
     def records_per_client(self) -> np.ndarray:
-        """Number of records n_k of each client, int64 [K]."""
-        return self.clients.sizes
+        """Public number of records of each client, int64 [K]: n_k, or N/K where N is declared.
+
+        ``clients.sizes`` has the real numbers, which are private where N is declared.
+        """
+        return public_sizes(self.clients.sizes, self.declared_records)
 
     def to(self, device: str | torch.device) -> FederatedData:
         """Return the same data with all records on ``device``."""
@@ -109,7 +116,7 @@ class ClientSizes:
     """Client sizes, which are all that the privacy accounting needs of the data.
 
     Attributes:
-        records_per_client: Number of records n_k of each client, int64 [K].
+        records_per_client: Public number of records of each client, int64 [K].
     """
 
     records_per_client: np.ndarray
@@ -120,18 +127,32 @@ class ClientSizes:
         return len(self.records_per_client)
 
 
+def public_sizes(sizes: np.ndarray, declared_records: int | None) -> np.ndarray:
+    """Return the public number of records of clients with these sizes [K]: N/K of a declared N, else n_k."""
+    if declared_records is None:
+        return sizes
+    return np.full_like(sizes, max(1, round(declared_records / len(sizes))))
+
+
 def federate(
-    dataset: Dataset, partition: Partition, *, validation: bool, seed: int, device: str = "cpu"
+    dataset: Dataset,
+    partition: Partition,
+    *,
+    validation: bool,
+    seed: int,
+    device: str = "cpu",
+    unit: str = "record",
 ) -> FederatedData:
     """Load a data set, hold out the validation split and assign the other records to clients.
 
     Args:
         dataset: Data set to load.
         partition: Rule that assigns the records to clients.
-        validation: True to hold out ``dataset.validation_records`` of the training records. They never come
-            from the test records. If False, the partition assigns all training records.
-        seed: Public seed that draws the validation split.
+        validation: True to hold out validation records: those of a file of their own, or a part of the
+            training records, never of the test records. If False, the partition assigns all training records.
+        seed: Public seed that draws the validation split, and the coins of files of the user's own.
         device: Device of all tensors.
+        unit: ``record`` or ``client``, whichever the algorithm protects.
 
     Returns:
         The federated data of a run.
@@ -147,26 +168,69 @@ def federate(
     _refuse_other_than_said(dataset, loaded)
     for part in (loaded.train, loaded.test):
         _refuse_out_of_range(dataset, part)
-    train, client_ids, held_out, train_indices = loaded.train, loaded.client_ids, None, None
-    if validation:
-        train_indices, validation_indices = split_records(
-            len(train), dataset.validation_records, partition, seed
-        )
-        held_out = train.subset(validation_indices).to(device)
-        train = train.subset(train_indices)
-        client_ids = None if client_ids is None else client_ids[train_indices]
-    clients = clients_of(partition, train.targets.numpy(), client_ids)
+    train, held_out, train_indices = loaded.train, loaded.validation, None
+    units = Units.of(loaded, seed, dataset.known)
+    if not validation:
+        held_out = None
+    elif held_out is None:
+        train_indices, validation_indices = _hold_out(dataset, partition, units, unit)
+        held_out = train.subset(validation_indices)
+        train, units = train.subset(train_indices), units.subset(train_indices)
+    if not dataset.known and partition.stable:
+        clients = partition.deal(units)
+    else:
+        clients = clients_of(partition, units.labels, units.client_ids)
     return FederatedData(
         train=train.to(device),
         clients=clients,
-        validation=held_out,
+        validation=None if held_out is None else held_out.to(device),
         test=loaded.test.to(device),
         classes=dataset.classes,
         input_shape=dataset.input_shape,
         task=dataset.task,
         vocabulary=loaded.vocabulary,
         numbers=train_indices,
+        declared_records=dataset.declared_records,
     )
+
+
+def _hold_out(
+    dataset: Dataset, partition: Partition, units: Units, unit: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sorted indices of the records that stay in training, and those of the validation split.
+
+    At client level a client is in the split with all of its records or with none: else records of a protected
+    client would be read without noise.
+
+    Raises:
+        ConfigError: One of the two parts would be empty.
+    """
+    records = len(units.labels)
+    share = dataset.validation_share or dataset.validation_records / records
+    ids = units.client_ids
+    if unit == "client" and ids is not None and (partition.by_user or is_own(partition)):
+        in_split = units.coins_of_clients("validation")[ids] < share
+    elif dataset.validation_share and not dataset.known:
+        in_split = units.coins("validation") < share
+    else:
+        return split_records(records, dataset.validation_records, partition, units.seed)
+    if in_split.all() or not in_split.any():
+        key = "validation_share" if dataset.validation_share else "validation_records"
+        allowed = "such that the split leaves a user, or record, on either side"
+        raise ConfigError(f"dataset.{key}", getattr(dataset, key), allowed)
+    return np.flatnonzero(~in_split), np.flatnonzero(in_split)
+
+
+def smallest_client(data: FederatedData | ClientSizes) -> int:
+    """Return the public number of records of the smallest client that has any.
+
+    Raises:
+        ConfigError: No client has a record.
+    """
+    sizes = data.records_per_client
+    if not sizes.any():
+        raise ConfigError("partition.clients", data.client_count, "so few that one has a record")
+    return int(sizes[sizes > 0].min())
 
 
 def unreadable_data(dataset: Dataset, error: OSError) -> DataError:

@@ -40,6 +40,7 @@ class Femnist(OwnFiles):
     """
 
     name = "femnist"
+    known = test_of_clients = True
     input_shape: ClassVar[tuple[int, ...]] = (1, 28, 28)
     contents = f"the JSON files of LEAF as {FOLDER}/train/*.json and {FOLDER}/test/*.json"
     assumed_records: ClassVar = (700_000, 80_000)

@@ -3,9 +3,10 @@
 The file has one record per line: numbers separated by blanks, equally many on every line. The last number is
 the label, 0 or 1. Empty lines are skipped.
 
-The split into training and test records belongs to the data set, not to a run. With n records in the order of
-the file, counted from 0, the m test records are those at floor(i n / m), i = 0 ... m-1 (every fifth record
-for m = n/5). This keeps the class shares of a file that is sorted by class, and it depends on no seed.
+The split into training and test records belongs to the data set, not to a run. About a fifth of the records
+are test records, each by a coin of its own that follows from its line. With a number m of test records, they
+are those at floor(i n / m), i = 0 ... m-1, of the n records in the order of the file, counted from 0. Both
+keep the class shares of a file that is sorted by class, and depend on no seed of a run.
 
 Source: S. Ruggles et al., IPUMS USA (usa.ipums.org); its terms ask everybody to make an extract of
 their own.
@@ -25,10 +26,12 @@ from fedpriv.common.fields import declared, field, not_null, text, unchecked
 from fedpriv.common.words import counted
 from fedpriv.data.base import Dataset
 from fedpriv.data.records import DataStatus, LoadedDataset, Records
+from fedpriv.data.roles import coin, told_apart
 
 FORMAT = "numbers separated by blanks, one record a line, the last number its label 0 or 1"
 OWN_FILE = f"a file of your own: name it with dataset.path=FILE ({FORMAT})"
 OWN_RECORDS = f"the file with your records ({FORMAT})"
+TEST_SHARE = 0.2
 UNSCALED = "columns as they are; dataset.scale (a public divisor for each) brings them to one scale"
 
 
@@ -60,7 +63,7 @@ class Ipums(Dataset):
     test_records: int = field(
         unchecked("whole number >= 1"),
         default=None,
-        help="number of test records, taken evenly over the file whatever the seed; null: a fifth of all",
+        help="number of test records, taken evenly over the file; null: about a fifth, each by its own coin",
     )
     scale: Any = field(
         unchecked("list or mapping"),
@@ -70,7 +73,7 @@ class Ipums(Dataset):
     validation_records: int = field(
         unchecked("whole number >= 1"),
         default=None,
-        help="records held out of the training records, if a part of the run reads them; null: a tenth",
+        help="records held out of the training records, if a part of the run reads them; null: none",
     )
 
     def __attrs_post_init__(self) -> None:
@@ -82,17 +85,30 @@ class Ipums(Dataset):
         self.columns = self._columns(lines)
         self.input_shape = (self.columns - 1,)
         # The allowed ranges below depend on the number of records in the file.
-        test_records = max(1, len(lines) // 5) if self.test_records is None else self.test_records
-        self.test_records = checks.whole(
-            "test_records", test_records, at_least=1, at_most=len(lines) - 2
-        )
+        most = len(lines) - 2
+        wanted: int | None = self.test_records
+        self.counts_test, self._keys = wanted is not None, told_apart(line for _, line in lines)
+        if wanted is None:
+            self._test = np.flatnonzero(coin(0, "test", self._keys) < TEST_SHARE)
+            if not 1 <= len(self._test) <= most:
+                raise DataError(
+                    f"{self.file} has {len(self._test)} of {len(lines)} records to test by their coins; "
+                    "give dataset.test_records"
+                )
+        else:
+            checks.whole("test_records", wanted, at_least=1, at_most=most)
+            self._test = np.arange(wanted) * len(lines) // wanted
+        self.test_records = len(self._test)
         self.train_records = len(lines) - self.test_records
-        validation_records = self.validation_records
-        if validation_records is None:
-            validation_records = max(1, self.train_records // 10)
-        self.validation_records = checks.whole(
-            "validation_records", validation_records, at_least=1, at_most=self.train_records - 1
-        )
+        if self.validation_records is None:
+            self.validation_records = 0
+        else:
+            checks.whole(
+                "validation_records",
+                self.validation_records,
+                at_least=1,
+                at_most=self.train_records - 1,
+            )
         self._centre, self._width = _scale(self.scale, self.columns - 1)
         self.notes = () if self.scale is not None else (UNSCALED,)
 
@@ -111,9 +127,12 @@ class Ipums(Dataset):
 
         inputs, labels = self._read()
         records = Records(torch.from_numpy(inputs), torch.from_numpy(labels))
-        test = np.arange(self.test_records) * len(labels) // self.test_records
-        train = np.setdiff1d(np.arange(len(labels)), test)
-        return LoadedDataset(train=records.subset(train), test=records.subset(test))
+        train = np.setdiff1d(np.arange(len(labels)), self._test)
+        return LoadedDataset(
+            train=records.subset(train),
+            test=records.subset(self._test),
+            keys=[self._keys[i] for i in train],
+        )
 
     def present(self) -> DataStatus:
         """Read the file and return its status. No error is raised."""

@@ -8,6 +8,7 @@ largest value would be a statistic of private data that no ε covers.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -27,11 +28,12 @@ from fedpriv.common.fields import (
     random_seed,
     text,
     unchecked,
+    whole,
 )
-from fedpriv.common.random_streams import coins
 from fedpriv.common.words import counted, in_short
 from fedpriv.data.base import Dataset
 from fedpriv.data.records import LoadedDataset, Records
+from fedpriv.data.roles import coin, keys_of_names, told_apart
 from fedpriv.data.table_files import (
     FORMATS,
     Columns,
@@ -59,6 +61,7 @@ _RANGE = "[low, high], two numbers with low < high"
 _RANGES = (
     "{COLUMN: [low, high], ...}, or one [low, high] for all columns that are not named elsewhere"
 )
+_NAMES = {"user": "the user", "client": "the client", "id": "the id"}
 _CATEGORIES = "{COLUMN: [value, value, ...], ...}"
 
 
@@ -69,6 +72,8 @@ class _Declaration:
     Attributes:
         label: Column of the label.
         user: Column of the user, or None.
+        client: Column of who holds a record, or None.
+        id: Column of the record's own id, or None.
         ranges: (column, low, high) of each number.
         rest: Range of all other columns, or None.
         categories: (column, its values as texts) of each text.
@@ -77,6 +82,8 @@ class _Declaration:
 
     label: str
     user: str | None
+    client: str | None
+    id: str | None
     ranges: tuple[tuple[str, float, float], ...]
     rest: tuple[float, float] | None
     categories: tuple[tuple[str, tuple[str, ...]], ...]
@@ -90,8 +97,8 @@ class _Table:
     Attributes:
         inputs: float32 [n, ...].
         labels: Label of each record as text [n].
-        users: Number of each record's user, int64 [n], or None.
-        digests: Digest of all columns of each record; with users, of each user's name instead.
+        names: User, client and id of each record as text [n], by key, where a column has them.
+        digests: Digest of all columns of each record.
         order: The columns of the inputs, in their order.
         unused: Columns that are declared nowhere.
     """
@@ -99,7 +106,7 @@ class _Table:
     order: tuple[str, ...]
     inputs: np.ndarray
     labels: np.ndarray
-    users: np.ndarray | None
+    names: Mapping[str, np.ndarray]
     digests: tuple[bytes, ...]
     unused: tuple[str, ...]
 
@@ -114,9 +121,10 @@ class OwnTable(Dataset):
     input; images get a channel. The constructor reads the file, so every mistake comes before the run.
 
     The test records are about ``test_share`` of the records, or of the users where there are any (a user's
-    records are never in both). Each record, or user, has a coin of its own, which follows from ``split_seed``
-    and from what the record holds, or the user's name: one more record, wherever it stands, changes the side
-    of no other. The seed is public and does not follow the seed of a run.
+    records are never in both); where a client is protected, of the clients. Each of them has a coin of its
+    own, which follows from ``split_seed`` and from its name, or its id, or all that the record holds: one
+    more record, wherever it stands, changes the side of no other. The seed is public and does not follow the
+    seed of a run. Validation records are a file of their own, or a share that is declared public.
 
     Raises:
         ArgumentError: A setting is wrong, or names a column that the file does not have.
@@ -134,7 +142,22 @@ class OwnTable(Dataset):
     user: str | None = field(
         or_null(text),
         default=None,
-        help="column that names the user of a record, for partition=natural; null: none",
+        help="column that names the user of a record, who is protected as one; null: none",
+    )
+    client: str | None = field(
+        or_null(text),
+        default=None,
+        help="column that names who holds a record, for partition=natural; null: the user",
+    )
+    id: str | None = field(
+        or_null(text),
+        default=None,
+        help="column with a name of each record, which stays when the record changes; null: none",
+    )
+    records: int | None = field(
+        or_null(whole(at_least=2)),
+        default=None,
+        help="declared number of training records, by which lots and weights are set; null: as found, public",
     )
     ranges: Any = field(
         unchecked("mapping or list"),
@@ -160,46 +183,94 @@ class OwnTable(Dataset):
         help="share of the records, or users, held out to test",
     )
     split_seed: int = field(
-        random_seed, default=0, help="draws the test records; public, other than the seed of a run"
+        random_seed,
+        default=0,
+        help="draws the split and deals out the records; public, other than the seed of a run",
     )
-    validation_records: int = field(
-        unchecked("whole number >= 1"),
+    validation_path: str | None = field(
+        or_null(text),
         default=None,
-        help="held out of the training records if something reads them; null: a tenth",
+        help="a file of the same columns with public validation records; null: none",
+    )
+    validation_share: float = field(
+        number(at_least=0, below=1),
+        default=0.0,
+        help="share of the records, users or clients that is public, for validation",
     )
 
     def __attrs_post_init__(self) -> None:
         declaration = _declaration(self)
         self._table = _read(Path(self.path).expanduser(), declaration)
-        self._test_table = None
-        if self.test_path is not None:
-            test_file, order = Path(self.test_path).expanduser(), self._table.order
-            self._test_table = _read(test_file, replace(declaration, user=None), order)
-        self._words = declaration.labels or self._labels_of_records()
-        if len(self._words) < 2:
-            raise DataError(
-                f"{self.path}: every label in {self.label} is {self._words[0]}; there is nothing to learn"
-            )
-        for path, table in ((self.path, self._table), (self.test_path, self._test_table)):
-            if table is not None:
-                self._refuse_other_labels(path, table.labels)
-        self._train, self._test = self._split()
-        train_records = len(self._train)
-        tested = self._test_table or self._table
-        facts = {
-            "train_records": train_records,
-            "test_records": len(tested.labels) if self._test_table else len(self._test),
-            "input_shape": self._table.inputs.shape[1:],
-            "classes": len(self._words),
-        }
-        vars(self).update(facts)
-        records = self.validation_records
-        self.validation_records = checks.whole(
-            "validation_records",
-            max(1, train_records // 10) if records is None else records,
-            at_least=1,
-            at_most=train_records - 1,
+        plain, order = replace(declaration, user=None, client=None, id=None), self._table.order
+
+        def other(path: str | None) -> _Table | None:
+            return None if path is None else _read(Path(path).expanduser(), plain, order)
+
+        if self.validation_path is not None and self.validation_share:
+            raise ArgumentError("validation_share", self.validation_share, "0 with validation_path")
+        self._test_table, self._validation_table = (
+            other(self.test_path),
+            other(self.validation_path),
         )
+        self._tables = {
+            path: table
+            for path, table in (
+                (self.path, self._table),
+                (self.test_path, self._test_table),
+                (self.validation_path, self._validation_table),
+            )
+            if table is not None
+        }
+        self.words = declaration.labels or self._labels_of_records()
+        if len(self.words) < 2:
+            raise DataError(
+                f"{self.path}: every label in {self.label} is {self.words[0]}; there is nothing to learn"
+            )
+        for path, table in self._tables.items():
+            self._refuse_other_labels(path, table.labels)
+        vars(self).update(input_shape=self._table.inputs.shape[1:], classes=len(self.words))
+        self.split_for("record")
+
+    def split_for(self, unit: str) -> None:
+        """Split the records where ``unit`` is protected: a client is on one side with all its records."""
+        names = self._table.names
+        whose = "client" if unit == "client" and self.client else "user"
+        if (name := whose if whose in names else "id") in names:
+            self._keys = keys_of_names(names[name])
+        else:
+            self._keys = told_apart(self._table.digests)
+        self._unit = "record" if name == "id" else name
+        count = len(self._table.labels)
+        in_test = np.zeros(count, dtype=bool)
+        if self._test_table is None:
+            in_test = coin(self.split_seed, "own_table_split", self._keys) < self.test_share
+        self._train, self._test = np.flatnonzero(~in_test), np.flatnonzero(in_test)
+        trained, tested = (len({self._keys[i] for i in side}) for side in (self._train, self._test))
+        if trained < 2 or not (tested or self._test_table):
+            raise DataError(
+                f"{self.path}: dataset.test_share={self.test_share:g} gives {counted(trained, self._unit)} "
+                f"to training and {tested} to test, at least 2 and 1 are needed; choose another share or "
+                "dataset.split_seed, or name a file with test records in dataset.test_path"
+            )
+        tested_records = self._test if self._test_table is None else self._test_table.labels
+        validation = round(self.validation_share * len(self._train))
+        if self._validation_table is not None:
+            validation = len(self._validation_table.labels)
+        vars(self).update(
+            train_records=len(self._train),
+            test_records=len(tested_records),
+            validation_records=validation,
+        )
+
+    @property
+    def declared_records(self) -> int | None:
+        """Declared number of training records, or None."""
+        return self.records
+
+    @property
+    def names_records(self) -> bool:
+        """True if a column names the person or the id of a record."""
+        return bool(self.user or self.id)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -207,37 +278,43 @@ class OwnTable(Dataset):
         unused = self._table.unused
         where = "in neither dataset.ranges nor dataset.categories"
         left_out = [f"columns not used, {where}: {in_short(unused)}"] if unused else []
-        share = f"{self.test_share:g} of the {'records' if self.user is None else 'users'}"
+        share = f"{self.test_share:g} of the {self._unit}s"
         drawn = f"test records: about {share}, each drawn by itself, dataset.split_seed={self.split_seed}"
         return (*left_out, *([] if self.test_path else [drawn]))
 
     @property
     def caveats(self) -> tuple[str, ...]:
         """Sentences about the data for the privacy statement."""
-        read = [] if self.labels is not None else [LABELS_READ.format(count=len(self._words))]
+        read = [] if self.labels is not None else [LABELS_READ.format(count=len(self.words))]
         return (DECLARED, *read)
 
     def load(self) -> LoadedDataset:
         """Return the records as tensors."""
-        users = self._table.users
+        ids, owners = None, self._table.names.get("client", self._table.names.get("user"))
+        if owners is not None:
+            names, ids = np.unique(owners[self._train].astype(str), return_inverse=True)
+        test = self._records(self._table, self._test)
+        if self._test_table is not None:
+            test = self._records(self._test_table)
+        public = self._validation_table
         return LoadedDataset(
             train=self._records(self._table, self._train),
-            test=self._records(self._table, self._test)
-            if self._test_table is None
-            else self._records(self._test_table, np.arange(self.test_records)),
-            client_ids=None if users is None else users[self._train],
+            test=test,
+            client_ids=None if ids is None else ids.astype(np.int64),
+            client_names=None if ids is None else names.tolist(),
+            keys=[self._keys[i] for i in self._train],
+            validation=None if public is None else self._records(public),
         )
 
-    def _records(self, table: _Table, indices: np.ndarray) -> Records:
+    def _records(self, table: _Table, indices: Any = ...) -> Records:
         import torch
 
-        position = {word: place for place, word in enumerate(self._words)}
+        position = {word: place for place, word in enumerate(self.words)}
         targets = np.array([position[word] for word in table.labels[indices]], dtype=np.int64)
         return Records(torch.from_numpy(table.inputs[indices]), torch.from_numpy(targets))
 
     def _labels_of_records(self) -> tuple[str, ...]:
-        tables = [table for table in (self._table, self._test_table) if table is not None]
-        found = {word for table in tables for word in table.labels}
+        found = {word for table in self._tables.values() for word in table.labels}
         if len(found) > MOST_LABELS:
             raise ArgumentError(
                 "label",
@@ -251,35 +328,15 @@ class OwnTable(Dataset):
             return tuple(sorted(found))
 
     def _refuse_other_labels(self, path: str | None, labels: np.ndarray) -> None:
-        known = set(self._words)
+        known = set(self.words)
         for record, word in enumerate(labels):
             if word not in known:
-                allowed = in_short(self._words)
+                allowed = in_short(self.words)
                 place = place_of(Path(str(path)).expanduser(), record)
                 raise DataError(
                     f"{path}, {place}: {self.label} is {show(word) or 'empty'}, which is none of "
                     f"dataset.labels ({allowed})"
                 )
-
-    def _split(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the sorted indices of the training and of the test records in ``path``."""
-        count, users = len(self._table.labels), self._table.users
-        if self.test_path is not None:
-            return np.arange(count), np.zeros(0, dtype=np.int64)
-        drawn = np.array(coins(self.split_seed, "own_table_split", self._table.digests))
-        in_test = (drawn if users is None else drawn[users]) < self.test_share
-        sides = (~in_test, in_test)
-        unit = "record" if users is None else "user"
-        trained, tested = (
-            int(side.sum()) if users is None else len(np.unique(users[side])) for side in sides
-        )
-        if trained < 2 or not tested:
-            raise DataError(
-                f"{self.path}: dataset.test_share={self.test_share:g} gives {counted(trained, unit)} to "
-                f"training and {tested} to test, at least 2 and 1 are needed; choose another share or "
-                "dataset.split_seed, or name a file with test records in dataset.test_path"
-            )
-        return np.flatnonzero(sides[0]), np.flatnonzero(sides[1])
 
 
 # ---- what is declared
@@ -302,21 +359,32 @@ def _declaration(table: OwnTable) -> _Declaration:
     if not ranges and rest is None and not categories:
         hint = "columns of text are declared in dataset.categories"
         raise ArgumentError("ranges", table.ranges, _RANGES, hint)
-    names = [name for name, *_ in (*ranges, *categories)]
+    names = [str(name) for name, *_ in (*ranges, *categories)]
     for name in names:
         if names.count(name) > 1:
             allowed, hint = "a column that ranges does not name", "a column is a number or a text"
             raise ArgumentError(f"categories.{name}", name, allowed, hint)
-    for key, column in (("label", table.label), ("user", table.user)):
-        if column in names:
-            hint = f"take it out of dataset.{'ranges' if column in _by_column(ranges) else 'categories'}"
-            raise ArgumentError(key, column, "a column that is no input", hint)
-    if table.user is not None and table.user == table.label:
-        raise ArgumentError("user", table.user, "another column than dataset.label")
+    _refuse_names_that_are_inputs(table, names, _by_column(ranges))
     labels = None if table.labels is None else _declared_words("labels", table.labels)
     if labels is not None and len(labels) < 2:
         raise ArgumentError("labels", table.labels, "a list of two labels or more")
-    return _Declaration(table.label, table.user, tuple(ranges), rest, categories, labels)
+    named = (table.user, table.client, table.id)
+    return _Declaration(table.label, *named, tuple(ranges), rest, categories, labels)
+
+
+def _refuse_names_that_are_inputs(
+    table: OwnTable, names: Sequence[str], ranges: Mapping[str, object]
+) -> None:
+    taken: dict[str, str] = {}
+    for key in ("label", *_NAMES):
+        column = getattr(table, key)
+        if column in names:
+            hint = f"take it out of dataset.{'ranges' if column in ranges else 'categories'}"
+            raise ArgumentError(key, column, "a column that is no input", hint)
+        if column in taken:
+            raise ArgumentError(key, column, f"another column than dataset.{taken[column]}")
+        if column is not None:
+            taken[column] = key
 
 
 def _by_column(ranges: Sequence[tuple[str, float, float]]) -> dict[str, tuple[float, float]]:
@@ -373,7 +441,8 @@ def _read_once(
     ranges = _by_column(declaration.ranges)
     categories = dict(declaration.categories)
     _refuse_absent(path, declaration, columns)
-    declared_names = {declaration.label, declaration.user, *ranges, *categories}
+    named = {key: getattr(declaration, key) for key in _NAMES if getattr(declaration, key)}
+    declared_names = {declaration.label, *named.values(), *ranges, *categories}
     others = [name for name in order or columns if name not in declared_names]
     if declaration.rest is not None:
         ranges |= dict.fromkeys(others, declaration.rest)
@@ -395,26 +464,27 @@ def _read_once(
         raise ArgumentError(
             "ranges", list(declaration.rest or ()), "the range of at least one column"
         )
-    users, owners = None, columns
-    if declaration.user is not None:
-        user_names = texts(path, declaration.user, columns[declaration.user])
-        for record in np.flatnonzero(user_names == "")[:1]:
-            raise DataError(
-                f"{path}, {place_of(path, record)}: {declaration.user} (the user) is missing"
-            )
-        names_of_users, numbers_of_users = np.unique(user_names.astype(str), return_inverse=True)
-        users = numbers_of_users.astype(np.int64)
-        owners = {declaration.user: names_of_users}
+    names = {}
+    for key, column in named.items():
+        names[key] = texts(path, column, columns[column])
+        for record in np.flatnonzero(names[key] == "")[:1]:
+            place = place_of(path, record)
+            raise DataError(f"{path}, {place}: {column} ({_NAMES[key]}) is missing")
+    if "id" in names and len(set(names["id"])) < len(names["id"]):
+        double = next(name for name, times in Counter(names["id"]).items() if times > 1)
+        raise DataError(
+            f"{path}: {named['id']} must name each record (dataset.id), and {show(double)} is in it twice"
+        )
     labels = texts(path, declaration.label, columns[declaration.label])
     for record in np.flatnonzero(labels == "")[:1]:
         raise DataError(
             f"{path}, {place_of(path, record)}: {declaration.label} (the label) is missing"
         )
-    return _Table(order, _joined(parts), labels, users, digests(owners), tuple(others))
+    return _Table(order, _joined(parts), labels, names, digests(columns), tuple(others))
 
 
 def _refuse_absent(path: Path, declaration: _Declaration, columns: Columns) -> None:
-    named = {"label": declaration.label, "user": declaration.user}
+    named = {key: getattr(declaration, key) for key in ("label", *_NAMES)}
     named |= {f"ranges.{name}": name for name, *_ in declaration.ranges}
     named |= {f"categories.{name}": name for name, _ in declaration.categories}
     for key, name in named.items():

@@ -3,6 +3,9 @@
 A partition is a function of the labels (or of the records' authors) and of its seed. ``assign`` returns
 the record indices of each client: int64, sorted, disjoint, never empty. It raises ConfigError if the data
 cannot be split by the settings; constructors raise ArgumentError.
+
+Files of the user's own are dealt by ``deal`` instead, where a partition is ``stable``: by the coin of each
+record's unit, so that one more record changes no other record's client.
 """
 
 from __future__ import annotations
@@ -10,16 +13,27 @@ from __future__ import annotations
 import numpy as np
 
 from fedpriv.common.errors import ArgumentError, ConfigError
-from fedpriv.common.fields import declared, field, number, or_null, random_seed, whole
+from fedpriv.common.fields import (
+    boolean,
+    declared,
+    field,
+    number,
+    or_null,
+    random_seed,
+    whole,
+)
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.words import in_short
 from fedpriv.data.base import Partition
 from fedpriv.data.client_records import ClientRecords
+from fedpriv.data.roles import Units, coin, keys_of_names
 
 
 @declared
 class Iid(Partition):
     """Partition into shuffled, equal shares: client sizes differ by at most one.
+
+    Files of the user's own are dealt by coins, so client sizes differ more; ``equal`` makes them equal.
 
     Example:
         >>> clients = Iid(clients=2).assign(np.arange(4))
@@ -31,6 +45,19 @@ class Iid(Partition):
 
     clients: int = field(whole(at_least=1), default=10, help="number of clients")
     seed: int = field(random_seed, default=0, help="seed that shuffles the records")
+    equal: bool | None = field(
+        or_null(boolean),
+        default=None,
+        help="true: equal shares of files of your own too, where one more record moves others; null: coins",
+    )
+
+    def __attrs_post_init__(self) -> None:
+        vars(self)["stable"] = not self.equal
+
+    def deal(self, units: Units) -> ClientRecords:
+        """Return the indices of each client, of which some may have none."""
+        owners = (units.coins("partition_iid") * self.clients).astype(np.int64)
+        return ClientRecords.by_owner(owners, self.clients)
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> ClientRecords:
         """Return the indices of each client; ``labels`` [n] gives only the number of records.
@@ -167,7 +194,8 @@ class Dirichlet(Partition):
 
     A small ``alpha`` gives each client few labels and clients of unequal size; a large ``alpha`` approaches
     iid. A draw that leaves a client fewer than ``min_records`` records is discarded and repeated, at most
-    ``TRIES`` times. Every record is used.
+    ``TRIES`` times. Every record is used. Of a file of the user's own, the shares of each label are drawn
+    once, whatever the records are, and a record's coin falls into one of them.
 
     Source:
         Yurochkin et al. 2019; the repeated draw follows Li et al. 2022 (NIID-Bench).
@@ -180,6 +208,7 @@ class Dirichlet(Partition):
     """
 
     TRIES = 100
+    stable = True
 
     clients: int = field(whole(at_least=1), default=10, help="number of clients")
     # Beyond 1e6 the partition is practically iid. Far beyond, the sum of numpy's gamma draws overflows.
@@ -193,7 +222,7 @@ class Dirichlet(Partition):
         default=10,
         help=(
             "least number of records of a client; the partition is drawn again until every "
-            "client has as many"
+            "client has as many, but of files of your own, which are drawn once"
         ),
     )
     seed: int = field(random_seed, default=0, help="seed that draws the proportions")
@@ -220,6 +249,17 @@ class Dirichlet(Partition):
             hint="raise partition.alpha, or lower partition.clients or partition.min_records",
         )
 
+    def deal(self, units: Units) -> ClientRecords:
+        """Return the indices of each client, of which some may have none."""
+        refuse_sequences("dirichlet", units.labels)
+        coins, owners = units.coins("partition_dirichlet"), np.zeros(len(units.labels), np.int64)
+        for label in np.unique(units.labels).tolist():
+            stream = numpy_stream(units.seed, "partition_dirichlet_shares", label)
+            ends = np.cumsum(stream.dirichlet(np.full(self.clients, self.alpha)))
+            members = units.labels == label
+            owners[members] = np.searchsorted(ends[:-1], coins[members], side="right")
+        return ClientRecords.by_owner(owners, self.clients)
+
     def _draw(self, labels: np.ndarray, attempt: int) -> ClientRecords:
         stream = numpy_stream(self.seed, "partition_dirichlet", attempt)
         owner = np.empty(len(labels), dtype=np.int64)
@@ -238,7 +278,8 @@ class Natural(Partition):
 
     For MNIST an author is a writer. Authors with fewer than ``min_records`` records are left out. If
     ``clients`` is None all other authors are clients; otherwise ``seed`` chooses that many of them, and a
-    smaller choice is part of a larger one. Records of other authors are not used.
+    smaller choice is part of a larger one. With ``share`` each author is a client by a coin of its own.
+    Records of other authors are not used.
 
     Example:
         >>> clients = Natural().assign(np.zeros(3), client_ids=np.array([7, 9, 7]))
@@ -257,6 +298,20 @@ class Natural(Partition):
         whole(at_least=1), default=1, help="users with fewer records are left out"
     )
     seed: int = field(random_seed, default=0, help="seed that chooses the users")
+    share: float | None = field(
+        or_null(number(above=0, at_most=1)),
+        default=None,
+        help="share of the users, each chosen by a coin of its own, in place of clients; null: no choice",
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.share is not None and self.clients is not None:
+            raise ArgumentError("share", f"{self.share:g}", "null with partition.clients")
+        vars(self)["stable"] = self.clients is None
+
+    def deal(self, units: Units) -> ClientRecords:
+        coins = None if self.share is None else units.coins_of_clients("partition_natural")
+        return self._clients(units.client_ids, coins)
 
     def assign(self, labels: np.ndarray, client_ids: np.ndarray | None = None) -> ClientRecords:
         """Return the indices of each client from the authors ``client_ids`` [n]; ``labels`` do not count.
@@ -264,6 +319,13 @@ class Natural(Partition):
         Raises:
             ConfigError: There are no authors, or too few with enough records.
         """
+        coins = None
+        if self.share is not None and client_ids is not None:
+            names = keys_of_names(range(int(client_ids.max()) + 1))
+            coins = coin(self.seed, "partition_natural", names)
+        return self._clients(client_ids, coins)
+
+    def _clients(self, client_ids: np.ndarray | None, coins: np.ndarray | None) -> ClientRecords:
         if client_ids is None:
             raise ConfigError(
                 "partition=natural needs the author of each record, and this data set has no authors",
@@ -279,6 +341,10 @@ class Natural(Partition):
         if not len(chosen):
             allowed = f"<= {counts.max()} (the largest number of records of a user)"
             raise ConfigError("partition.min_records", self.min_records, allowed)
+        if coins is not None:
+            chosen = chosen[coins[authors[chosen]] < self.share]
+            if not len(chosen):
+                raise ConfigError("partition.share", self.share, "a share with at least one user")
         if self.clients is not None:
             if self.clients > len(chosen):
                 requirement = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -154,6 +155,9 @@ class LoadedDataset:
         test: Test records.
         client_ids: Author of each training record, int64 [n], or None.
         vocabulary: Meaning of the token ids of a text data set, or None.
+        client_names: Name of each author by id; None: the ids themselves.
+        keys: Key of the unit of each training record; None: its author, or what it holds.
+        validation: Public validation records from a file of their own, or None.
 
     Example:
         >>> import torch
@@ -167,6 +171,9 @@ class LoadedDataset:
     test: Records
     client_ids: np.ndarray | None = None
     vocabulary: Vocabulary | None = None
+    client_names: Sequence[object] | None = None
+    keys: Sequence[bytes] | None = None
+    validation: Records | None = None
 
 
 @dataclass(frozen=True)

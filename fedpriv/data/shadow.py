@@ -119,7 +119,7 @@ def _deal(data: FederatedData, half: np.ndarray, stream: np.random.Generator) ->
     Each client gets as many records as before, with about the same labels. If the half has fewer records
     than the clients had, every client gets a smaller share.
     """
-    sizes = data.records_per_client
+    sizes = data.clients.sizes
     if len(half) < len(sizes):
         raise ConfigError(
             f"a shadow run has {len(half)} records for {len(sizes)} clients: there are too few records "

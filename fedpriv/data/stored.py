@@ -40,6 +40,7 @@ class StoredFiles(Dataset):
         contents: Description of the files that belong into a data folder, for messages.
     """
 
+    known = True
     name: ClassVar[str]
     train_records: ClassVar[int]
     test_records: ClassVar[int]

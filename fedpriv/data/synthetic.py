@@ -222,6 +222,7 @@ class Synthetic(SyntheticDataset):
         (torch.Size([6, 16]), [0, 0, 1, 1, 2, 2])
     """
 
+    known = True
     name: ClassVar[str] = "synthetic"
 
     features: int = field(
@@ -288,6 +289,7 @@ class SyntheticText(SyntheticDataset):
 
     SUCCESSORS = 8
 
+    known = True
     name: ClassVar[str] = "synthetic_text"
     task: ClassVar[str] = LANGUAGE_MODEL
     level: ClassVar[str] = WORD

@@ -85,6 +85,11 @@ class Comments(TextDataset):
             raise ArgumentError("file", self.file, allowed)
 
     @property
+    def test_of_clients(self) -> bool:
+        """True where a column names the split of each row: authors may have training and test rows."""
+        return self.split_key is not None
+
+    @property
     def _has_public_texts(self) -> bool:
         return self.public_split is not None or self.public_share > 0
 

@@ -24,6 +24,7 @@ from fedpriv.common.fields import (
     whole,
 )
 from fedpriv.data import encoded
+from fedpriv.data.known import TEXTS
 from fedpriv.data.own_files import OwnFiles
 from fedpriv.data.records import CLASSIFICATION, LANGUAGE_MODEL, LoadedDataset, Records
 from fedpriv.data.storage import PATH_KEY, StoredFile, md5, unreadable
@@ -69,6 +70,7 @@ class TextDataset(OwnFiles):
         public_share: Share of the authors whose texts are public.
     """
 
+    names_records = True
     task: ClassVar[str]
     labels: ClassVar[int] = 2
     usual_files: ClassVar[tuple[str, ...]]
@@ -147,6 +149,11 @@ class TextDataset(OwnFiles):
         )
 
     @property
+    def known(self) -> bool:
+        """True if the file is a published one (:mod:`fedpriv.data.known`)."""
+        return self._absence() is None and self._checksum in TEXTS
+
+    @property
     def _has_public_texts(self) -> bool:
         return self.public_share > 0
 
@@ -216,6 +223,7 @@ class TextDataset(OwnFiles):
             train=Records(tensor("train_inputs"), tensor("train_targets")),
             test=Records(tensor("test_inputs"), tensor("test_targets")),
             client_ids=arrays["train_authors"].astype(np.int64),
+            client_names=arrays["train_names"].tolist(),
             vocabulary=self.vocabulary,
         )
 
@@ -304,7 +312,7 @@ class TextDataset(OwnFiles):
     @cached_property
     def _arrays(self) -> dict[str, np.ndarray]:
         """Ids, targets and authors of all records, and the tokens; from the cache if they are there."""
-        made_from = (self._checksum, self._source.checksum(), self._settings())
+        made_from = (self._checksum, self._source.checksum(), self._settings(), "with names")
         if len(self._content) > _LARGE_FILE and not encoded.is_kept(self.name, made_from):
             sys.stderr.write(f"reading {self._found} (once: its token ids are kept)\n")
         arrays = encoded.kept(self.name, made_from, self._encode)
@@ -334,14 +342,14 @@ class TextDataset(OwnFiles):
         has_large_author = self._kept(np.bincount(authors, minlength=len(names)))[authors]
         if not len(test[0]):
             raise DataError(f"{self._found} has no texts for testing")
+        kept, authors_kept = np.unique(authors[has_large_author], return_inverse=True)
         id_type = np.uint16 if len(vocabulary) <= 2**16 else np.int32
         labels = np.int64 if self.task == CLASSIFICATION else id_type
         return {
             "train_inputs": train[0][has_large_author].astype(id_type),
             "train_targets": train[1][has_large_author].astype(labels),
-            "train_authors": np.unique(authors[has_large_author], return_inverse=True)[1].astype(
-                np.int32
-            ),
+            "train_authors": authors_kept.astype(np.int32),
+            "train_names": names[kept],
             "test_inputs": test[0].astype(id_type),
             "test_targets": test[1].astype(labels),
             "tokens": np.array(vocabulary.tokens, dtype=np.str_),

@@ -40,6 +40,7 @@ class Shakespeare(TextDataset):
     """Speeches as character ids with the next characters as targets; each role is a client."""
 
     name = "shakespeare"
+    test_of_clients = True
     task = LANGUAGE_MODEL
     usual_files: ClassVar = (FILE,)
     contents = FILE

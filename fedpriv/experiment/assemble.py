@@ -199,7 +199,7 @@ def make_context(
     """
     from fedpriv.aggregation.run_rule import RunRule
     from fedpriv.algorithms.run_context import RunContext
-    from fedpriv.data.federated import federate
+    from fedpriv.data.federated import federate, smallest_client
     from fedpriv.data.shadow import of_shadow
     from fedpriv.engine import FlatModel, make_engine
     from fedpriv.models.fit import build_for
@@ -212,6 +212,7 @@ def make_context(
             parts.partition,
             validation=parts.reads_validation,
             seed=parts.split_seed,
+            unit=parts.algorithm.unit,
         )
 
     data = (load() if source is None else source(load)).to(device)
@@ -224,7 +225,7 @@ def make_context(
         data = attackers.data
     # Facts of the data are checked before a model is built, which may take long.
     within_group("algorithm", lambda: algorithm.check_clients(data.client_count))
-    refuse_smaller_clients(parts, int(data.records_per_client.min()))
+    refuse_smaller_clients(parts, smallest_client(data))
     module = build_for(parts.model, parts.dataset, settings.seed)
     model = FlatModel(module.to(device))
     # Attackers, then canaries, replace the data. All that follows sees the records of both.
@@ -382,7 +383,8 @@ def make_budget(parts: Parts, data: FederatedData | ClientSizes, attackers: np.n
         ConfigError: No client can afford a single round.
     """
     settings = parts.settings
-    for records in np.unique(data.records_per_client)[::-1]:  # the cheapest client first
+    sizes = np.unique(data.records_per_client)
+    for records in sizes[sizes > 0][::-1]:  # the cheapest client first
         plan = make_plan(parts, int(records))
         if plan.rounds_allowed != 0:
             break

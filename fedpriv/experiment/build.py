@@ -63,6 +63,7 @@ def _make_parts(config: DictConfig) -> Parts:
     dataset = instantiate(config, "dataset")
     if config.get("features") is not None:
         dataset = Featured(dataset, instantiate(config, "features"))
+    dataset.split_for(algorithm.unit)
     partition = instantiate(config, "partition")
     # A model of the user's own may draw initial weights in its constructor.
     with seeded_for(str(OmegaConf.select(config, "model._target_")), settings.seed):

@@ -19,6 +19,7 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.data.base import untested
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.data.own_table import OwnTable
+from fedpriv.data.partitions import Iid
 from fedpriv.data.records import CLASSIFICATION
 from fedpriv.experiment.instantiate import within_group
 from fedpriv.privacy.accountants import PublishedAccountant
@@ -85,6 +86,25 @@ def _beside_publish(p: Any) -> str:
             "an attack, which is a simulation": p.attack,
         }
     )
+
+
+def _labels_read(p: Any) -> str:
+    """Return the labels that a run to be given away reads from its records."""
+    table = p.dataset.without_features()
+    if not p.settings.publish or not isinstance(table, OwnTable) or table.labels is not None:
+        return ""
+    return ", ".join(table.words)
+
+
+def _spreads_users(p: Any) -> str:
+    """Return the column of a table whose values the partition would spread over clients."""
+    table, partition = p.dataset.without_features(), p.partition
+    if not isinstance(table, OwnTable) or partition.by_user or is_own(partition):
+        return ""
+    if table.client:
+        return f"dataset.client={table.client}"
+    whole = isinstance(partition, Iid) and partition.stable  # deals out users by their coins
+    return f"dataset.user={table.user}" if table.user and not whole else ""
 
 
 def _beside_canaries(p: Any) -> str:
@@ -175,21 +195,56 @@ TABLE = (
         "{p.dataset.name}",
     ),
     Refusal(
+        _labels_read,
+        "dataset.labels must be given with publish=true, as no epsilon covers labels that are read from the "
+        "records: 'dataset.labels=[{found}]'",
+    ),
+    Refusal(
+        lambda p: p.settings.publish and " and ".join(p.split_by_count),
+        "{found} must be another with publish=true: one more record would move others, and no epsilon covers "
+        "that",
+    ),
+    Refusal(
+        lambda p: (
+            p.settings.publish
+            and p.settings.publish_test_metrics
+            and p.algorithm.unit == "client"
+            and p.dataset.test_of_clients
+        ),
+        "publish_test_metrics must be false with algorithm={a.name} and dataset={p.dataset.name}, whose test "
+        "records are those of protected clients",
+    ),
+    Refusal(
         _unread,
         "model must be one that reads {found} with dataset={p.dataset.name} (lstm_lm: texts)",
     ),
     Refusal(
         lambda p: p.reads_validation and not p.dataset.validation_records,
-        "dataset needs validation_records: the size of the public split that noise_schedule, aggregation or "
-        "warm_start.records=public reads",
+        "noise_schedule, aggregation or warm_start.records=public reads public validation records, and the "
+        "data set has none: name them in dataset.validation_path, or declare a share public with "
+        "dataset.validation_share=0.1 (validation_records, of a class of your own); noise_schedule=constant "
+        "reads none, and noise_schedule=recalculated noise_schedule.trigger=noised (rounds of all records) "
+        "asks the clients, which is charged",
+    ),
+    Refusal(
+        _spreads_users,
+        "{found} is for partition=natural; others spread these records over clients",
     ),
     Refusal(
         lambda p: (
-            isinstance(p.dataset, OwnTable)
-            and p.dataset.user
-            and not (p.partition.by_user or is_own(p.partition))
+            p.dataset.declared_records and p.algorithm.sampling_of(9) != p.algorithm.sampling_of(99)
         ),
-        "dataset.user={p.dataset.user} is for partition=natural; others spread a user's records over clients",
+        "dataset.records must be null with algorithm={a.name}, whose lots follow from a client's records; "
+        "algorithm.sampling=poisson without max_lot_size goes with it",
+    ),
+    Refusal(
+        lambda p: (
+            not p.dataset.known
+            and p.partition.stable
+            and p.partition.seed not in (None, p.settings.seed)
+        ),
+        "partition.seed must be left out, got {p.partition.seed}: dataset.split_seed deals out files of your "
+        "own",
     ),
     # ---- algorithm and clipper
     Refusal(

@@ -236,16 +236,20 @@ class Loop:
         return self.mechanism.announce(self.rounds_done)
 
     def eligible(self, announced: Announcement | None = None) -> np.ndarray:
-        """Return a mask [K] of the clients that can afford a round.
+        """Return a mask [K] of the clients that have records and can afford a round.
 
-        All of them can where the algorithm claims no privacy.
+        All with records can where the algorithm claims no privacy.
 
         Args:
             announced: What the round will release. Default: the announcement of the next round.
         """
+        # A client without records releases nothing and pays nothing, unless its share of the noise is needed.
+        with_records = self.context.data.records_per_client > 0
+        with_records |= self.parts.algorithm.trust.sees_only_a_sum
         if self.budget is None:
-            return np.ones(self.context.data.client_count, dtype=bool)
-        return self.budget.eligible(self._announce() if announced is None else announced)
+            return with_records
+        announced = self._announce() if announced is None else announced
+        return self.budget.eligible(announced) & with_records
 
     def _release_statistics(self, statistics: FeatureStatistics) -> None:
         """Let every client release statistics of its features, and charge it for them."""

@@ -24,6 +24,7 @@ from fedpriv.experiment.trackers import Tracker
 from fedpriv.models.fit import model_size
 from fedpriv.privacy.accountants import Accountant, PldAccountant, RdpAccountant
 from fedpriv.privacy.clippers import Clipper
+from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.privacy.core.sampling import Sampling
 from fedpriv.privacy.mechanisms import FEATURE_STATISTICS, GaussianQuery, Group, Mechanism
 from fedpriv.privacy.mechanisms.claims import Claim
@@ -141,8 +142,38 @@ class Parts:
 
     @property
     def split_seed(self) -> int:
-        """Seed of the split into public validation records and training records."""
+        """Public seed of the split: that of the partition, or of the coins of files of the user's own."""
+        if not self.dataset.known:
+            return self.dataset.split_seed
         return self.settings.seed if self.partition.seed is None else self.partition.seed
+
+    @cached_property
+    def split_by_count(self) -> list[str]:
+        """Settings by which one more record moves others, or changes who is protected.
+
+        Of published files there are none, as their split is public. Parts of the user's own are named as
+        such in the statement instead.
+        """
+        data, partition = self.dataset.without_features(), self.partition
+        if data.known:
+            return []
+        by_record = self.algorithm.unit == "record"
+        counted = self.reads_validation and not (data.validation_share or data.validation_path)
+        replaced = self.algorithm.sampling_of(self.even_share).neighbours == REPLACE_ONE
+        reasons = {
+            f"the partition ({partition.describe()})": not (partition.stable or is_own(partition)),
+            "dataset.validation_records": counted,
+            "dataset.test_records": getattr(data, "counts_test", False),
+            "partition.min_records": by_record
+            and partition.by_user
+            and getattr(partition, "min_records", 1) > 1,
+            "dataset.min_records_per_client": by_record
+            and getattr(data, "min_records_per_client", 1) > 1,
+            "lots of a fixed size without dataset.id or dataset.user": by_record
+            and replaced
+            and not data.names_records,
+        }
+        return [reason for reason, holds in reasons.items() if holds]
 
     @property
     def reads_validation(self) -> bool:
@@ -159,10 +190,16 @@ class Parts:
         """Records per client if they were dealt out evenly, or as many as the partition fixes."""
         if self.partition.records:
             return self.partition.records
-        records = self.dataset.train_records
-        if self.reads_validation:
-            records -= self.dataset.validation_records
-        return max(1, records // (self.partition.clients or 1))
+        return max(1, self.train_records // (self.partition.clients or 1))
+
+    @property
+    def train_records(self) -> int:
+        """Number of records that clients hold: as declared, or about as many as the split leaves."""
+        data = self.dataset
+        if data.declared_records is not None:
+            return data.declared_records
+        held_out = self.reads_validation and data.validation_path is None
+        return data.train_records - (data.validation_records if held_out else 0)
 
     @property
     def shares_known(self) -> bool:

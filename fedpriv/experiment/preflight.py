@@ -17,7 +17,13 @@ from omegaconf import DictConfig
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import FedprivError
 from fedpriv.common.files import locked
-from fedpriv.data.federated import ClientSizes, clients_of, federate, split_records
+from fedpriv.data.federated import (
+    ClientSizes,
+    clients_of,
+    federate,
+    smallest_client,
+    split_records,
+)
 from fedpriv.data.records import CLASSIFICATION
 from fedpriv.experiment import assemble, checkpoint
 from fedpriv.experiment.instantiate import within_group
@@ -94,7 +100,7 @@ def refuse_unusable_data(parts: Parts, config: DictConfig, known: Known, downloa
     if sizes is None:
         return
     within_group("algorithm", lambda: parts.algorithm.check_clients(sizes.client_count))
-    assemble.refuse_smaller_clients(parts, int(sizes.records_per_client.min()))
+    assemble.refuse_smaller_clients(parts, smallest_client(sizes))
     if parts.private and parts.algorithm.cost_depends_on_records:
         assemble.make_budget(parts, sizes, np.zeros(0, dtype=int))
 
@@ -121,9 +127,13 @@ def _sizes(parts: Parts, needs_model: bool, download: bool) -> ClientSizes | Non
     seed = parts.split_seed
     reads = parts.reads_validation
     sizes_of_users = images.records_of_users if parts.partition.by_user else None
+    by_count = images.known and (parts.partition.by_count or sizes_of_users is not None)
+    whole_users = reads and parts.partition.by_user and parts.algorithm.unit == "client"
     # A partition by labels, say, needs the data themselves.
-    if not parts.partition.by_count and sizes_of_users is None:
-        data = federate(images, parts.partition, validation=reads, seed=seed)
+    if not by_count or whole_users:
+        data = federate(
+            images, parts.partition, validation=reads, seed=seed, unit=parts.algorithm.unit
+        )
         return ClientSizes(data.records_per_client)
     images.verify()
     records, users = images.train_records, None

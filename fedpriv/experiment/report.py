@@ -69,7 +69,9 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[st
     _write_model(run)
     if settings.publish:
         with saying_where(folder.public):
-            write_public(folder, privacy, settings.publish_test_metrics)
+            write_public(
+                folder, privacy, settings.publish_test_metrics, settings.publish_validation_metrics
+            )
     # The summary comes last: with it the run counts as ended.
     summary = summarise(run, stop_reason, privacy)
     write_json(folder.summary, summary)

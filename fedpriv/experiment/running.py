@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from fedpriv.common.attributes import is_own, own_classes
+from fedpriv.data.federated import smallest_client
 from fedpriv.data.names import MISLABELLED
 from fedpriv.experiment.canaries import CanaryScores
 from fedpriv.experiment.checkpoint import Origin
@@ -29,7 +30,7 @@ from fedpriv.experiment.plan import VACUOUS_EPSILON
 from fedpriv.privacy.budgeted_schedules import UniformBudget
 from fedpriv.privacy.mechanisms import GRADIENT, Release
 from fedpriv.privacy.mechanisms.query import EARLIER
-from fedpriv.store.caveats import CAVEATS, aborted_words, own_code, own_sampling
+from fedpriv.store.caveats import CAVEATS, aborted_words, own_code, own_sampling, split_by_count
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.ledger_file import RunLedger
 
@@ -182,10 +183,11 @@ class Run:
             "warm_start": warm_start is not None and not warm_start.on_clients,
             "warm_start_on_clients": warm_start is not None and warm_start.on_clients,
             "root": loop.parts.aggregation is not None and loop.parts.aggregation.reads_validation,
-            "delta": algorithm.unit == "record"
-            and delta * context.data.records_per_client.min() >= 1,
+            "delta": algorithm.unit == "record" and delta * smallest_client(context.data) >= 1,
             "delta_of_clients": algorithm.unit == "client"
             and delta * context.data.client_count >= 1,
+            "known": loop.parts.dataset.known,
+            "declared_records": loop.parts.dataset.declared_records is not None,
             "paired": loop.settings.paired is not None,
             "attackers": context.attack is not None,
             "omniscient": bool(loop.parts.attack and loop.parts.attack.hidden(algorithm)),
@@ -210,6 +212,7 @@ class Run:
         statements = [
             own_code(targets) if targets else None,
             own_sampling(samplings) if samplings else None,
+            split_by_count(loop.parts.split_by_count) if loop.parts.split_by_count else None,
             None if algorithm.augmentation is None else algorithm.augmentation.statement(),
             *algorithm.own_caveats(),
             aborted_words(loop.aborted_rounds, loop.rounds_done) if loop.aborted_rounds else None,

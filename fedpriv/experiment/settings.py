@@ -90,6 +90,7 @@ class Settings:
         canary: Kind of these canaries.
         publish: The randomness comes from the operating system, so that results may be given away.
         publish_test_metrics: Test metrics may be given away too: the test records are public.
+        publish_validation_metrics: So may validation losses: the validation records are public.
         shadow: Half of the data on which a shadow run of an audit trains; None for any other run.
         averaging: How released models are averaged for evaluation; None if they are not.
         paired: Name of the simulations that share lots, cohorts and noise with this run; None if none do.
@@ -113,6 +114,7 @@ class Settings:
     canary: str = DIRECTION
     publish: bool = False
     publish_test_metrics: bool = False
+    publish_validation_metrics: bool = False
     shadow: Shadow | None = None
     averaging: Averaging | None = None
     paired: str | None = None
@@ -166,6 +168,9 @@ def read_settings(config: DictConfig) -> Settings:
             publish=checks.boolean("publish", config.get("publish") or False),
             publish_test_metrics=checks.boolean(
                 "publish_test_metrics", config.get("publish_test_metrics") or False
+            ),
+            publish_validation_metrics=checks.boolean(
+                "publish_validation_metrics", config.get("publish_validation_metrics") or False
             ),
             shadow=_read_shadow(config.get("shadow")),
             paired=_optional(checks.text, "paired", config.get("paired")),

@@ -135,11 +135,10 @@ def _sizes_known(parts: Parts) -> bool:
     published_budget = parts.settings.epsilon is not None and not parts.settings.sound
     if published_budget or not (parts.partition.by_count and parts.partition.clients):
         return False
-    records = parts.dataset.train_records
-    if parts.reads_validation:
-        records -= parts.dataset.validation_records
+    if not parts.dataset.known and parts.partition.stable:  # client sizes follow from coins
+        return False
     try:
-        clients = parts.partition.assign(np.zeros(records, dtype=np.int64), None)
+        clients = parts.partition.assign(np.zeros(parts.train_records, dtype=np.int64), None)
     except ConfigError:  # too few records: the run is refused once the data are read
         return False
     return int(ClientRecords.of(clients).sizes.min()) >= parts.even_share

@@ -162,6 +162,14 @@ CAVEATS = {
         "The validation records that the noise schedule reads are treated as public: they were held "
         "out of the training records and are not protected."
     ),
+    "known": (
+        "The numbers of records and the split into clients, validation and test records are public: the data "
+        "are published or generated ones, split as their protocols split them."
+    ),
+    "declared_records": (
+        "The number of training records is declared (dataset.records): lot sizes and weights follow from it "
+        "and from the number of clients, and not from how many records a client has."
+    ),
     "delta": (
         "Delta is not smaller than 1/n for the smallest client: a mechanism that publishes a record "
         "outright with probability delta would satisfy such a guarantee."
@@ -195,10 +203,19 @@ def own_code(targets: Mapping[str, str]) -> str:
     return (
         f"Code outside fedpriv takes part: {named}. What it released was compared with what was announced "
         "and charged, but nothing proves that this code does what it says. fedpriv verify tests that. "
-        "Nobody checks statistics, label sets, class weights or resampling made where a data set reads its "
-        "rows, in constructors or kept in globals, what parts keep from earlier rounds, initial weights from "
-        "a file, one person in several rows, what trackers export, constants in a loss, and files that parts "
-        "read."
+        "Nobody checks splits, statistics, label sets, class weights or resampling made where a data set reads "
+        "its rows, in constructors or kept in globals, what parts keep from earlier rounds, initial weights "
+        "from a file, one person in several rows, what trackers export, constants in a loss, and files that "
+        "parts read."
+    )
+
+
+def split_by_count(keys: Sequence[str]) -> str:
+    """Return the caveat on settings by which one more record moves others."""
+    return (
+        "The number of records, the labels and the split are taken as public: with "
+        f"{' and '.join(keys)} one more record changes which other records are protected, or by whom they "
+        "are held, and no epsilon covers that."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +16,7 @@ from fedpriv.store.statement import privacy_words, publishable
 
 _ROOT = """
     epsilon delta rounds budget_view evaluation_interval averaging averaging_decay averaging_start publish
-    publish_test_metrics chunk warm_start
+    publish_test_metrics publish_validation_metrics chunk warm_start
 """
 _PARTS = "model partition clipper noise_schedule accountant dataset features algorithm aggregation"
 _KEYS = """
@@ -51,7 +52,9 @@ _FACTS = """
 _WITHHELD = "(a text of code outside fedpriv, which is not published)"
 
 
-def write_public(folder: RunFolder, privacy: dict[str, Any], test_metrics: bool) -> None:
+def write_public(
+    folder: RunFolder, privacy: dict[str, Any], test_metrics: bool, validation_metrics: bool
+) -> None:
     """Write ``public/`` anew; a run that may not be published has no such folder.
 
     The folder holds the model, the privacy statement and the configuration. Of these two only listed keys are
@@ -60,8 +63,9 @@ def write_public(folder: RunFolder, privacy: dict[str, Any], test_metrics: bool)
     Args:
         folder: The run folder.
         privacy: The facts of the privacy statement.
-        test_metrics: True adds ``metrics.csv``. Its test columns read the test records; all other columns
-            follow from released values.
+        test_metrics: True adds ``metrics.csv`` with its test columns, which read the test records.
+        validation_metrics: True adds it with the loss on the validation records. All other columns follow
+            from released values.
 
     Raises:
         WriteError: The model or the metrics cannot be copied, or a text cannot be written.
@@ -86,8 +90,14 @@ def write_public(folder: RunFolder, privacy: dict[str, Any], test_metrics: bool)
         if key in (_ROOT + _PARTS).split()
     }
     write_text(folder.public / folder.config.name, yaml.safe_dump(listed, sort_keys=False))
-    if test_metrics:
-        shutil.copyfile(folder.metrics, folder.public / folder.metrics.name)
+    if test_metrics or validation_metrics:
+        of = {"test": test_metrics, "backdoor": test_metrics, "validation": validation_metrics}
+        with open(folder.metrics, encoding="utf-8", newline="") as file:
+            rows = csv.reader(file)
+            header = next(rows)
+            kept = [i for i, name in enumerate(header) if of.get(name.partition("_")[0], True)]
+            lines = [",".join(row[i] for i in kept) for row in (header, *rows)]
+        write_text(folder.public / folder.metrics.name, "\n".join(lines) + "\n")
 
 
 def _public_part(part: Any) -> Any:

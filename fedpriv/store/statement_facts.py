@@ -19,6 +19,7 @@ from fedpriv.privacy.core.trust import Trust
 from fedpriv.privacy.mechanisms import GRADIENT
 from fedpriv.privacy.mechanisms.matrix import CorrelatedQuery
 from fedpriv.store.caveats import (
+    CAVEATS,
     ENTROPY,
     GENERAL_CAVEATS,
     SEEDS,
@@ -105,7 +106,10 @@ def privacy_facts(
     if claim is not None:
         keys = ("unit", "trust", "neighbours", "source", "statement")
         published = {key: getattr(claim, key) for key in keys}
-    caveats = [*run.caveats, *UNIT_CAVEATS[run.unit], ENTROPY if run.published else SEEDS]
+    of_unit = UNIT_CAVEATS[run.unit]
+    if run.unit == "record" and CAVEATS["declared_records"] in run.caveats:
+        of_unit = of_unit[1:]  # sizes of clients are not public
+    caveats = [*run.caveats, *of_unit, ENTROPY if run.published else SEEDS]
     if run.numbers:
         numbers = noised_numbers(budget, draws, run.numbers, run.before)
         caveats.append(floating_point(numbers))

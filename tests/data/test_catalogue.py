@@ -48,11 +48,12 @@ def test_the_users_own_data_set_says_how_to_name_its_file():
 
 def test_a_path_that_is_a_file_is_read_as_the_users_own(tmp_path):
     file = tmp_path / "extract.txt"
-    file.write_text("1 0\n2 1\n3 1\n4 0\n")
+    lines = "1 0\n2 1\n3 1\n4 0\n" * 5
+    file.write_text(lines)
     row = dataset_status(str(file))[-1]
-    assert (row.train_records, row.test_records, row.checksums) == (3, 1, "own file")
+    assert (row.train_records + row.test_records, row.checksums) == (20, "own file")
     assert row.usable
-    file.write_text("1 0\n2 1\n3 7\n4 0\n")
+    file.write_text(lines.replace("3 1", "3 7"))
     row = dataset_status(str(file))[-1]
     assert not row.usable
     assert "line 3" in row.note

@@ -25,14 +25,14 @@ def file(tmp_path):
 
 
 def test_the_facts_are_known_before_the_file_is_read(file):
-    dataset = Ipums(path=file(TEN))
+    dataset = Ipums(path=file(TEN), test_records=2)
     assert (dataset.train_records, dataset.test_records) == (8, 2)
     assert (dataset.input_shape, dataset.classes) == ((2,), 2)
-    assert dataset.validation_records == 1
+    assert dataset.validation_records == 0
 
 
 def test_records_are_read_as_they_are(file):
-    loaded = Ipums(path=file(TEN)).load()
+    loaded = Ipums(path=file(TEN), test_records=2).load()
     assert loaded.test.inputs.tolist() == [[0, 0.5], [5, 5.5]]
     assert loaded.test.targets.tolist() == [0, 1]
     assert loaded.train.inputs[:, 0].tolist() == [1, 2, 3, 4, 6, 7, 8, 9]
@@ -48,7 +48,7 @@ def test_records_are_read_as_they_are(file):
     ],
 )
 def test_blanks_empty_lines_and_line_ends_do_not_matter(content, file):
-    loaded = Ipums(path=file(content)).load()
+    loaded = Ipums(path=file(content), test_records=1).load()
     assert loaded.test.inputs.tolist() == [[1, 2]]
     assert loaded.train.inputs.tolist() == [[3, 4], [5, 6]]
     assert loaded.train.targets.tolist() == [1, 1]
@@ -71,16 +71,20 @@ def test_test_records_are_spread_evenly_over_the_file(tmp_path_factory, records,
 
 def test_a_file_sorted_by_class_keeps_its_class_shares(file):
     loaded = Ipums(path=file("1 0\n" * 300 + "2 1\n" * 100)).load()
-    assert loaded.test.targets.bincount().tolist() == [60, 20]
+    first, second = loaded.test.targets.bincount().tolist()
+    assert 40 < first < 80
+    assert 10 < second < 30
 
 
 def test_a_list_of_divisors_scales_the_inputs(file):
-    loaded = Ipums(path=file(TEN), scale=[10, 0.5]).load()
+    loaded = Ipums(path=file(TEN), test_records=2, scale=[10, 0.5]).load()
     assert loaded.test.inputs[1].tolist() == [0.5, 11]
 
 
 def test_centre_and_width_scale_the_inputs(file):
-    loaded = Ipums(path=file(TEN), scale={"centre": [1, 5.5], "width": [2, 1]}).load()
+    loaded = Ipums(
+        path=file(TEN), test_records=2, scale={"centre": [1, 5.5], "width": [2, 1]}
+    ).load()
     assert loaded.test.inputs[1].tolist() == [2, 0]
 
 
@@ -92,7 +96,7 @@ def test_centre_and_width_scale_the_inputs(file):
         ({"test_records": 0}, "test_records must be a whole number >= 1 and <= 8, got 0"),
         ({"test_records": 9}, "test_records must be a whole number >= 1 and <= 8, got 9"),
         (
-            {"validation_records": 8},
+            {"test_records": 2, "validation_records": 8},
             "validation_records must be a whole number >= 1 and <= 7, got 8",
         ),
         ({"scale": 2}, "scale must be a list of 2 numbers, one per input column, got 2"),

@@ -311,7 +311,12 @@ SETTINGS = {
     "labels": ({"labels": ["low"]}, "^labels must be a list of two"),
     "share": ({"test_share": 1}, "^test_share must be > 0 and < 1, got 1"),
     "seed": ({"split_seed": -1}, "^split_seed"),
-    "validation": ({"validation_records": 9}, r"^validation_records .*<= \d.*got 9"),
+    "validation": ({"validation_share": 1}, r"^validation_share .*< 1, got 1"),
+    "validation_twice": (
+        {"validation_share": 0.1, "validation_path": "a.csv"},
+        "^validation_share must be 0 with",
+    ),
+    "one_column_twice": ({"user": "user", "client": "user"}, "^client must be another column than"),
     "no_path": ({"path": None}, r"^path must be a file"),
 }
 

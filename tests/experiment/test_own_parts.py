@@ -153,7 +153,7 @@ def test_a_public_split_that_nobody_sized_is_one_sentence(own, run):
     own("dataset", DATA, BREAST_CANCER)
     said = run("algorithm=adap_dpfl", "dataset=mine", "partition=iid")
     assert said.status == 2
-    assert "dataset needs validation_records: " in said.sentence
+    assert "(validation_records, of a class of your own)" in said.sentence
 
 
 @pytest.mark.few(1)

@@ -48,17 +48,32 @@ REFUSED = {
         @dp warm_start.records=clients budget_view=published""",
     "dataset needs read() and encode(rows) with publish": """
         @bare @dp publish=true > nothing tests the load() of bare""",
+    "dataset.labels must be given": """
+        @table @dp partition=iid publish=true > 'dataset.labels=[a, b]'""",
+    "{found} must be another with": """
+        @table @dp partition=shards publish=true dataset.labels=[a,b] > the partition (shards,
+        @table @dp partition=natural publish=true dataset.labels=[a,b] partition.min_records=2
+        @table @dp publish=true dataset.labels=[a,b] algorithm.sampling=fixed_size ~dataset.user""",
+    "publish_test_metrics must be false with": """
+        dataset=shakespeare algorithm=cdp_fedavg noise_schedule=constant publish=true \
+        publish_test_metrics=true""",
     "model must be one that reads": """
         model=lstm_lm > reads numbers with dataset=digits
         dataset=shakespeare model=logistic > texts for the task language_model with dataset=shakespeare
         dataset=shakespeare model=lstm_classifier
         dataset=sentiment140 model=lstm_lm > texts for the task classification""",
-    "dataset needs validation_records": """
+    "noise_schedule, aggregation or": """
         @bare noise_schedule=validation_decay
         @bare @dp aggregation=fltrust
         @bare @dp warm_start.records=public""",
-    "dataset.user={p.dataset.user} is for": """
-        @table algorithm=cdp_fedavg partition=iid > dataset.user=user is for partition=natural""",
+    "{found} is for": """
+        @table algorithm=cdp_fedavg partition=dirichlet > dataset.user=user is for partition=natural
+        @table @dp partition=iid partition.equal=true
+        @table @dp partition=iid ~dataset.user +dataset.client=user > dataset.client=user is for""",
+    "dataset.records must be null": """
+        @table @dp partition=iid dataset.records=9 algorithm.sampling=fixed_size""",
+    "partition.seed must be left out": """
+        @table @dp partition=iid partition.seed=4 > got 4""",
     "algorithm={a.name} is not private": """
         algorithm=fedavg clipper=constant > algorithm=fedavg is not private
         algorithm=fedsgd noise_schedule=constant > takes clipper=none and noise_schedule=none""",

@@ -185,7 +185,7 @@ def audit_membership(
         facts = ShadowFacts(
             runs=[str(shadow.folder.path) for shadow in runs],
             records=min(sum(map(len, shadow.clients)) for shadow in runs),
-            records_of_run=int(context.data.records_per_client.sum()),
+            records_of_run=int(context.data.clients.sizes.sum()),
             own_variance=len(runs) >= OWN_VARIANCE,
             population=len(signals.target_z),
         )

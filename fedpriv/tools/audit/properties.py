@@ -113,7 +113,9 @@ def _label(subject: AuditedRun, argument: str) -> tuple[str, np.ndarray]:
         )
     if label >= data.classes:
         raise ConfigError("--property", f"label:{label}", f"a label from 0 to {data.classes - 1}")
-    return f"share of label {label}", data.labels_per_client[:, label] / data.records_per_client
+    return f"share of label {label}", data.labels_per_client[:, label] / np.maximum(
+        data.clients.sizes, 1
+    )
 
 
 def _writer(subject: AuditedRun, _: str) -> tuple[str, np.ndarray]:

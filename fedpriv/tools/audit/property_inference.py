@@ -117,7 +117,7 @@ def audit_property(subject: AuditedRun, options: PropertyOptions) -> PropertyAud
     auxiliary = _halves(client_property.has[clients], options.seed)
     scores = infer(subject, clients, client_property.has[clients], auxiliary, rounds, options.seed)
     target, has = ~auxiliary, client_property.has[clients] == 1
-    sizes = subject.context.data.records_per_client[clients]
+    sizes = subject.context.data.clients.sizes[clients]
     if auc(sizes[auxiliary & has], sizes[auxiliary & ~has]).value < 0.5:
         sizes = -sizes  # clients with the property have fewer records
     noised = "noised " * any(sigma > 0 for sigma in subject.noise_multipliers().values())
