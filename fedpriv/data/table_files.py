@@ -203,7 +203,7 @@ def _text(value: Any) -> str:
         value = value.decode("utf-8", errors="replace")
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return str(value).strip()
+    return re.sub(r"^([+-]?\d+)\.0+$", r"\1", str(value).strip())
 
 
 def _read_text(path: Path) -> Columns:

@@ -19,7 +19,8 @@ BY_HEART = (
 )  # fmt: skip
 DROWNED = (
     *TINY, "algorithm=dp_fl", "algorithm.optimizer=sgd", "algorithm.sample_rate=1", "accountant=gdp",
-    "noise_schedule.noise_multiplier=200", "epsilon=null", "noise_seed=1", "rounds=5", "runtime.snapshot_interval=5",
+    "noise_schedule.noise_multiplier=200", "epsilon=null", "noise_seed=1", "rounds=5",
+    "runtime.snapshot_interval=5",
 )  # fmt: skip
 
 
