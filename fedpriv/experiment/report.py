@@ -53,6 +53,7 @@ def write_report(run: Run, stop_reason: str) -> tuple[dict[str, object], dict[st
         imagined=loop.schedule.imagined(loop.rounds_done),
         untested=untested(loop.parts.dataset),
         own_texts=run.own_texts(),
+        known=loop.parts.dataset.known,
     )
     privacy = privacy_facts(loop.budget, circumstances, stop_reason)
     # Plots come first, as they take longest. If Ctrl-C ends the report meanwhile, the other files stay whole.

@@ -186,7 +186,6 @@ class Run:
             "delta": algorithm.unit == "record" and delta * smallest_client(context.data) >= 1,
             "delta_of_clients": algorithm.unit == "client"
             and delta * context.data.client_count >= 1,
-            "known": loop.parts.dataset.known,
             "declared_records": loop.parts.dataset.declared_records is not None,
             "paired": loop.settings.paired is not None,
             "attackers": context.attack is not None,

@@ -50,6 +50,7 @@ class Circumstances:
         imagined: ε of a population that is not the one simulated, as the noise schedule states it.
         untested: Class of a data set of the user's own whose ``load`` nothing tests; None: there is none.
         own_texts: Texts in the facts that code outside fedpriv wrote, which are never published.
+        known: True if the data are published or generated ones, whose split is public.
     """
 
     unit: str
@@ -64,6 +65,7 @@ class Circumstances:
     imagined: Mapping[str, float | str] | None = None
     untested: str | None = None
     own_texts: Sequence[str] = ()
+    known: bool = False
 
 
 def privacy_facts(
@@ -109,7 +111,8 @@ def privacy_facts(
     of_unit = UNIT_CAVEATS[run.unit]
     if run.unit == "record" and CAVEATS["declared_records"] in run.caveats:
         of_unit = of_unit[1:]  # sizes of clients are not public
-    caveats = [*run.caveats, *of_unit, ENTROPY if run.published else SEEDS]
+    of_split = [CAVEATS["known"]] if run.known else []
+    caveats = [*run.caveats, *of_unit, *of_split, ENTROPY if run.published else SEEDS]
     if run.numbers:
         numbers = noised_numbers(budget, draws, run.numbers, run.before)
         caveats.append(floating_point(numbers))
