@@ -201,7 +201,7 @@ class OwnTable(Dataset):
     def __attrs_post_init__(self) -> None:
         declaration = _declaration(self)
         self._table = _read(Path(self.path).expanduser(), declaration)
-        plain, order = replace(declaration, user=None, client=None, id=None), self._table.order
+        plain, order = replace(declaration, client=None, id=None), self._table.order
 
         def other(path: str | None) -> _Table | None:
             return None if path is None else _read(Path(path).expanduser(), plain, order)
@@ -228,6 +228,12 @@ class OwnTable(Dataset):
             )
         for path, table in self._tables.items():
             self._refuse_other_labels(path, table.labels)
+            both = set(table.names.get("user", ())) & set(self._table.names.get("user", ()))
+            if table is not self._table and both:
+                raise DataError(
+                    f"{path}: {counted(len(both), 'user')} of {self.path} are in it too, such as "
+                    f"{show(min(both))}; records of one user are on one side"
+                )
         vars(self).update(input_shape=self._table.inputs.shape[1:], classes=len(self.words))
         self.split_for("record")
 

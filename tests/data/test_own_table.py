@@ -350,3 +350,17 @@ def test_a_column_of_very_many_labels_is_refused(table):
     rows = "x,y\n" + "".join(f"1,{i}\n" for i in range(1001))
     with pytest.raises(ArgumentError, match=r"^label .*1000"):
         table(rows, label="y", ranges={"x": [0, 1]}, categories=None)
+
+
+def test_a_user_of_two_files_is_refused(table, tmp_path):
+    """Its records in the test file would be protected by nothing."""
+    (tmp_path / "test.csv").write_text("user,age,sex,income\nb,30,f,low\nz,30,m,high\n")
+    with pytest.raises(DataError, match=r"1 user of .*people\.csv are in it too, such as b"):
+        table(user="user", test_path=str(tmp_path / "test.csv"))
+
+
+def test_names_and_labels_with_and_without_a_decimal_point_are_the_same(table):
+    rows = "user,age,sex,income\n12,25,f,1\n12.0,50,m,1.0\n13,30,f,0\n13.0,31,m,0.0\n14,32,m,1\n"
+    dataset = table(rows, user="user", test_share=0.5)
+    assert dataset.words == ("0", "1")
+    assert len(set(dataset._table.names["user"])) == 3
