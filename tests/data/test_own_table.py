@@ -360,7 +360,9 @@ def test_a_user_of_two_files_is_refused(table, tmp_path):
 
 
 def test_names_and_labels_with_and_without_a_decimal_point_are_the_same(table):
-    rows = "user,age,sex,income\n12,25,f,1\n12.0,50,m,1.0\n13,30,f,0\n13.0,31,m,0.0\n14,32,m,1\n"
-    dataset = table(rows, user="user", test_share=0.5)
+    people = [
+        f"{i // 2}{'.0' if i % 2 else ''},{i},f,{i % 2}{'.0' if i % 3 else ''}\n" for i in range(60)
+    ]
+    dataset = table("user,age,sex,income\n" + "".join(people), user="user")
     assert dataset.words == ("0", "1")
-    assert len(set(dataset._table.names["user"])) == 3
+    assert len(set(dataset._table.names["user"])) == 30

@@ -41,11 +41,16 @@ class Counts(RdpAccountant):
     def describe(self):
         return "{SECRET} of the accountant"
 '''
-MINE = ("dataset._target_=own.Mine", "~dataset.normalize", "~dataset.validation_records")
+MINE = (
+    "partition=iid",
+    "dataset._target_=own.Mine",
+    "~dataset.normalize",
+    "~dataset.validation_records",
+)
 WITHHELD = {
     "author_key", "download", "excluded_authors", "file", "path", "public_split", "search", "seed",
-    "split_key", "split_seed", "test_path", "test_split", "text_key", "train_split", "vocabulary_file",
-    "vocabulary_words",
+    "split_key", "split_seed", "test_path", "test_split", "text_key", "train_split", "validation_path",
+    "vocabulary_file", "vocabulary_words",
 }  # fmt: skip
 """Keys that are not published, beside those of attacks and trackers: paths, seeds, names of people."""
 
@@ -93,8 +98,8 @@ def test_no_path_is_public(published, tmp_path):
         (tmp_path / f"{name}.csv").write_text("x,y\n" + rows)
     files = published(
         "dataset=csv", f"dataset.path={tmp_path}/train.csv", f"dataset.test_path={tmp_path}/test.csv",
-        "dataset.label=y", "dataset.ranges={x: [0, 8]}", "partition.clients=2", "delta=1e-3",
-        "noise_schedule.noise_multiplier=2",
+        "dataset.label=y", "dataset.labels=[0,1]", "dataset.ranges={x: [0, 8]}", "partition.clients=2",
+        "delta=1e-3", "noise_schedule.noise_multiplier=2",
     )  # fmt: skip
     assert not [name for name, text in files.items() if str(tmp_path) in text]
     assert yaml.safe_load(files["config.yaml"])["dataset"]["ranges"] == {"x": [0, 8]}
