@@ -48,18 +48,6 @@ print(torchvision.datasets.MNIST.__name__, len(shim._declarations) <= 1)
     assert run(code) == "MNIST True"
 
 
-@pytest.mark.slow
-def test_an_earlier_failed_import_does_not_matter():
-    code = """
-try:
-    import torchvision
-except RuntimeError:
-    pass
-print(shim.import_torchvision().datasets.CIFAR10.__name__)
-"""
-    assert run(code) == "CIFAR10"
-
-
 def test_nothing_is_declared_where_torchvision_works(fake):
     folder = fake("answer = 42")
     code = "import sys; print(shim.import_torchvision().answer, 'torch' in sys.modules, shim._declarations)"

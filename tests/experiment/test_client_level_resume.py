@@ -22,7 +22,6 @@ RESPONSE = (
     "clipper.bit_epsilon=0.5", "accountant=pld", "accountant.discretization=1e-3",
 )  # fmt: skip
 HISTOGRAM = ("clipper=median_histogram", "clipper.updates=1", "clipper.update_interval=2")
-CALIBRATED = ("noise_schedule=calibrated", "noise_schedule.epsilon_per_draw=null", "epsilon=4")
 RUNS = {
     "fedsgd, adam, lots": (
         "algorithm=fedsgd", "partition.clients=20", "algorithm.optimizer=adam",
@@ -31,8 +30,6 @@ RUNS = {
     "ldp, poly, adam": (*LDP, "clipper=poly", "algorithm.optimizer=adam"),
     "ldp, quantile, a budget that ends it": (*LDP, *QUANTILE, "epsilon=3"),
     "ldp, randomized response": (*LDP, *RESPONSE, "algorithm.sample_rate=0.5"),
-    "ldp, median histogram, calibrated": (*LDP[:4], *HISTOGRAM, *CALIBRATED),
-    "cdp, quantile, adam": (*CDP, *QUANTILE, "algorithm.optimizer=adam"),
     "cdp, layers by quantiles": (
         *CDP, "clipper=per_layer_quantile", "clipper.bit_noise=5",
     ),
@@ -47,14 +44,8 @@ RUNS = {
 }  # fmt: skip
 
 
-TWICE = ("ldp, median histogram, calibrated", "cdp, quantile, adam")
-"""Whose parts are all in another run too."""
-
-
 @pytest.mark.few(2)
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in TWICE)) for n in RUNS]
-)
+@pytest.mark.parametrize("name", RUNS)
 def test_a_run_that_is_interrupted_after_every_round_is_the_run_that_was_not(
     name, train, tmp_path, assert_same_run
 ):

@@ -58,9 +58,7 @@ def metrics(result) -> pd.DataFrame:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (i % 2)) for i, n in enumerate(RUNS)]
-)
+@pytest.mark.parametrize("name", list(RUNS)[::2])
 def test_a_run_that_is_interrupted_after_every_round_is_the_run_that_was_not(
     name, ran, train, tmp_path, assert_same_run
 ):

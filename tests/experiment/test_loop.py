@@ -213,19 +213,6 @@ def test_a_client_that_was_left_out_does_not_come_back(ran):
     assert all(later < earlier for earlier, later in itertools.pairwise(cohorts))
 
 
-@pytest.mark.slow
-def test_a_client_that_cannot_afford_a_round_does_not_stop_the_others(train):
-    """A client of one or two records always samples a large share of them."""
-    result = train(
-        "algorithm=dp_fl", "partition=dirichlet", "partition.alpha=0.03", "partition.clients=8",
-        "partition.min_records=1", "algorithm.sampling=fixed_size", "algorithm.sample_rate=0.03",
-        "noise_schedule.noise_multiplier=4", "epsilon=0.9", "rounds=3",
-    )  # fmt: skip
-    rounds = rounds_by_client(result)
-    assert {0, 3} <= set(rounds.tolist())
-    assert result.privacy["spread"]["epsilon"]["lowest"] == 0.0
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize("interval", [1, 4, 100])
 def test_the_test_records_are_evaluated_every_interval_and_at_the_end(interval, train):
@@ -261,18 +248,6 @@ def test_a_price_that_takes_long_is_asked_for_seldom_and_at_the_end(train):
     assert rows["epsilon"].notna().all()
     priced = rows.index[rows["epsilon_sound"].notna()].tolist()
     assert priced == [*range(1, 101), 110, 112]
-
-
-@pytest.mark.slow
-def test_where_the_noise_moves_much_it_is_asked_for_less_often_still(train):
-    """From the 101st value of the noise on: at evaluations of one digit."""
-    rows = metrics_of(
-        train(
-            "algorithm=dp_fl", "rounds=127", "evaluation_interval=1", "epsilon=null", "accountant=pld",
-            "noise_schedule=exponential", "noise_schedule.noise_multiplier=30",
-        )
-    ).set_index("round")  # fmt: skip
-    assert rows.index[rows["epsilon"].notna()].tolist() == [*range(1, 101), 127]
 
 
 def test_records_without_a_finite_gradient_are_counted_in_the_summary(tmp_path, train, monkeypatch):

@@ -17,8 +17,6 @@ from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.plan import Plan, make_plan
 
 QUIET = ["dataset=digits", "runtime.progress=none", "runtime.plots=false"]
-BATCH, BATCHES = 20, 50  # 1,000 configurations
-QUICK_BATCH = 2
 PUBLIC = {"fedavg", "fedsgd", "norm_bounding"}  # algorithms without privacy
 UNFIT = {"natural", "shards40", "shards400"}  # partitions that the data set does not fit
 
@@ -100,20 +98,10 @@ def hold_against_a_run(overrides: list[str], plan: Plan, folder: Path) -> bool:
     return True
 
 
-def hold_a_batch(name: str, count: int, folder: Path) -> None:
-    draw = random.Random(name)
-    ran = [hold_against_a_run(*accepted(draw), folder / str(number)) for number in range(count)]
-    assert sum(ran) >= count // 2
-
-
 def test_the_plan_states_what_the_ledger_will_state(tmp_path):
-    hold_a_batch("plan", QUICK_BATCH, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("batch", range(BATCHES))
-def test_a_thousand_plans_state_what_the_ledger_will_state(batch, tmp_path):
-    hold_a_batch(f"plan {batch}", BATCH, tmp_path)
+    draw = random.Random("plan")
+    ran = [hold_against_a_run(*accepted(draw), tmp_path / str(number)) for number in range(2)]
+    assert any(ran)
 
 
 def test_the_plan_of_an_adaptive_run_is_the_value_of_its_filter(tmp_path):

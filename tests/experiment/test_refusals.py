@@ -309,15 +309,12 @@ def sentence(action, *overrides: str) -> str:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "batch", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 40))]
-)
 @pytest.mark.usefixtures("wide_cells")
-def test_plan_dry_run_and_run_refuse_in_one_sentence(batch, tmp_path, monkeypatch):
-    """A run that is not refused is not made in the quick batch: others are about these."""
+def test_plan_dry_run_and_run_refuse_in_one_sentence(tmp_path, monkeypatch):
+    """A run that is not refused is not made: others are about these."""
     monkeypatch.chdir(tmp_path)
-    draw, refused = random.Random(f"conflicts {batch}"), 0
-    for _ in range(15 if batch else 8):
+    draw, refused = random.Random("conflicts 0"), 0
+    for _ in range(8):
         chosen = configuration(draw)
         planned = sentence(build_parts, *chosen)
         dry = sentence(fedpriv.run, *chosen, "dry_run=true")
@@ -325,7 +322,6 @@ def test_plan_dry_run_and_run_refuse_in_one_sentence(batch, tmp_path, monkeypatc
             refused += 1
             swept = sentence(lambda config: check(config, {}), *chosen)
             assert dry == swept == planned, chosen
-        if dry or batch:
-            made = sentence(fedpriv.run, *chosen)
-            assert made == dry or "diverged in round" in made, chosen
+        if dry:
+            assert sentence(fedpriv.run, *chosen) == dry, chosen
     assert refused

@@ -88,8 +88,6 @@ def copied(whole, tmp_path):
     [
         ("fsync", range(3, 99, 6)),
         ("replace", range(3, 99, 6)),
-        pytest.param("fsync", range(1, 99, 2), marks=pytest.mark.slow),
-        pytest.param("replace", range(6, 99, 6), marks=pytest.mark.slow),
     ],
 )
 def test_a_run_that_dies_at_any_write_goes_on_as_if_it_had_not(

@@ -50,11 +50,6 @@ def poison(monkeypatch):
         *((name, float("nan")) for name in RUNS),
         ("cdp_fedavg", float("inf")),
         ("cdp_fedavg", 1e38),
-        *(
-            pytest.param(name, value, marks=pytest.mark.slow)
-            for name in list(RUNS)[1:]
-            for value in (float("inf"), 1e38)
-        ),
     ],
 )
 def test_a_client_whose_records_are_not_finite_does_not_stop_a_run(name, value, poison, train):

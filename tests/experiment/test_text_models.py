@@ -80,16 +80,6 @@ def test_a_classifier_trains_with_every_record_clipped(compose, engine):
     assert metrics.clip_norm.eq(1).all()
 
 
-@pytest.mark.slow
-def test_a_language_model_trains_with_weights_of_their_own_for_two_steps(compose):
-    config = compose(
-        *DP_FL, "model=lstm_lm", *SMALL, "dataset.task=language_model", "algorithm.local_steps=2"
-    )
-    metrics = metrics_of(fedpriv.run(config))
-    assert metrics.test_loss.notna().all()
-    assert metrics.test_accuracy.between(0, 1).all()
-
-
 def test_a_language_model_learns_the_next_token(compose):
     config = compose(
         "algorithm=fedavg", "partition=iid", "partition.clients=2", "model=lstm_lm", *SMALL,

@@ -11,7 +11,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from spread_runs import results
@@ -222,42 +221,3 @@ def test_code_of_the_user_s_own_beside_the_command_is_found(process, tmp_path):
     outcome = process(*own, "runtime.workers=2", "runtime.run_dir=run")
     assert outcome.status == 0, outcome.err
     assert results(tmp_path / "run") == results(tmp_path / "alone")
-
-
-KILLED = {
-    "records": (),
-    "clients": ("algorithm=cdp_fedavg", "algorithm.client_rate=0.9", "algorithm.batch_size=20"),
-    "norms that adapt": ("algorithm=adap_dpfl",),
-    "attackers": (
-        "algorithm=cdp_fedavg", "algorithm.client_rate=0.9", "algorithm.batch_size=20",
-        "attack=pixel_pattern", "attack.trigger.size=2", "attack.attackers=2",
-    ),
-    "server": ("algorithm=dp_fl_server",),
-}  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(30))
-def test_after_a_kill_at_any_moment_the_run_goes_on_and_nothing_is_left(
-    start, process, tmp_path, seed
-):
-    random = np.random.default_rng(seed)
-    name = random.choice(list(KILLED))
-    algorithm = [word for word in KILLED[name] if word.startswith("algorithm=")]
-    words = [word for word in RUN if not (algorithm and word == "algorithm=dp_fl")]
-    words += [*KILLED[name], "rounds=150", "runtime.checkpoint_interval=3", "partition.clients=12"]
-    assert process(*words, "runtime.run_dir=alone").status == 0
-    child = start(*words, "runtime.run_dir=run", "runtime.workers=3")
-    time.sleep(random.uniform(0.5, 9))
-    victims = [child.pid, *workers_in(tmp_path).values()]
-    os.kill(random.choice(victims), signal.SIGKILL)
-    child.communicate(timeout=60)
-    assert_no_workers(tmp_path)
-    if (tmp_path / "run" / "config.yaml").exists():
-        goes_on = process("train", "resume=run", "runtime.workers=1")
-    else:  # killed before the run had begun
-        goes_on = process(*words, "runtime.run_dir=run")
-    assert goes_on.status == 0, goes_on.err
-    assert results(tmp_path / "run") == results(tmp_path / "alone")
-    left = [path.name for path in tmp_path.rglob("*") if path.name.endswith((".tmp", ".part"))]
-    assert not left

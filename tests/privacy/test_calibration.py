@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from law_examples import examples
 
 from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.accountants import GdpAccountant, PldAccountant, RdpAccountant
+from fedpriv.privacy.accountants import GdpAccountant, RdpAccountant
 from fedpriv.privacy.calibration import (
     LEAST_NOISE,
     RepeatedRelease,
@@ -174,18 +174,6 @@ def test_replacing_a_record_needs_twice_the_noise_of_adding_one():
         GDP, RepeatedRelease("none", REPLACE_ONE), epsilon=1, delta=DELTA, steps=9
     )
     assert replaced == pytest.approx(2 * added, rel=1e-4)
-
-
-@pytest.mark.slow
-def test_capped_lots_are_calibrated_by_pld():
-    release, coarse = (
-        RepeatedRelease(records=200, max_lot_size=30),
-        PldAccountant(discretization=1e-3),
-    )
-    found = calibrate_noise_multiplier(
-        coarse, release, epsilon=2, delta=DELTA, steps=100, sample_rate=0.1
-    )
-    assert 1.98 <= price(coarse, release, found, 100, 0.1) <= 2
 
 
 @pytest.mark.parametrize(

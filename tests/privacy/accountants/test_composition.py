@@ -145,24 +145,6 @@ def test_falling_noise_is_composed_upon_what_was_composed_before(monkeypatch):
     assert len(laid_out) == len(set(laid_out)) <= 62  # 300 values on a grid of 1 %
 
 
-@pytest.mark.slow
-def test_noise_that_goes_up_and_down_stops_where_each_draw_alone_would():
-    """An allowance for what costs more serves until it is used up, and then the draw itself decides."""
-    coarse = PldAccountant(discretization=1e-3)
-    total, drawn, limit = coarse.running(1, ADD_OR_REMOVE), {}, 0.8
-    rounds = 0
-    while True:
-        event = PoissonSampling(0.1).event(6.0 * (1 + 0.2 * np.sin(rounds)))
-        after = {**drawn, event: drawn.get(event, 0) + 1}
-        if total.would_exceed(event, 1, limit, 1e-5)[0]:
-            break
-        total.add(event, np.arange(1))
-        drawn, rounds = after, rounds + 1
-    assert rounds > 50
-    assert coarse.epsilon_of(drawn, 1e-5, ADD_OR_REMOVE) <= limit  # so it was before each of them
-    assert coarse.epsilon_of(after, 1e-5, ADD_OR_REMOVE) > limit
-
-
 @pytest.mark.thorough
 def test_noise_that_goes_up_and_down_is_accounted_for_seldom(monkeypatch):
     """Near the budget too: an allowance for the least noise of late serves for all of it."""

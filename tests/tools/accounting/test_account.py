@@ -336,26 +336,6 @@ def test_a_curve_ends_at_the_answer_and_is_that_of_the_first_steps():
         assert curve[-1] == pytest.approx(releases.epsilon(accountant, 1e-5), rel=1e-9)
 
 
-@pytest.mark.slow
-def test_what_takes_long_is_drawn_at_fewer_points_and_says_so(command, schedule):
-    path = schedule("noise_multiplier\n" + "\n".join(f"{9 * 0.99**i}" for i in range(60)) + "\n")
-    said = command("account", "--schedule", path, "--sample-rate", "0.1", *DELTA, "--accountant",
-                   "pld,rdp", "--plot", "curve.svg")  # fmt: skip
-    assert said.status == 0, said.err
-    assert "curve.svg (pld at 10 evenly spread points" in " ".join(said.out.split())
-    said = command("account", *BASELINE, *DELTA, "--accountant", "pld", "--plot", "curve.svg")
-    assert "points" not in said.out
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("wide_cells")
-def test_prv_is_left_to_who_asks_for_it_where_the_noise_took_many_values(answer, schedule):
-    path = schedule("noise_multiplier\n" + "\n".join(f"{9 * 0.99**i}" for i in range(30)) + "\n")
-    account = ("account", "--schedule", path, "--sample-rate", "0.1", *DELTA)
-    assert "takes long" in answer(*account)["accountants"]["prv"]["reason"]
-    assert answer(*account, "--accountant", "prv")["accountants"]["prv"]["epsilon"]["1e-05"] > 0
-
-
 def test_absurd_noise_of_a_schedule_is_one_sentence(command, schedule):
     said = command("account", "--schedule", schedule("noise_multiplier\n1e308\n"), "--sample-rate",
                    "0.1", *DELTA)  # fmt: skip

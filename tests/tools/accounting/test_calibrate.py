@@ -13,9 +13,7 @@ DELTA = ("--delta", "1e-5")
     ("epsilon", "accountant", "multiplier"),
     [
         ("3", "rdp", 0.744),
-        pytest.param("3", "pld", 0.686, marks=pytest.mark.slow),  # see jax_privacy's
         ("8", "rdp", 0.534),
-        pytest.param("8", "pld", 0.501, marks=pytest.mark.slow),
     ],
 )
 def test_the_noise_of_naseris_setting(epsilon, accountant, multiplier, answer):
@@ -90,14 +88,6 @@ def test_lots_without_replacement_are_calibrated_in_whole_records(answer):
     found = answer("calibrate", *known, "--epsilon", repr(epsilon))
     assert found["accountant"] == "pld"
     assert math.isclose(found["sample_rate"] * 300, 12)
-
-
-@pytest.mark.slow
-def test_the_lots_of_adap_dpfl_are_calibrated_in_whole_records(answer):
-    found = answer("calibrate", "--epsilon", "4.65", *DELTA, "--sampling", "without_replacement",
-                   "--records", "6000", "--noise-multiplier", "3", "--steps", "7921")  # fmt: skip
-    assert found["accountant"] == "pld"
-    assert math.isclose(found["sample_rate"] * 6000, 78)
 
 
 @pytest.mark.thorough

@@ -74,19 +74,6 @@ TINY = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
-def test_the_figure_has_a_line_for_each_epsilon_and_way():
-    drawing = certified_backdoors(
-        TINY, [50.0], [0, 1], [2], ["attack=pixel_pattern", "attack.trigger.size=1"], 6, 2, 0.95
-    )
-    added, replaced = drawing.rows[0]
-    assert [line.label for line in added.lines] == ["ε = 50", "ε = 50, by (ε, δ) alone"]
-    assert [line.label for line in replaced.lines] == ["ε = 50", "ε = 50, attacked"]
-    for line in (*added.lines, *replaced.lines):
-        assert all(0 <= y <= 100 for y in line.y)
-    assert "with 2 attackers" in drawing.findings[0]
-
-
 @pytest.mark.thorough
 def test_every_epsilon_is_drawn_however_many_there_are(monkeypatch):
     ensemble = Ensemble((6.0, 0.3, 10), 1e-5, votes(0.99, 0.01), np.array([True]), {})

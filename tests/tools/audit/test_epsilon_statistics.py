@@ -193,13 +193,6 @@ def test_bounds_are_seldom_above_the_truth():
     assert all(count <= allowed(30) for count in wrong.values()), wrong
 
 
-@pytest.mark.slow
-def test_bounds_are_above_the_truth_in_at_most_five_per_cent():
-    wrong = coverage(500, True)
-    assert all(count <= allowed(500) for count in wrong.values()), wrong
-    assert wrong["tested once, bits"] > 5  # the test has teeth: this one is nearly exact
-
-
 def test_a_family_that_does_not_hold_finds_too_much_and_is_not_called_a_bound():
     """Randomized response with ε = 1: the Gaussian family finds more than there is."""
     scores = randomized_response(np.random.default_rng(0), 5000, 1.0)

@@ -16,7 +16,6 @@ from fedpriv.common.errors import ConfigError, Interrupted
 from fedpriv.data.names import Shadow
 from fedpriv.engine import cross_entropy
 from fedpriv.experiment.settings import read_settings
-from fedpriv.tools.audit import attacks
 from fedpriv.tools.audit.membership import audit_membership
 from fedpriv.tools.audit.records import log_odds
 from fedpriv.tools.audit.request import MembershipOptions, wanted
@@ -116,24 +115,6 @@ def test_an_interrupted_one_goes_on(brief, tmp_path):
     assert len(shadow_runs(subject, asked, Training(said.append))) == 4
     assert said[2].startswith("4 shadow runs, 1 done, in ")
     assert said[-1] == "shadow run 4 of 4 done"
-
-
-@pytest.mark.slow
-def test_several_at_a_time_are_the_same_runs(by_heart, store, tmp_path):
-    subject = open_run(by_heart)
-    one = shadow_runs(subject, options(4, store), Training())
-    two = shadow_runs(subject, options(4, tmp_path), Training(jobs=2))
-    for alone, together in zip(one, two, strict=True):
-        models = [torch.load(run.folder.model) for run in (alone, together)]
-        assert all(torch.equal(models[0][key], models[1][key]) for key in models[0])
-
-
-@pytest.mark.slow
-def test_one_of_several_that_fails_is_said_in_a_sentence(by_heart, tmp_path):
-    subject = open_run(by_heart)
-    subject.config.rounds = -1
-    with pytest.raises(ConfigError, match="rounds must be"):
-        shadow_runs(subject, options(4, tmp_path), Training(jobs=2))
 
 
 def test_a_shadow_run_is_the_run_with_other_seeds_and_data(by_heart):
@@ -258,19 +239,3 @@ def test_without_shadow_runs_nothing_of_them_is_said(by_heart):
     audit = audit_membership(open_run(by_heart), MembershipOptions(records=60))
     assert list(aucs(audit)) == ["loss", "calibrated", "white_box"]
     assert audit.as_json()["shadows"] is None
-
-
-@pytest.mark.slow
-def test_ten_thousand_test_records_as_non_members(ran, mnist_folder, tmp_path, monkeypatch):
-    def guess(features, labels, seed):  # random forests of 20,000 records take minutes
-        return np.random.default_rng(seed).random(len(labels))
-
-    monkeypatch.setattr(attacks, "out_of_fold", guess)
-    run = ran(
-        "algorithm=fedavg", "dataset=mnist", f"dataset.path={mnist_folder}", "partition=fixed_size",
-        "partition.clients=5", "partition.records=2000", "model=logistic", "rounds=2",
-    ).folder  # fmt: skip
-    asked = options(4, tmp_path, nonmembers="test", records=10_000)
-    audit = audit_membership(open_run(run), asked)
-    assert audit.each == audit.shadows.records == 10_000
-    assert all(outcome.rates["tpr_at_0.1_percent"] for outcome in audit.outcomes)

@@ -58,22 +58,6 @@ class ClipsTheMean(RecordComputation):
         return found
 
 
-class ForgetsTheBias(RecordComputation):
-    """Norms are those of the first layer alone, and so is the clipping."""
-
-    def chunk_clip(self, state):
-        records, _ = self._lots(state.local_step)
-        module = self.context.model.module
-        logits = module(records.inputs)
-        error = logits.softmax(1) - nn.functional.one_hot(records.targets, logits.shape[1])
-        own = (error.norm(dim=1) * records.inputs.flatten(1).norm(dim=1)).detach()
-        own = own.nan_to_num(nan=1e30, posinf=1e30)
-        clip = super().chunk_clip(state)
-        clip.scaled = True
-        clip.factors = lambda norms, owners: (clip.limits[owners] / own).clamp_max(1.0)
-        return clip
-
-
 class PerLayer(UploadComputation):
     """Each layer of an upload is clipped to C, and the whole is said to be."""
 
@@ -95,27 +79,6 @@ class TrustsClients(UploadComputation):
         return summed(self, local_step, clip, batch.uploads.double())
 
 
-class CountsOneTwice(UploadComputation):
-    """The first of a cohort is in the sum twice."""
-
-    def compute(self, state):
-        own = state.local_step.cohort
-        twice = replace(state.local_step, cohort=np.concatenate([own[:1], own]))
-        return replace(super().compute(replace(state, local_step=twice)), clients=own)
-
-
-class LastUnclipped(RecordComputation):
-    """The gradients of the last client are not clipped, those of all others are."""
-
-    def chunk_clip(self, state):
-        clip = super().chunk_clip(state)
-        honest, last = clip.factors, len(state.local_step.cohort) - 1
-        clip.factors = lambda norms, owners: honest(norms, owners).where(
-            owners.to(norms.device) != last, torch.ones_like(norms)
-        )
-        return clip
-
-
 class NeighboursNorm(RecordComputation):
     """Gradients of the last client but one are clipped to the last one's norm, and the other way round."""
 
@@ -126,34 +89,16 @@ class NeighboursNorm(RecordComputation):
         return clip
 
 
-class LastUploadUnclipped(UploadComputation):
-    """The server does not clip what the last client sends."""
+class WeighedByData(UploadComputation):
+    """Clipped uploads are weighed by how many records a client has, as FedAvg does."""
 
     def chunk_clip(self, state):
         clip = super().chunk_clip(state)
-        honest, clients = clip.factors, torch.from_numpy(state.local_step.cohort)
-        clip.factors = lambda norms, owners: self._altered(honest(norms, owners), clients)
+        records = torch.from_numpy(self.context.data.records_per_client)
+        weights = (records / records.double().mean())[torch.from_numpy(state.local_step.cohort)]
+        honest = clip.factors
+        clip.factors = lambda norms, owners: honest(norms, owners) * weights.to(norms.dtype)
         return clip
-
-    def _altered(self, factors, clients):
-        last = clients == self.context.data.client_count - 1
-        return factors.where(~last, torch.ones_like(factors))
-
-
-class LastWeighsTwo(LastUploadUnclipped):
-    """The clipped upload of the last client counts twice."""
-
-    def _altered(self, factors, clients):
-        last = clients == self.context.data.client_count - 1
-        return factors * (1.0 + last.to(factors.dtype))
-
-
-class WeighedByData(LastUploadUnclipped):
-    """Clipped uploads are weighed by how many records a client has, as FedAvg does."""
-
-    def _altered(self, factors, clients):
-        records = torch.from_numpy(self.context.data.records_per_client).to(factors.dtype)
-        return factors * (records / records.mean())[clients]
 
 
 def summed(computation, local_step, clip, uploads):
@@ -290,13 +235,6 @@ class OwnClientWork(CdpFedAvg):
         return trainer
 
 
-class ShuffledSampling(PoissonSampling):
-    """Charged as Poisson lots, drawn as batches of one size."""
-
-    def sample(self, stream, count):
-        return np.sort(stream.permutation(count)[: round(self.sample_rate * count)])
-
-
 class BlockSampling(PoissonSampling):
     """As many as Poisson lots have, one beside the other."""
 
@@ -304,13 +242,6 @@ class BlockSampling(PoissonSampling):
         size = int((stream.random(count) < self.sample_rate).sum())
         first = int(stream.random() * count)
         return np.sort((first + np.arange(size)) % count)
-
-
-class AlwaysTheFirst(PoissonSampling):
-    """One record is in every lot."""
-
-    def sample(self, stream, count):
-        return np.union1d(super().sample(stream, count), [0])
 
 
 class CohortOfState(CdpFedAvg):

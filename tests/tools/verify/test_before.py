@@ -36,10 +36,6 @@ def cache(tmp_path_factory):
     [
         (),
         ("algorithm.trust=local",),
-        *(
-            pytest.param((more,), marks=pytest.mark.slow)
-            for more in ("algorithm.tolerated_collusion=4", "algorithm=dp_fl")
-        ),
     ],
 )
 def test_released_statistics_pass_and_are_in_the_table(overrides, verified):

@@ -53,14 +53,6 @@ def test_every_strategy_passes(caught, strategy):
 @pytest.mark.parametrize(
     "more",
     [
-        pytest.param(
-            ("algorithm.participation=min_separation", "algorithm.clients_per_round=6"),
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            ("algorithm.participation=once_per_epoch", "algorithm.strategy=blt"),
-            marks=pytest.mark.slow,
-        ),
         ("algorithm.participation=cyclic_poisson", "algorithm.client_rate=0.5", "accountant=pld"),
         ("algorithm.momentum=0.9", "algorithm.cooldown=2"),
     ],

@@ -8,7 +8,6 @@ from planted import RECORDS
 
 from fedpriv.common.files import write_tensors
 from fedpriv.experiment import report
-from fedpriv.experiment.observers import Metrics
 
 
 @pytest.fixture
@@ -27,16 +26,3 @@ def with_a_canary(monkeypatch):
 
 def test_a_canary_in_a_public_file(caught, with_a_canary):
     assert "files: files in public/" in caught(*RECORDS)
-
-
-@pytest.mark.slow
-def test_an_exact_statistic_in_a_table(caught, monkeypatch):
-    row = Metrics._row
-    monkeypatch.setattr(
-        Metrics,
-        "_row",
-        lambda self, done: {**row(self, done), "test_loss": done.outcome.train_loss},
-    )
-    found = caught(*RECORDS)
-    assert "files: tables and statements of the run" in found
-    assert "files: files in public/" in found

@@ -6,7 +6,6 @@ import pytest
 from planted import CLIENTS, COPIES, RECORDS
 
 from fedpriv.common.groups import options
-from fedpriv.tools.verify.context import SAMPLES
 
 FEW = ("partition.clients=4",)
 ONE_STEP = ("algorithm.local_epochs=1", "algorithm.batch_size=null")
@@ -45,13 +44,6 @@ def test_every_algorithm_passes(caught, request, algorithm):
     assert caught(f"algorithm={algorithm}", *SHIPPED[algorithm]) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("algorithm", SHIPPED)
-def test_every_algorithm_passes_as_the_command_verifies_it(caught, algorithm):
-    overrides = (f"algorithm={algorithm}", *SHIPPED[algorithm])
-    assert caught(*overrides, rounds=None, samples=SAMPLES, units=True, later=True) == []
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "overrides",
@@ -71,56 +63,8 @@ def test_a_record_can_be_left_out_of_lots_that_are_all_records(caught, unpublish
     assert caught("algorithm=dp_fl_server", *FEW, everybody, rounds=2) == []
 
 
-VARIANTS = {
-    "several queries on one sample": ("algorithm=cdp_fedavg", *CLIENTS[1:], "clipper=quantile"),
-    "randomized bits": (
-        "algorithm=ldp_fedsgd", *FEW, "clipper=quantile", "accountant=rdp", "clipper.noised_by=client",
-        "clipper.bit_mechanism=randomized_response", "clipper.bit_noise=null", "clipper.bit_epsilon=1",
-    ),
-    "lots of a fixed size": ("algorithm=dp_fl", *FEW, "algorithm.sampling=fixed_size"),
-    "truncated lots": ("algorithm=dp_fl", *FEW, "algorithm.max_lot_size=160", "accountant=pld"),
-    "sampled clients": (
-        "algorithm=dp_fl", "algorithm.participation=sampled", "algorithm.clients_per_round=4",
-    ),
-    "noise as printed": ("algorithm=naseri_cdp", *CLIENTS[1:], *ONE_STEP, "algorithm.noise=as_printed"),
-    "whole weights": (
-        "algorithm=wei_cdp", *FEW, "algorithm.sensitivity=weights", "algorithm.local_steps=3",
-    ),
-    "a server that corrects Adam": (
-        "algorithm=cdp_fedavg", *CLIENTS[1:], "algorithm.optimizer=dp_adam_bc", "averaging=ema",
-    ),
-    "layers by themselves": ("algorithm=dp_fl", *FEW, "model=mlp", "clipper=per_layer"),
-    "layers by quantiles": (
-        "algorithm=cdp_fedavg", *CLIENTS[1:], "model=mlp", "clipper=per_layer_quantile",
-    ),
-    "layers in later steps": (
-        "algorithm=dp_fl", *FEW, "model=mlp", "clipper=per_layer_quantile", "clipper.bit_noise=20",
-        "algorithm.local_steps=2",
-    ),
-    "a proximal term": ("algorithm=dp_fl", *FEW, "algorithm.local_steps=3", "algorithm.proximal=0.5"),
-    "adam": ("algorithm=dp_fl", *FEW, "algorithm.optimizer=adam"),
-    "shares for fewer clients": (
-        "algorithm=ddp_fedavg", "partition.clients=8", "algorithm.tolerated_dropouts=2",
-        "algorithm.tolerated_collusion=1", "clipper=quantile",
-    ),
-    "shares, layers by quantiles": (
-        "algorithm=ddp_fedavg", *FEW, "model=mlp", "clipper=per_layer_quantile",
-    ),
-    "local trust in a server that steps": (
-        "algorithm=dp_fl_server", *FEW, "algorithm.trust=local", "clipper=adap",
-    ),
-    "a reported loss": ("algorithm=wei_crd", *FEW, "noise_schedule.trigger=noised"),
-}  # fmt: skip
-
-
 @pytest.mark.thorough
 def test_who_contributes_nothing_has_no_bit_either(caught):
     """Zeros are shorter than any clip norm: their bit would be one more than none."""
     quantile = ("clipper=quantile", "clipper.initial_clip_norm=0.01")
     assert caught("algorithm=ddp_fedavg", *FEW, *quantile, rounds=2) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("what", VARIANTS)
-def test_every_kind_of_release_passes(caught, what):
-    assert caught(*VARIANTS[what], rounds=4) == []

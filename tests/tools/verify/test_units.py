@@ -11,7 +11,6 @@ from fedpriv.tools.verify import units
 from fedpriv.tools.verify.subject import Subject
 
 pytestmark = pytest.mark.usefixtures("unpublished")
-SLOW = pytest.mark.slow
 ADAPTIVE = ("algorithm=adap_dpfl", "partition=iid", "partition.clients=4")
 
 
@@ -20,38 +19,24 @@ def sensitivity_of(found: list[str], client: int) -> bool:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("overrides", [RECORDS, pytest.param(CLIENTS, marks=SLOW), ADAPTIVE])
+@pytest.mark.parametrize("overrides", [RECORDS, ADAPTIVE])
 def test_every_unit_of_unequal_clients_passes(caught, overrides):
     assert caught(*overrides, units=True) == []
 
 
-@pytest.mark.parametrize(
-    ("computation", "overrides"),
-    [pytest.param("LastUnclipped", RECORDS, marks=SLOW), ("NeighboursNorm", ADAPTIVE)],
-)
-def test_planted_records_of_one_client_that_are_not_clipped_to_its_norm(
-    caught_by, computation, overrides
-):
-    own = ("algorithm._target_=planted.OwnWork", f"+algorithm.computation={computation}")
-    found = caught_by("units", *overrides, *own, units=True)
+def test_planted_records_of_one_client_that_are_not_clipped_to_its_norm(caught_by):
+    own = ("algorithm._target_=planted.OwnWork", "+algorithm.computation=NeighboursNorm")
+    found = caught_by("units", *ADAPTIVE, *own, units=True)
     assert sensitivity_of(found, 3) or sensitivity_of(found, 2)
 
 
-@pytest.mark.parametrize(
-    "computation",
-    [
-        pytest.param("LastUploadUnclipped", marks=SLOW),
-        pytest.param("LastWeighsTwo", marks=SLOW),
-        "WeighedByData",
-    ],
-)
-def test_planted_weights_of_clients(caught_by, computation, monkeypatch):
+def test_planted_weights_of_clients(caught_by, monkeypatch):
     monkeypatch.setattr(units, "_MOST", 5)
-    own = ("algorithm._target_=planted.OwnClientWork", f"+algorithm.computation={computation}")
+    own = ("algorithm._target_=planted.OwnClientWork", "+algorithm.computation=WeighedByData")
     found = caught_by("units", *CLIENTS, *own, units=True)
     subject = Subject(compose(CLIENTS), unequal=True)
     largest = int(np.argmax([len(records) for records in subject.context.data.clients]))
-    assert sensitivity_of(found, largest if computation == "WeighedByData" else 23)
+    assert sensitivity_of(found, largest)
 
 
 def test_units_are_the_first_the_last_the_largest_the_smallest_and_others():
