@@ -20,7 +20,7 @@ from fedpriv.privacy.clippers import (
 from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT
 from fedpriv.privacy.mechanisms.randomized_response import flip_probability
 
-SIGMA, ROUNDS = 3.0, 12
+SIGMA, ROUNDS = 3.0, 8
 LDP, CDP = LdpFedSgd("ldp_fedsgd", 1.0), CdpFedAvg("cdp_fedavg", client_rate=0.4)
 TRUST = {"local": LDP, "central": CDP}
 CLIPPERS = {
@@ -239,8 +239,8 @@ def test_flipped_bits_are_right_on_average_with_the_variance_of_the_flips(flippe
 def test_every_count_of_the_histogram_gets_the_same_noise(trust, serve):
     clipper = MedianHistogramClipper(0.2, update_interval=1, updates=3, bins=5)
     training = serve(TRUST[trust], clipper=clipper)
-    heard = answers(training, rounds=60)
-    assert heard.shape == (60, 1, 5)
+    heard = answers(training, rounds=30)
+    assert heard.shape == (30, 1, 5)
     noise = heard - heard.mean(dim=0)
     assert entered(training, CLIP_STATISTIC) == pytest.approx(clipper.noise_std)
     assert std_of(noise) == pytest.approx(clipper.noise_std, rel=1.2 * within(noise))

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import fedpriv
-from fedpriv.common.errors import ConfigError, Interrupted
+from fedpriv.common.errors import ConfigError
 from fedpriv.store.tables import parse_ranges
 
 TEN = ("partition=iid", "partition.clients=10", "model=logistic")
@@ -118,35 +117,6 @@ def test_attackers_come_to_every_round_and_no_budget_holds_them_back(train):
     assert all(attackers <= set(parse_ranges(str(row))) for row in facts["clients"])
     assert result.stop_reason == "budget"
     assert result.privacy["epsilon_sound"] <= 9
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("how", ["skip", "follow"])
-def test_an_attacked_run_resumes_bit_for_bit(train, assert_same_run, monkeypatch, how):
-    from fedpriv.attacks.malicious import MaliciousClients
-
-    settings = (*CDP, *ATTACK, f"attack.dp_steps={how}", "attack.participation=fixed",
-                "evaluation_interval=1", "runtime.checkpoint_interval=1")  # fmt: skip
-    whole = train(*settings, name="whole")
-    take = MaliciousClients.take_norms
-    calls = []
-
-    def until_the_third(self):
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return take(self)
-
-    monkeypatch.setattr(MaliciousClients, "take_norms", until_the_third)
-    with pytest.raises((KeyboardInterrupt, Interrupted)):
-        train(*settings, name="broken")
-    monkeypatch.undo()
-    folder = whole.folder.parent / "broken"
-    resumed = fedpriv.run(
-        fedpriv.compose([*settings, f"resume={folder}", "runtime.progress=none",
-                         "runtime.plots=false"])
-    )  # fmt: skip
-    assert_same_run(whole.folder, resumed.folder)
 
 
 @pytest.mark.few(8)

@@ -46,35 +46,6 @@ def test_the_plan_says_that_the_mean_is_clipped():
     assert "the mean of their gradients is clipped" in dict(make_plan(parts).lines)["each round"]
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ("algorithm=dp_fl", "algorithm.local_steps=2", "algorithm.random_flip=true"),
-        ("algorithm=dp_fl_server", "algorithm.sample_rate=0.5", "algorithm.crop_fill=zeros"),
-    ],
-    ids=["dp_fl", "dp_fl_server"],
-)
-def test_a_run_stopped_after_every_round_is_the_run_that_was_not(
-    train, tmp_path, assert_same_run, overrides
-):
-    settings = (
-        *overrides,
-        *COPIES,
-        "partition=iid",
-        "partition.clients=4",
-        "epsilon=null",
-        "rounds=4",
-    )
-    (tmp_path / "stop").touch()
-    stopping = (*settings, f"runtime.stop_file={tmp_path / 'stop'}")
-    stopped = train(*stopping, name="stopped").folder
-    for _ in range(3):
-        reason = train(*stopping, f"resume={stopped}", name="stopped").stop_reason
-    assert reason == "rounds"
-    assert_same_run(stopped, train(*settings, name="whole").folder)
-
-
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_runs_made_before_there_were_copies_are_what_they_were(algorithm):
     config = fedpriv.compose([f"algorithm={algorithm}"])
@@ -102,12 +73,6 @@ def test_what_does_not_go_with_copies_is_one_sentence_before_the_run(overrides, 
     with pytest.raises(ConfigError) as refused:
         build_parts(fedpriv.compose(["algorithm=dp_fl", *COPIES, *overrides]))
     assert sentence in str(refused.value)
-
-
-def test_other_algorithms_have_no_such_key(command):
-    said = command("train", "algorithm=cdp_fedavg", COPIES[0], "dry_run=true")
-    assert said.status == 2
-    assert "unknown key algorithm.augmentation_multiplicity" in said.sentence
 
 
 def test_canaries_with_wrong_labels_are_trained_on_copies(ran, command):

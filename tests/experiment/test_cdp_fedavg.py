@@ -56,6 +56,7 @@ def test_every_client_is_charged_for_every_round_whoever_came(clipper, ran, came
     assert 0 < came(folder, CLIENTS).sum() < 5 * CLIENTS
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("clipper", CLIPPERS)
 def test_all_clients_have_one_epsilon(clipper, ran):
     privacy = ran(*cdp(*CLIPPERS[clipper])).privacy

@@ -44,7 +44,7 @@ RUNS = {
 }  # fmt: skip
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_that_is_interrupted_after_every_round_is_the_run_that_was_not(
     name, train, tmp_path, assert_same_run

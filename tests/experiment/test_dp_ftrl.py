@@ -245,12 +245,6 @@ def test_a_delta_that_samples_cannot_certify_is_refused_in_one_sentence(command)
     assert len(said.err.strip().splitlines()) == 1
 
 
-@pytest.mark.thorough
-def test_it_passes_a_verification(command):
-    said = command("verify", *ftrl())
-    assert (said.status, "none failed" in said.out) == (0, True)
-
-
 def test_a_run_without_noise_promises_nothing(ran):
     overrides = ftrl("noise_schedule=none", "epsilon=null", "rounds=4", z=None)
     assert math.isinf(ran(*overrides).privacy["epsilon_sound"])

@@ -63,6 +63,7 @@ def test_chances_that_leave_nothing_to_chance_cost_what_turns_do(strategy):
     )
 
 
+@pytest.mark.thorough
 def test_sigma_is_calibrated_to_epsilon_by_samples(few_samples):
     plan = plan_of(*ftrl(*RESTED, "epsilon=3", z=None))
     assert 2.98 < plan.epsilon <= 3.0

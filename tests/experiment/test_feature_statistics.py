@@ -115,6 +115,7 @@ def test_it_is_planned_and_priced_before_the_run(command):
     assert f"epsilon {digits_up(price(PldAccountant()))} after 4 rounds" in words
 
 
+@pytest.mark.thorough
 def test_the_rounds_that_a_budget_allows_leave_room_for_it(train):
     budget = price(PldAccountant(), 5) + 1e-6
     overrides = (

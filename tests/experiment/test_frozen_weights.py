@@ -52,7 +52,7 @@ def moved(tmp_path) -> torch.Tensor:
     return first != last
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "overrides",
     [

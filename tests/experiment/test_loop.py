@@ -177,6 +177,7 @@ def test_every_local_step_is_charged(train):
     assert result.summary["epsilon_sound"] == pytest.approx(once.summary["epsilon_sound"])
 
 
+@pytest.mark.thorough
 def test_local_steps_of_a_filtered_run_stay_within_the_budget(train):
     result = train("algorithm.local_steps=3")
     assert result.stop_reason == "budget"

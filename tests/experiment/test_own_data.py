@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,7 +12,6 @@ from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.plan import make_plan
 
 FIXED = ("partition=fixed_size", "partition.clients=5", "partition.records=20")
-REAL_DATA = os.environ.get("FEDPRIV_DATA")
 
 
 def parts_of(*overrides: str):
@@ -157,14 +154,3 @@ def test_a_wrong_table_ends_the_command_in_one_sentence(command, people):
     assert said.status == 2
     assert said.sentence.startswith("fedpriv: dataset.ranges.x must be [low, high]")
     assert said.sentence.endswith("got [9, 1]")
-
-
-@pytest.mark.thorough
-@pytest.mark.skipif(
-    not REAL_DATA or not (Path(REAL_DATA) / "adult" / "adult.data").is_file(),
-    reason="needs the real Adult files: set FEDPRIV_DATA to the folder that holds adult/",
-)
-def test_dp_fl_trains_on_adult(train):
-    result = train("algorithm=dp_fl", "dataset=adult", "rounds=5")
-    metrics = pd.read_csv(result.folder / "metrics.csv")
-    assert metrics.test_accuracy.iloc[-1] > 0.6

@@ -52,22 +52,6 @@ def own_model(request, tmp_path, monkeypatch):
 
 
 @pytest.mark.thorough
-def test_a_run_is_repeated_and_resumed_bit_for_bit(own_model, train, assert_same_run, tmp_path):
-    runs = []
-    for name in ("one", "again"):
-        torch.manual_seed(torch.seed() % 2**32)  # a process of its own
-        runs.append(train(*own_model, name=name).folder)
-    assert_same_run(*runs)
-    stop = tmp_path / "stop"
-    stop.touch()
-    part = train(*own_model, f"runtime.stop_file={stop}", name="part").folder
-    stop.unlink()
-    assert torch.load(part / "checkpoint.pt", weights_only=True)["round"] < 3
-    torch.manual_seed(torch.seed() % 2**32)
-    assert_same_run(runs[0], train(*own_model, f"resume={part}", name="part").folder)
-
-
-@pytest.mark.thorough
 def test_initial_weights_depend_on_the_seed_alone(own_model, train):
     """Not on noise_seed, nor on anything else that makes another run."""
     snapshots = ("runtime.snapshot_interval=1", "rounds=1")

@@ -149,68 +149,6 @@ def test_a_resumed_run_with_state_of_ones_own_is_the_unbroken_one(
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
-VELOCITY = (
-    STOPS
-    + """
-from dataclasses import replace
-
-import torch
-
-from fedpriv.algorithms import CdpFedAvg
-from fedpriv.algorithms.uploads import LocalChanges
-
-
-class Momentum(LocalChanges):
-    def __init__(self, problem, *settings):
-        super().__init__(problem, *settings)
-        self.velocity = torch.zeros(problem.data.client_count, problem.model.size)
-
-    def of(self, round_index, clients):
-        stop(round_index)
-        batch, rows = super().of(round_index, clients), torch.from_numpy(clients)
-        self.velocity[rows] = 0.9 * self.velocity[rows] + batch.uploads
-        return replace(batch, uploads=self.velocity[rows])
-
-    def state_dict(self):
-        return {state}
-
-    def load_state_dict(self, state):
-        self.velocity.copy_(state.get("velocity", torch.zeros_like(self.velocity)))
-
-
-class Mine(CdpFedAvg):
-    def uploads(self, problem):
-        return Momentum(problem, *self._local)
-"""
-)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("saved", [True, False])
-def test_uploads_with_a_velocity_for_each_client_go_on_bit_for_bit(
-    saved, plug_in, resume, command, tmp_path, assert_same_run, monkeypatch
-):
-    """Not so where the velocities are left out of the checkpoint: planted, to see the comparison find it."""
-    code = VELOCITY.replace("{state}", '{"velocity": self.velocity}' if saved else "{}")
-    few = ("partition.clients=8", "algorithm.client_rate=0.6", "epsilon=null", "rounds=6")
-    monkeypatch.setenv("STOP_WITH", "SIGINT")
-    assert plug_in("algorithm", "Mine", code, *few, base="cdp_fedavg").status == 130
-    monkeypatch.delenv("STOP_WITH")
-    assert resume().status == 0
-    whole = command(
-        "train", "--config-dir", "yamls", "algorithm=mine", *few, "runtime.progress=none",
-        "runtime.plots=false", "runtime.run_dir=whole",
-    )  # fmt: skip
-    assert whole.status == 0, whole.err
-    if saved:
-        assert_same_run(tmp_path / "run", tmp_path / "whole")
-        state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["own"]
-        assert bool(state["uploads"]["velocity"].any(dim=1).all())  # each of the eight took part
-    else:
-        with pytest.raises(AssertionError):
-            assert_same_run(tmp_path / "run", tmp_path / "whole")
-
-
 def test_a_checkpoint_of_parts_of_fedpriv_holds_nothing_of_this(train, tmp_path):
     train("algorithm=dp_fl", "rounds=1", "runtime.plots=false", name="shipped")
     state = torch.load(tmp_path / "shipped" / "checkpoint.pt", weights_only=True)

@@ -41,6 +41,7 @@ def test_its_name_says_data_trust_and_epsilon(name):
     assert config.partition._target_.endswith("Natural") is data.endswith("_writers")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["mnist_local_eps2", "mnist_writers_central_eps2"])
 def test_its_rounds_fit_its_epsilon(name):
     parts = build_parts(fedpriv.compose([f"+recipe={name}"]))
@@ -125,14 +126,3 @@ def test_the_nearest_recipe_is_named(command):
     said = command("train", "+recipe=mnist_locl_eps2")
     assert said.status == 2
     assert "unknown recipe option mnist_locl_eps2; did you mean mnist_local_eps2?" in said.sentence
-
-
-@pytest.mark.thorough
-def test_a_sweep_over_recipes_runs_in_processes(command):
-    both = "+recipe=mnist_local_eps1,mnist_distributed_eps1"
-    processes = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
-    small = ("dataset=digits", "rounds=2", "runtime.plots=false", "runtime.progress=none")
-    said = command("train", "-m", both, *small, *processes)
-    assert said.status == 0, said
-    assert "mnist_local_eps1" in said.out
-    assert "mnist_distributed_eps1" in said.out

@@ -244,19 +244,6 @@ def test_a_launcher_hears_its_signal_when_the_checkpoint_is_there(command, stopp
     assert heard == [3]
 
 
-@pytest.mark.thorough
-def test_a_run_interrupted_again_and_again_is_the_run_that_was_not(
-    command, stopping, tmp_path, assert_same_run
-):
-    statuses = [command(*STOPPED, "rounds=7", "runtime.run_dir=run").status]
-    while statuses[-1] == 130:
-        statuses.append(command("train", "resume=run", "--allow", "stopping_clipper").status)
-    stopping.delenv("STOP_WITH")
-    command(*STOPPED, "rounds=7", "runtime.run_dir=whole")
-    assert statuses == [130, 130, 0]
-    assert_same_run(tmp_path / "run", tmp_path / "whole")
-
-
 def test_a_run_interrupted_after_its_rounds_says_how_to_go_on(
     train, whole, tmp_path, assert_same_run, monkeypatch
 ):

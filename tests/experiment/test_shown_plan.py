@@ -26,7 +26,7 @@ def plan(command):
     return run
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "arguments",
     [

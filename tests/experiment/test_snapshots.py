@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-import fedpriv
 from fedpriv.common.errors import FedprivError
 from fedpriv.experiment import snapshots
 from fedpriv.store.folder import RunFolder
@@ -20,10 +19,6 @@ EVERY = "runtime.snapshot_interval=2"
 def weights(folder) -> dict[int, torch.Tensor]:
     run = RunFolder(folder)
     return {rounds: snapshots.load(run, rounds).weights for rounds in snapshots.rounds_of(run)}
-
-
-class Died(BaseException):
-    """Stands for the end of the process."""
 
 
 @pytest.mark.usefixtures("common_streams")
@@ -51,30 +46,6 @@ def test_they_hold_the_bounds_of_the_clipper(train):
     bounds = snapshots.load(RunFolder(result.folder), 4).clipper["bounds"]
     assert len(bounds) == 10
     assert bool((bounds > 0).all())
-
-
-def test_a_resumed_run_has_those_of_the_uninterrupted_one(train, tmp_path, monkeypatch):
-    whole = weights(train(*RUN, EVERY, name="whole").folder)
-    real = snapshots.Snapshots.offer
-
-    def dying(self, rounds_done, *of_run):
-        real(self, rounds_done, *of_run)
-        if rounds_done == 5:  # the checkpoint is that of round 3, the snapshots go up to 4
-            raise Died
-
-    monkeypatch.setattr(snapshots.Snapshots, "offer", dying)
-    with pytest.raises(Died):
-        train(*RUN, EVERY, name="killed")
-    monkeypatch.undo()
-    folder = tmp_path / "killed" / "snapshots"
-    (folder / "round000004.pt").write_bytes(b"of a future that did not come")
-    (folder / ".round000006.pt.1.tmp").write_bytes(b"half written")
-    quiet = ("runtime.progress=none", "runtime.plots=false", f"resume={tmp_path / 'killed'}")
-    fedpriv.run(fedpriv.compose([*RUN, EVERY, *quiet]))
-    resumed = weights(tmp_path / "killed")
-    assert list(resumed) == list(whole)
-    assert all(torch.equal(resumed[r], whole[r]) for r in whole)
-    assert not list(folder.glob(".*"))
 
 
 def test_a_damaged_one_is_said(train):

@@ -20,7 +20,7 @@ def forecast(config) -> SoundForecast | None:
     return forecast_sound(parts, make_plan(parts))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -102,6 +102,7 @@ def test_under_a_papers_claim_it_is_always_stated(command):
     assert said.endswith(", which a finished run reports")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "overrides",
     [

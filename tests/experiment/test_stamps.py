@@ -82,6 +82,7 @@ def test_a_verification_that_fails_leaves_no_stamp(given, command, monkeypatch):
     assert command("train", *given[0], *QUICK).status == 2
 
 
+@pytest.mark.thorough
 def test_a_run_of_ones_own_code_passes_the_real_checks_and_is_stamped(given, command, monkeypatch):
     from fedpriv.tools.verify import checks
     from fedpriv.tools.verify import command as verify

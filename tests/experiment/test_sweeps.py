@@ -62,16 +62,6 @@ def metrics(path) -> pd.DataFrame:
 
 
 @pytest.mark.thorough
-def test_the_same_command_again_keeps_what_is_finished(command, tmp_path):
-    assert command(*TRAIN, "seed=0,1").status == 0
-    before = folders(tmp_path)
-    again = command(*TRAIN, "seed=0,1")
-    assert (again.status, again.err) == (0, "")
-    assert "2 of 2 done, 0 to be resumed, 0 new" in again.out
-    assert folders(tmp_path) == before
-
-
-@pytest.mark.thorough
 def test_a_sweep_states_its_joint_epsilon(command, tmp_path):
     said = command(*TRAIN, "algorithm.local_steps=1,2")
     assert "Joint ε of all 2 private runs together on digits" in said.out
@@ -113,16 +103,6 @@ def test_a_run_that_lacks_an_audit_is_not_done(train, tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_job_that_diverged_fails_again(command):
-    diverging = (*TRAIN, "algorithm.learning_rate=1e38,0.1")
-    assert command(*diverging).status == 1
-    again = command(*diverging)
-    assert again.status == 1
-    assert "1 of 2 done" in again.out
-    assert "diverged in round" in again.err
-
-
-@pytest.mark.thorough
 def test_seeds_added_in_front_count_once_for_joblib_too(command, tmp_path):
     command(*TRAIN, "seed=1,2")
     parallel = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "runtime.threads=1")
@@ -136,15 +116,15 @@ def test_seeds_added_in_front_count_once_for_joblib_too(command, tmp_path):
 
 
 def test_what_was_interrupted_is_resumed_bit_for_bit(command, tmp_path, monkeypatch):
-    looks = iter([False] * 8 + [True])  # each round looks once: the second job ends early
+    looks = iter([False] * 3 + [True])  # each round looks once: the second job ends early
     with monkeypatch.context() as patch:
         patch.setattr(Interrupts, "requested", property(lambda self: next(looks)))
-        first = command(*TRAIN, "rounds=6", "seed=0,1,2")
+        first = command(*TRAIN, "rounds=3", "seed=0,1,2")
     assert first.status == 130
-    again = command(*TRAIN, "rounds=6", "seed=0,1,2")
+    again = command(*TRAIN, "rounds=3", "seed=0,1,2")
     assert (again.status, again.err) == (0, "")
     assert "1 of 3 done, 1 to be resumed, 1 new" in again.out
-    command(*TRAIN[:-3], "rounds=6", "seed=1,2", "hydra.sweep.dir=whole", *QUIET)
+    command(*TRAIN[:-3], "rounds=3", "seed=1,2", "hydra.sweep.dir=whole", *QUIET)
     for name, same in (("1", "0"), ("2", "1")):
         interrupted, whole = tmp_path / "swept" / name, tmp_path / "whole" / same
         pd.testing.assert_frame_equal(metrics(interrupted), metrics(whole), check_exact=True)
@@ -171,20 +151,13 @@ def test_rows_are_in_the_order_of_values(command, tmp_path):
     assert swept(tmp_path)["rounds"].tolist() == [1, 1, 1, 2, 2, 2]
 
 
+@pytest.mark.thorough
 def test_a_folder_that_holds_a_run_twice_counts_it_once(train, tmp_path):
     for name in ("1", "2", "10"):
         train("algorithm=dp_fl", "rounds=1", f"seed={int(name) // 2}", name=name)
     for name, seed in (("3", 0), ("9", 5)):
         train("algorithm=dp_fl", "rounds=1", f"seed={seed}", name=name)
     assert read_runs(tmp_path)["run"].tolist() == ["1", "2", "9"]
-
-
-@pytest.mark.thorough
-def test_jobs_that_are_the_same_run_are_run_once(command, tmp_path):
-    said = command(*TRAIN, "noise_schedule.noise_multiplier=8,8.0", "seed=0,0")
-    assert said.status == 0
-    assert len(folders(tmp_path)) == 1
-    assert "note: 4 jobs of the sweep, 1 different run" in said.out
 
 
 @pytest.mark.thorough

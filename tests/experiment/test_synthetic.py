@@ -14,6 +14,7 @@ from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.preflight import refuse_unusable_data
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dataset", ["synthetic", "synthetic_text"])
 def test_the_statement_of_a_run_says_that_the_records_belong_to_no_person(dataset, tmp_path):
     small = ("model.hidden=4", "model.embedding=4") if dataset == "synthetic_text" else ()

@@ -47,7 +47,6 @@ def test_a_run_without_the_file_ends_before_the_first_round(command, tmp_path):
     ("dataset", "key", "hint"),
     [
         ("shakespeare", "vocabulary_sise", "; did you mean dataset.vocabulary_size?"),
-        ("reddit", "has_public_texts", ""),
         (
             "ubuntu_irc",
             "public_share",

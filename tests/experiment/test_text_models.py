@@ -80,6 +80,7 @@ def test_a_classifier_trains_with_every_record_clipped(compose, engine):
     assert metrics.clip_norm.eq(1).all()
 
 
+@pytest.mark.thorough
 def test_a_language_model_learns_the_next_token(compose):
     config = compose(
         "algorithm=fedavg", "partition=iid", "partition.clients=2", "model=lstm_lm", *SMALL,

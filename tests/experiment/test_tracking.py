@@ -266,13 +266,6 @@ SWEEP = (
 )
 
 
-def test_sweeps_take_trackers(command, own_yamls, tmp_path):
-    said = command("train", *own_yamls, "-m", "algorithm=dp_fl", "tracker=notes", *SWEEP)
-    assert said.status == 0, said.err
-    jobs = sorted(path for path in (tmp_path / "s").iterdir() if path.is_dir())
-    assert ["summary" in noted(job / "notes") for job in jobs] == [True, True]
-
-
 def test_jobs_of_a_sweep_that_differ_in_trackers_alone_are_made_once(command, own_yamls, tmp_path):
     said = command("train", *own_yamls, "-m", "algorithm=dp_fl", "tracker=none,notes", *SWEEP)
     assert said.status == 0, said.err

@@ -159,7 +159,7 @@ def test_without_sight_of_uploads_attackers_estimate_them_from_their_own(train, 
 @pytest.mark.parametrize("name", ["cdp_fedavg", "ldp_fedsgd", "dp_fl"])
 def test_what_attackers_send_does_not_depend_on_the_chunks(train, noted, name):
     sent = []
-    for chunk in ("null", "1", "3"):
+    for chunk in ("null", "3"):
         noted.views.clear()
         noted.averaged.clear()
         result = train(
@@ -173,7 +173,6 @@ def test_what_attackers_send_does_not_depend_on_the_chunks(train, noted, name):
         rows = pd.read_csv(result.folder / "metrics.csv")
         sent.append(rows["update_norm_malicious"].to_numpy())
     np.testing.assert_allclose(sent[1], sent[0], rtol=1e-4)
-    np.testing.assert_allclose(sent[2], sent[0], rtol=1e-4)
 
 
 def test_label_reversal_trains_attackers_on_reversed_labels_in_attacked_rounds():

@@ -121,7 +121,7 @@ def test_a_row_that_is_no_visible_value_is_stopped(combined, monkeypatch):
     assert "the server step takes released or public values" in said.sentence
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["dp_fl", "ldp_fedsgd", "ldp_fedsgd of five", "dp_fl_server"])
 def test_each_honest_client_s_noise_is_drawn_from_its_own_key(name, combined, monkeypatch):
     rows = Rows(monkeypatch)

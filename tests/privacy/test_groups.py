@@ -27,6 +27,7 @@ def test_without_sampling_k_clients_are_a_gaussian_k_times_as_far():
     assert found == pytest.approx(stats.norm.cdf(stats.norm.ppf(FPR) + mu), rel=2e-3)
 
 
+@pytest.mark.thorough
 def test_one_client_is_what_the_ledger_charges():
     event = dp_event.PoissonSampledDpEvent(0.3, dp_event.GaussianDpEvent(2.0))
     deltas = PldAccountant().deltas_of({event: 10}, EPSILONS, ADD_OR_REMOVE)

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dp_accounting.dp_event import GaussianDpEvent, PoissonSampledDpEvent
-from dp_accounting.rdp import rdp_privacy_accountant as library
 
 from fedpriv import compose
 from fedpriv.common.errors import ConfigError, FedprivError
@@ -85,29 +83,6 @@ def pretended(folder: Path, **ends: str) -> Pretended:
 
 def stated(folder: Path) -> dict:
     return json.loads((folder / "search.json").read_text())
-
-
-@pytest.mark.thorough
-def test_200_useless_trials_cost_what_composition_says(tmp_path, monkeypatch):
-    launch = pretended(tmp_path)
-    orders = range(2, 129)  # at others dp_accounting's own RDP is looser than the integral
-    own = search(tmp_path, *CONSTANT, RATE, "accountant.orders=2..128", trials=200)
-    same = own._first
-    monkeypatch.setattr(
-        "fedpriv.study.search_run.plan_trial", lambda _: same
-    )  # composed once, not 200 times
-    own._compose = lambda _: None
-    own.go(launch)
-    _, events = planned(*CONSTANT)
-    ((event, count),) = events.items()
-    assert event == PoissonSampledDpEvent(event.sampling_probability, GaussianDpEvent(12.0))
-    assert count == 2  # rounds
-    one, whole = (library.RdpAccountant(list(orders)) for _ in range(2))
-    one.compose(event, 2)
-    whole.compose(event, 400)
-    assert len(launch.launched) == 200
-    assert stated(tmp_path)["epsilon"] == pytest.approx(whole.get_epsilon(DELTA), rel=1e-6)
-    assert whole.get_epsilon(DELTA) > 5 * one.get_epsilon(DELTA)
 
 
 def test_trials_that_fail_or_diverge_are_charged_in_full_where_events_are_fixed(tmp_path):

@@ -170,6 +170,7 @@ def test_capped_lots_are_priced_for_the_larger_of_both_neighbours():
     assert alone[0] < alone[1]
 
 
+@pytest.mark.thorough
 def test_many_sample_rates_are_rounded_up_and_cost_little_more():
     counts = {event(0.001 + 3e-6 * i, 5.0): 3 for i in range(400)}
     mean = price({event(0.0016, 5.0): 1200}, 1e-5)

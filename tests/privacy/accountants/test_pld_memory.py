@@ -41,7 +41,7 @@ def test_epsilons_after_many_rounds_leave_nothing_behind(bytes_in_use):
     accountant.epsilon_of({event: 2}, 1e-5, ADD_OR_REMOVE)
     pld.forget()
     before = bytes_in_use()
-    for rounds in range(400, 1000, 100):
+    for rounds in range(400, 1000, 200):
         accountant.epsilon_of({event: rounds}, 1e-5, ADD_OR_REMOVE)
     pld.forget()
     assert bytes_in_use() - before < 1 << 20

@@ -185,7 +185,7 @@ def test_ordinary_settings_cost_what_they_did(rate, sigma, steps, delta, epsilon
     assert epsilon_or_none(PRV, rate, sigma, steps, delta) == pytest.approx(epsilon, rel=LIBRARIES)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("rate", "sigma", "steps", "delta", "epsilon"),
     [

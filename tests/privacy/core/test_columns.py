@@ -129,6 +129,7 @@ def moving(rounds: int) -> tuple[Ledger, object]:
     return ledger, total
 
 
+@pytest.mark.thorough
 def test_the_state_of_noise_that_moves_is_a_few_numbers_a_round():
     few, many = (sum(size(part.state_dict()) for part in moving(n)) for n in (1000, 2000))
     assert many - few <= 1000 * 5 * 8

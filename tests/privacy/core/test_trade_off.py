@@ -105,6 +105,7 @@ def test_every_curve_rises_is_concave_and_lies_above_chance(q, sigma, steps, by)
     assert (more.tpr(grid) >= tpr - 1e-3)[1:].all()  # where tangents are kept: from an FPR of 1e-6
 
 
+@pytest.mark.thorough
 def test_no_likelihood_ratio_test_does_better():
     """σ = 1, q = .2, T = 10: the best attack there is, 100,000 times."""
     q, sigma, steps, trials = 0.2, 1.0, 10, 100_000

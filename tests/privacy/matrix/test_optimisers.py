@@ -70,6 +70,7 @@ def test_a_value_for_each_entry_is_better_than_one_for_each_band():
     assert dense.column_norms() == pytest.approx(1.0)
 
 
+@pytest.mark.thorough
 def test_further_buffers_are_taken_while_they_gain():
     workload, once = Workload(500), MinSeparation(500, 1)
     errors = [error(blt.optimise(workload, once, m), once, workload) for m in (1, 2, 3)]

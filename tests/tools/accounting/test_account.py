@@ -63,16 +63,6 @@ def test_the_table_shows_every_accountant_and_rounds_up(command):
     assert "not accounted for: gdp is exact for Gaussians without sampling" in said.out
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("suffix", [".png", ".pdf"])
-def test_a_plot_is_drawn(suffix, command, tmp_path):
-    path = tmp_path / f"curve{suffix}"
-    said = command("account", *BASELINE, "--delta", "1e-5,1e-6", "--accountant", "rdp,pld",
-                   "--plot", str(path))  # fmt: skip
-    assert said.status == 0
-    assert path.stat().st_size > 5000
-
-
 # ---- schedules
 
 

@@ -79,7 +79,7 @@ def made(name: str) -> type:
     return getattr(mutants, name, None) or getattr(more_mutants, name)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("fault", "about", "words", "twin"), FAULTS, ids=lambda value: value)
 def test_a_fault_is_found_by_its_check(fault, about, words, twin):
     found = failed(checks_of(made(fault)))

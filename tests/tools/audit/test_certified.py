@@ -10,7 +10,7 @@ import pytest
 from fedpriv.common.errors import ConfigError
 from fedpriv.privacy.core.trade_off import TradeOff
 from fedpriv.privacy.groups import group_trade_off
-from fedpriv.study.figures.certified import Ensemble, certified_backdoors
+from fedpriv.study.figures.certified import certified_backdoors
 from fedpriv.tools.audit.certified import certified, lower, upper
 
 MODELS = 500
@@ -72,18 +72,6 @@ TINY = [
     "dataset=digits", "model=logistic", "algorithm=cdp_fedavg", "partition=iid", "partition.clients=300",
     "rounds=3", "noise_schedule=calibrated", "algorithm.client_rate=0.3",
 ]  # fmt: skip
-
-
-@pytest.mark.thorough
-def test_every_epsilon_is_drawn_however_many_there_are(monkeypatch):
-    ensemble = Ensemble((6.0, 0.3, 10), 1e-5, votes(0.99, 0.01), np.array([True]), {})
-    monkeypatch.setattr("fedpriv.study.figures.certified._train", lambda *_: ensemble)
-    epsilons = [float(n) for n in range(1, 14)]
-    drawing = certified_backdoors([], epsilons, [0, 1], [], [], 6, 2, 0.95)
-    added, replaced = drawing.rows[0]
-    assert [line.label for line in replaced.lines] == [f"ε = {e:g}" for e in epsilons]
-    assert len(added.lines) == 2 * len(epsilons)
-    assert len({(line.colour, line.dashed) for line in replaced.lines}) == len(epsilons)
 
 
 def test_certificates_need_a_server_that_clips():

@@ -37,20 +37,6 @@ def test_membership_prints_a_table_and_writes_json_csv_and_picture(command, by_h
     assert (by_heart / "audit" / "membership.png").read_bytes()[:4] == b"\x89PNG"
 
 
-@pytest.mark.thorough
-def test_several_runs_have_a_row_each(command, by_heart, drowned, tmp_path):
-    outcome = command(
-        "audit", "membership", str(by_heart), str(drowned), "--records", "40", "--csv", "all.csv"
-    )
-    assert outcome.status == 0, outcome.err
-    with (tmp_path / "all.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["run"] for row in rows] == [str(by_heart), str(drowned)]
-    assert rows[0]["epsilon_sound"] == ""
-    assert float(rows[1]["epsilon_sound"]) > 0
-    assert 0 <= float(rows[0]["white_box_auc"]) <= 1
-
-
 def test_property_writes_what_it_found_of_each_target(command, by_heart):
     outcome = command("audit", "property", str(by_heart), "--property", "label:3")
     assert outcome.status == 2
@@ -83,15 +69,6 @@ def test_of_several_runs_one_that_cannot_be_audited_does_not_stop_the_others(com
     assert outcome.status == 2
     assert "nowhere is no run folder" in outcome.err
     assert len(pd.read_csv("t.csv")) == 1
-
-
-@pytest.mark.thorough
-def test_the_table_of_several_runs_has_the_blind_classifier(command, by_heart, tmp_path):
-    shutil.copytree(by_heart, tmp_path / "sweep" / "0")
-    outcome = command("audit", "membership", str(by_heart), "sweep/0", "--records", "40")
-    assert outcome.status == 0
-    assert "AUC blind" in " ".join(outcome.out.split())
-    assert "sweep/0" in outcome.out
 
 
 @pytest.mark.thorough

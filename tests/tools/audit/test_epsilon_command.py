@@ -107,20 +107,6 @@ def test_a_run_may_plant_wrong_labels(command, tmp_path):
         assert [row["canary"] for row in csv.DictReader(file)] == ["direction"]
 
 
-@pytest.mark.thorough
-def test_a_run_is_trained_again_with_wrong_labels(command, tmp_path):
-    assert command(*RUN, "audit=epsilon:40", "rounds=2").status == 0
-    flags = ("--canary", "mislabelled", "--canaries", "60", "--repetitions", "2")
-    outcome = command("audit", "epsilon", "run", *flags)
-    assert outcome.status == 0, outcome.err
-    words = " ".join(outcome.out.split())
-    assert "120 mislabelled canary records in 2 trainings like it" in words
-    assert "queries of the final model" in words
-    assert "canaries with wrong labels show less" in words
-    assert command("audit", "epsilon", "run", "--canary", "mislabelled").status == 0
-    assert read(tmp_path, "audit/epsilon.json")["canaries"] == 1000
-
-
 def test_each_wrong_label_may_have_a_run_of_its_own(command, tmp_path):
     assert command(*RUN, "rounds=1").status == 0
     flags = ("--canary", "mislabelled", "--canaries", "12", "--independent")

@@ -128,6 +128,7 @@ def test_a_contribution_to_scaffold_is_that_of_its_gradients(ran):
     assert torch.equal(one, again)
 
 
+@pytest.mark.thorough
 def test_with_central_trust_only_cohorts_are_seen(ran):
     result = ran(*many_clients("algorithm=cdp_fedavg", "epsilon=null", "algorithm.client_rate=0.2"))
     subject = open_run(result.folder)

@@ -78,21 +78,17 @@ PARTS = {
 """Parts of a verification; "outside" looks at replaced units only after "sensitivity"."""
 
 
-@pytest.fixture(params=["parts", pytest.param("whole", marks=pytest.mark.thorough)])
-def caught_by(request, caught, monkeypatch):
-    """(parts, overrides) → what failed among the checks of these parts, which a mistake is about;
-    the thorough case runs the whole verification."""
+@pytest.fixture
+def caught_by(caught, monkeypatch):
+    """(parts, overrides) → what failed among the checks of these parts, which a mistake is about."""
 
     def run(parts: str, *overrides: str, **more: int) -> list[str]:
-        if request.param == "parts":
-            checks = [PARTS[part] for part in parts.split(", ")]
-            if "noise" not in parts.split(", "):
-                more.setdefault("samples", 200)
-            monkeypatch.setattr(
-                Verification,
-                "run",
-                lambda own, _: (found for part in checks for found in part(own)),
-            )
+        checks = [PARTS[part] for part in parts.split(", ")]
+        if "noise" not in parts.split(", "):
+            more.setdefault("samples", 200)
+        monkeypatch.setattr(
+            Verification, "run", lambda own, _: (found for part in checks for found in part(own))
+        )
         return caught(*overrides, **more)
 
     return run

@@ -41,10 +41,8 @@ def sensitivity(*overrides: str) -> list[str]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("overrides", [
-    CENTRAL,
     (*CENTRAL, "clipper=quantile"),
     ("algorithm=ddp_fedavg", *CENTRAL[2:]),
-    ("algorithm=ddp_fedavg", "algorithm.trust=central", *CENTRAL[2:]),
     ("algorithm=dp_fl_server", *CENTRAL[2:]),
     ("algorithm=naseri_cdp", *CENTRAL[1:]),
 ])  # fmt: skip

@@ -71,7 +71,15 @@ def test_a_plug_in_that_leaks_fails_with_status_1(command, tmp_path, few_samples
         "algorithm:\n  _target_: leaky_plugin.Mine\n  name: mine\n"
     )
     outcome = command(
-        "verify", "--config-dir", "yamls", "algorithm=mine", *RECORDS[1:], "--json", "table.json"
+        "verify",
+        "--config-dir",
+        "yamls",
+        "algorithm=mine",
+        *RECORDS[1:],
+        "--rounds",
+        "2",
+        "--json",
+        "table.json",
     )
     assert outcome.status == 1, outcome.err
     assert "FAIL outside, with other lots, cohorts and noise" in outcome.out
@@ -110,6 +118,7 @@ def test_made_up_records_stand_for_a_data_set_that_is_not_there(
     assert outcome.status == 0, outcome.err + outcome.out
 
 
+@pytest.mark.thorough
 def test_made_up_texts_are_verified(command, monkeypatch, tmp_path, few_samples):
     monkeypatch.setenv("FEDPRIV_DATA", str(tmp_path / "nowhere"))
     outcome = command(

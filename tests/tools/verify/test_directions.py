@@ -94,12 +94,13 @@ def test_planted_noise_that_is_a_mixture_of_two_others(caught_by, changed_noise)
     assert about(found, "vectors of clients and rounds")
 
 
-def test_planted_noise_without_a_grid(caught, monkeypatch):
+def test_planted_noise_without_a_grid(caught_by, monkeypatch):
     def plain(values, drawn, std):
         return values.copy_(values.double().addcmul_(drawn, std.double().view(-1, 1)))
 
     monkeypatch.setattr(noise, "add_on_grid", plain)
-    assert caught(*CLIENTS) == ["noise: gradient_sum: on the grid of its noise"]
+    found = caught_by("noise", *CLIENTS)
+    assert found == ["noise: gradient_sum: on the grid of its noise"]
 
 
 @pytest.mark.thorough

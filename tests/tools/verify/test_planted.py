@@ -213,7 +213,7 @@ def test_the_same_noise_twice(caught_by, streams_of):
     assert "independence: gradient_sum: over rounds and steps" in caught_by("noise", *CLIENTS)
 
 
-def test_noise_that_is_correlated_over_rounds(caught, streams_of, monkeypatch):
+def test_noise_that_is_correlated_over_rounds(caught_by, streams_of, monkeypatch):
     class Both(tuple):
         __slots__ = ()
 
@@ -230,7 +230,7 @@ def test_noise_that_is_correlated_over_rounds(caught, streams_of, monkeypatch):
 
     streams_of(with_the_one_before)
     monkeypatch.setattr(noise, "standard_normals", normals)
-    found = caught(*CLIENTS)
+    found = caught_by("noise", *CLIENTS)
     assert found == [
         "independence: gradient_sum: over rounds and steps",
         "independence: gradient_sum: 3 vectors of clients and rounds",
@@ -302,10 +302,10 @@ def test_batch_norm_is_refused_and_else_found(caught_by, monkeypatch):
     assert about(found, "outside: ")
 
 
-def test_a_release_that_the_ledger_does_not_get(caught, monkeypatch):
+def test_a_release_that_the_ledger_does_not_get(caught_by, monkeypatch):
     close = OpenRound.close
     monkeypatch.setattr(OpenRound, "close", lambda self: close(self) if self.round_index else ())
-    assert "charge: gradient_sum in the ledger" in caught(*CLIENTS)
+    assert "charge: gradient_sum in the ledger" in caught_by("charge", *CLIENTS)
 
 
 def test_reports_charged_as_if_they_came_or_not(caught_by, monkeypatch):

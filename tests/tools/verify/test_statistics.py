@@ -118,9 +118,7 @@ def test_checks_of_noise_reject_normals_as_often_as_their_levels_say():
         rejections(p_values, 0.05)
 
 
-@pytest.mark.parametrize(
-    "law", [sampling.Law(rate=0.3), sampling.Law(rate=0.02), sampling.Law(size=9)]
-)
+@pytest.mark.parametrize("law", [sampling.Law(rate=0.3), sampling.Law(size=9)])
 def test_checks_of_lots_reject_true_lots_as_often_as_their_levels_say(law):
     found: dict[str, list[float]] = {}
     for seed in range(25):
