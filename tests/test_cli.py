@@ -214,11 +214,7 @@ def test_real_data_are_found_and_their_checksums_hold(command, mnist_folder):
 @pytest.mark.thorough
 def test_the_paper_on_real_data_starts_with_its_parameters(command, mnist_folder):
     said = command(
-        "train",
-        "dataset=mnist",
-        f"dataset.path={mnist_folder}",
-        "rounds=1",
-        "runtime.plots=false",
+        "train", "dataset=mnist", f"dataset.path={mnist_folder}", "rounds=1", "runtime.plots=false"
     )
     words = " ".join(said.out.replace("│", " ").split())
     assert said.status == 0

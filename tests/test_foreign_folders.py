@@ -171,11 +171,7 @@ def test_settings_of_hydra_are_not_taken_from_a_folder(override, folder, trace, 
 
 
 @pytest.mark.parametrize(
-    "override",
-    [
-        "model._target_=evil.Net",
-        "+model.extra={_target_: evil.Net, seed: 0}",
-    ],
+    "override", ["model._target_=evil.Net", "+model.extra={_target_: evil.Net, seed: 0}"]
 )
 def test_code_that_overrides_of_a_folder_name_is_not_run(override, folder, trace, command):
     (folder.parent / "evil.py").write_text(OWN_MODEL)

@@ -32,7 +32,7 @@ OTHERS = (
     "'a b'", "a b", "a=b", "a,b", "(", "]", "%", "#", "\\", "../..", "x" * 300,
 )  # fmt: skip
 VALUES = NUMBERS + OTHERS
-DRY_BATCHES, RUN_BATCHES, BATCH = 6, 2, 10
+DRY_BATCHES, RUN_BATCHES, BATCH = 6, 2, 6
 # legal, but a run of the size that is asked for takes its time
 LARGE = {"algorithm.local_steps", "model.hidden", "runtime.threads"}
 

@@ -89,7 +89,7 @@ def climbed(rule: str, before: str, rows: np.ndarray, f: int, seed: int) -> floa
     return worst
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("rule", "before"), [(rule, before) for before in AFTER for rule in BOUNDS]
 )

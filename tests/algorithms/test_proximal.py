@@ -90,8 +90,7 @@ def test_a_negative_one_is_refused(make):
 
 
 @pytest.mark.parametrize(
-    "make",
-    [lambda: DpFl("d", 0.5, proximal=1.0), lambda: CdpFedAvg("c", 0.5, proximal=1.0)],
+    "make", [lambda: DpFl("d", 0.5, proximal=1.0), lambda: CdpFedAvg("c", 0.5, proximal=1.0)]
 )
 def test_one_that_would_change_nothing_is_refused(make):
     with pytest.raises(ArgumentError, match="proximal must be null with"):

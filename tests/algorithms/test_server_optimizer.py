@@ -104,10 +104,7 @@ def test_adagrad_does_not_move_a_parameter_that_never_had_a_gradient():
     [
         (lambda: cdp(optimizer="dp_adam_bc"), 2.0 * 0.3 / (0.5 * 6)),
         (lambda: LdpFedSgd("ldp", optimizer="dp_adam_bc"), 2.0 * 0.3 * np.sqrt(6) / 6),
-        (
-            lambda: NaseriCdp("n", 0.5, optimizer="dp_adam_bc", noise="as_printed"),
-            2.0 * 0.3 / 0.5,
-        ),
+        (lambda: NaseriCdp("n", 0.5, optimizer="dp_adam_bc", noise="as_printed"), 2.0 * 0.3 / 0.5),
     ],
     ids=["central", "local reports", "noise on the mean"],
 )

@@ -10,13 +10,7 @@ from fedpriv.algorithms import DpFl, LdpFedSgd, NaseriLdp
 from fedpriv.algorithms.losses import ReportedLoss
 from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.clippers import AdapClipper, ConstantClipper
-from fedpriv.privacy.mechanisms import (
-    GRADIENT,
-    TRAINING_LOSS,
-    GaussianQuery,
-    Mechanism,
-    Public,
-)
+from fedpriv.privacy.mechanisms import GRADIENT, TRAINING_LOSS, GaussianQuery, Mechanism, Public
 from fedpriv.privacy.noise_schedules import ConstantNoise, LossQuery
 
 NORM, LOSS_BOUND, LOSS_NOISE = 0.3, 5.0, 7.0

@@ -157,16 +157,8 @@ def test_the_claim_counts_on_the_rate_of_the_cohort(joint_of):
         ("one_step", {"learning_rate": -1}, "learning_rate"),
         ("weights", {"search": {"rounds": []}}, "search.rounds"),
         ("weights", {"search": {"rounds": [0]}}, "search.rounds"),
-        (
-            "weights",
-            {"search": {"rounds": [2], "seeds": []}},
-            "search.seeds",
-        ),
-        (
-            "weights",
-            {"search": {"rounds": [2], "method": "all"}},
-            "search.method",
-        ),
+        ("weights", {"search": {"rounds": [2], "seeds": []}}, "search.seeds"),
+        ("weights", {"search": {"rounds": [2], "method": "all"}}, "search.method"),
     ],
 )
 def test_bad_settings_name_the_key(sensitivity, changed, key):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -108,17 +106,6 @@ def test_a_recipe_of_ones_own_is_shown_too(command, tmp_path):
     )
     said = " ".join(command("list", "--config-dir", "mine", "recipe", "own").out.split())
     assert "own mine model cnn clipper.clip_norm 3" in said
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("words", ["'algorithm'", "'recipe', 'mnist_local_eps1'"])
-def test_listing_imports_nothing_heavy(words):
-    code = (
-        f"import sys; from fedpriv import cli; cli.run(['list', {words}]);"
-        "print([m for m in ('numpy', 'torch', 'hydra', 'omegaconf') if m in sys.modules])"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.splitlines()[-1] == "[]"
 
 
 def test_an_unknown_group_comes_with_the_nearest_name(command):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import hydra
 import hypothesis
 import pytest
@@ -128,8 +126,7 @@ def test_a_replaced_group_never_receives_a_key_of_the_protocol(clipper, schedule
 
 
 @pytest.mark.parametrize(
-    ("preset", "dataset"),
-    [("published_mnist", "mnist"), ("published_fashion", "fashion_mnist")],
+    ("preset", "dataset"), [("published_mnist", "mnist"), ("published_fashion", "fashion_mnist")]
 )
 def test_the_published_presets_read_and_charge_as_the_paper(preset, dataset):
     parts = parts_of(f"+experiment=adap_dpfl/{preset}")
@@ -245,12 +242,6 @@ settings = st.dictionaries(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=6)),
     max_size=6,
 )
-
-
-@pytest.mark.thorough
-@given(settings)
-def test_a_fingerprint_is_twelve_hexadecimal_digits(values):
-    assert re.fullmatch("[0-9a-f]{12}", fingerprint(values))
 
 
 @hypothesis.settings(max_examples=10)

@@ -100,10 +100,7 @@ MODELS = {
     ),
     "embedding, repeated tokens": (lambda: [nn.Embedding(6, 4), *head(20)], tokens(5)),
     "embedding, one token": (lambda: [nn.Embedding(6, 4), nn.Linear(4, CLASSES)], tokens()),
-    "embedding with padding": (
-        lambda: [nn.Embedding(6, 4, padding_idx=2), *head(20)],
-        tokens(5),
-    ),
+    "embedding with padding": (lambda: [nn.Embedding(6, 4, padding_idx=2), *head(20)], tokens(5)),
     "embedding of grids": (lambda: [nn.Embedding(6, 4), nn.Tanh(), *head(24)], tokens(2, 3)),
     "group norm": (
         lambda: [nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.Tanh(), *head(36)],
@@ -113,10 +110,7 @@ MODELS = {
         lambda: [nn.Linear(5, 4), nn.GroupNorm(2, 4), nn.Tanh(), *head(4)],
         images(5),
     ),
-    "layer norm": (
-        lambda: [nn.Linear(5, 4), nn.LayerNorm(4), nn.Tanh(), *head(12)],
-        images(3, 5),
-    ),
+    "layer norm": (lambda: [nn.Linear(5, 4), nn.LayerNorm(4), nn.Tanh(), *head(12)], images(3, 5)),
     "layer norm over two dimensions": (
         lambda: [nn.LayerNorm((3, 5)), nn.Tanh(), *head(15)],
         images(3, 5),

@@ -62,10 +62,7 @@ MODELS = {
         lambda: [nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.Tanh(), *head(36)],
         (2, 5, 5),
     ),
-    "layer norm": (
-        lambda: [nn.Linear(5, 4), nn.LayerNorm(4), nn.Tanh(), *head(12)],
-        (3, 5),
-    ),
+    "layer norm": (lambda: [nn.Linear(5, 4), nn.LayerNorm(4), nn.Tanh(), *head(12)], (3, 5)),
     "embedding, repeated tokens": (lambda: [nn.Embedding(6, 4), *head(20)], (5,)),
     "frozen layer": (
         lambda: [nn.Linear(5, 4).requires_grad_(False), nn.Tanh(), nn.Linear(4, CLASSES)],

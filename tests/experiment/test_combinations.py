@@ -37,9 +37,7 @@ def extents(cell: str) -> dict[str, tuple[float, float]]:
     return {name: tuple(map(float, value.split(".."))) for name, _, value in pairs}
 
 
-ALL = itertools.product(
-    *map(enumerate, (("dp_fl", "adap_dpfl"), CLIPPERS, SCHEDULES)),
-)
+ALL = itertools.product(*map(enumerate, (("dp_fl", "adap_dpfl"), CLIPPERS, SCHEDULES)))
 
 
 @pytest.mark.few(2)

@@ -251,8 +251,7 @@ def test_a_run_without_noise_promises_nothing(ran):
 
 
 @pytest.mark.parametrize(
-    ("participation", "caveat"),
-    [("cyclic_poisson", "secret_turns"), ("b_min_sep", "secret_rests")],
+    ("participation", "caveat"), [("cyclic_poisson", "secret_turns"), ("b_min_sep", "secret_rests")]
 )
 def test_amplification_rests_on_what_must_stay_secret(participation, caveat):
     algorithm = DpFtrl(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import hydra.utils
 import numpy as np
 import pytest
@@ -142,13 +139,3 @@ def test_the_default_of_fixed_size_fits_every_data_set_of_known_size(dataset):
     if isinstance(records, int) and records:  # else the files tell
         wanted = min(128, (records - config.dataset.validation_records) // 50)
     assert (config.partition.clients, config.partition.records) == (50, wanted)
-
-
-@pytest.mark.thorough
-def test_a_dry_run_on_labels_and_counts_alone_needs_no_torch(tmp_path):
-    program = "import sys; from fedpriv import cli; cli.run(sys.argv[1:]); assert 'torch' not in sys.modules"
-    for given in (["partition=iid"], ["partition=fixed_size"], ["algorithm=fedavg", "rounds=1"]):
-        subprocess.run(
-            [sys.executable, "-c", program, "train", "dry_run=true", *given],
-            cwd=tmp_path, check=True, capture_output=True,
-        )  # fmt: skip

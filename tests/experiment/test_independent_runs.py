@@ -96,14 +96,7 @@ SAME = [
     "runtime.threads=1", "runtime.engine=opacus", "runtime.diagnostics=false", "evaluation_interval=3",
     "runtime.output_dir=elsewhere", "audit=membership",
 ]  # fmt: skip
-OTHER = [
-    "seed=1",
-    "noise_seed=1",
-    "rounds=7",
-    "epsilon=1",
-    "model=mlp",
-    "budget_view=published",
-]
+OTHER = ["seed=1", "noise_seed=1", "rounds=7", "epsilon=1", "model=mlp", "budget_view=published"]
 
 
 @pytest.mark.parametrize("override", SAME)

@@ -120,11 +120,7 @@ def test_an_adaptive_run_that_may_lower_its_noise_is_told_the_budget_as_a_bound(
 
 @pytest.mark.parametrize(
     ("budget", "words"),
-    [
-        ("epsilon=null", "no budget"),
-        ("epsilon=9", "after 6 rounds"),
-        ("epsilon=3", "at most 3"),
-    ],
+    [("epsilon=null", "no budget"), ("epsilon=9", "after 6 rounds"), ("epsilon=3", "at most 3")],
 )
 def test_noise_that_falls_is_charged_as_it_falls(budget, words):
     schedule = ["noise_schedule=exponential", "noise_schedule.noise_multiplier=4"]

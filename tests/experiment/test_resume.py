@@ -84,11 +84,7 @@ def copied(whole, tmp_path):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("name", "calls"),
-    [
-        ("fsync", range(3, 99, 6)),
-        ("replace", range(3, 99, 6)),
-    ],
+    ("name", "calls"), [("fsync", range(3, 99, 6)), ("replace", range(3, 99, 6))]
 )
 def test_a_run_that_dies_at_any_write_goes_on_as_if_it_had_not(
     name, calls, train, whole, tmp_path, assert_same_run, monkeypatch
@@ -174,15 +170,6 @@ def test_what_was_half_written_when_the_process_died_is_removed(train, copied):
     leftover.write_bytes(b"half a checkpoint, with the seeds in it")
     train(*SHORT, f"resume={folder}", name="torn")
     assert not leftover.exists()
-
-
-@pytest.mark.thorough
-def test_resume_needs_nothing_but_the_folder(command, whole, tmp_path, assert_same_run):
-    command("train", *SHORT, "runtime.run_dir=short", "runtime.progress=none")
-    as_before_the_first_round(tmp_path / "short")
-    said = command("train", "resume=short", "runtime.progress=none", "runtime.plots=false")
-    assert said.status == 0
-    assert_same_run(tmp_path / "short", whole)
 
 
 STOPPING = """

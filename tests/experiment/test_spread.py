@@ -119,10 +119,7 @@ def test_a_worker_whose_code_fails_is_named_and_the_run_says_how_to_go_on(train,
         raise ValueError("no such layer")
 
     monkeypatch.setattr(worker._Chunks, "answer", broken)
-    with (
-        thread_workers(),
-        pytest.raises(FedprivError, match="rank 1: ValueError: no such layer"),
-    ):
+    with thread_workers(), pytest.raises(FedprivError, match="rank 1: ValueError: no such layer"):
         train(*FIVE_CHUNKS, "runtime.workers=2")
 
 

@@ -46,11 +46,7 @@ def poison(monkeypatch):
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        *((name, float("nan")) for name in RUNS),
-        ("cdp_fedavg", float("inf")),
-        ("cdp_fedavg", 1e38),
-    ],
+    [*((name, float("nan")) for name in RUNS), ("cdp_fedavg", float("inf")), ("cdp_fedavg", 1e38)],
 )
 def test_a_client_whose_records_are_not_finite_does_not_stop_a_run(name, value, poison, train):
     """DP-FedAvg of 8 clients, q = .1: a cohort of that client alone stopped 29 of 30 runs with it and none

@@ -29,20 +29,6 @@ def test_a_sweep_that_only_moves_the_end_says_so_once(more, command):
     assert NOTE in said.out
 
 
-@pytest.mark.thorough
-def test_a_sweep_whose_rounds_end_before_any_budget_says_that_epsilon_changes_nothing(command):
-    said = command(*SWEEP, "rounds=3")
-    assert "changes nothing: all of these runs end after 3 rounds" in said.out
-    assert "with the same noise multiplier; such rows differ by chance alone" in said.out
-    assert "such rows are equal" in command(*SWEEP, "rounds=3", "paired=one").out
-
-
-@pytest.mark.thorough
-def test_one_epsilon_is_no_sweep_over_it(command):
-    said = command("train", "-m", "algorithm=dp_fl", "epsilon=2", "seed=0,1", "dry_run=true")
-    assert "note: epsilon" not in said.out
-
-
 QUIET = ("runtime.plots=false", "runtime.progress=none")
 TRAIN = ("train", "-m", "algorithm=dp_fl", "rounds=2", "hydra.sweep.dir=swept", *QUIET)
 
@@ -102,19 +88,6 @@ def test_a_run_that_lacks_an_audit_is_not_done(train, tmp_path):
         assert [(job.run, job.done) for job in jobs] == [("0", not lacking)]
 
 
-@pytest.mark.thorough
-def test_seeds_added_in_front_count_once_for_joblib_too(command, tmp_path):
-    command(*TRAIN, "seed=1,2")
-    parallel = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "runtime.threads=1")
-    again = command(*TRAIN, "seed=0,1,2", *parallel)
-    assert (again.status, again.err) == (0, "")
-    assert "2 of 3 done, 0 to be resumed, 1 new" in again.out
-    assert swept(tmp_path)[["run", "seed"]].to_numpy().tolist() == [[2, 0], [0, 1], [1, 2]]
-    rows = [line for line in again.out.splitlines() if line.startswith("│")]
-    assert len(rows) == 1
-    assert rows[0].split("│")[1].strip() == "0 1 2"
-
-
 def test_what_was_interrupted_is_resumed_bit_for_bit(command, tmp_path, monkeypatch):
     looks = iter([False] * 3 + [True])  # each round looks once: the second job ends early
     with monkeypatch.context() as patch:
@@ -143,15 +116,6 @@ def test_a_key_that_is_added_later_has_its_value_in_every_row(command, tmp_path)
 
 
 @pytest.mark.thorough
-def test_rows_are_in_the_order_of_values(command, tmp_path):
-    said = command(*TRAIN, "noise_schedule.noise_multiplier=9,16,10", "rounds=2,1")
-    rows = [line.split("│")[1:3] for line in said.out.splitlines() if line.startswith("│")]
-    shown = [tuple(int(cell) for cell in cells) for cells in rows]
-    assert shown == [(1, 9), (1, 10), (1, 16), (2, 9), (2, 10), (2, 16)]
-    assert swept(tmp_path)["rounds"].tolist() == [1, 1, 1, 2, 2, 2]
-
-
-@pytest.mark.thorough
 def test_a_folder_that_holds_a_run_twice_counts_it_once(train, tmp_path):
     for name in ("1", "2", "10"):
         train("algorithm=dp_fl", "rounds=1", f"seed={int(name) // 2}", name=name)
@@ -176,6 +140,7 @@ def test_runs_that_withhold_their_seeds_are_not_guessed(command, tmp_path):
     assert len(folders(tmp_path)) == 2
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("key", ["runtime.diagnostics=false", "publish=true"])
 def test_no_file_beside_runs_that_withhold_their_seeds_has_them(key, command, tmp_path):
     assert command(*TRAIN, "seed=4711,4712", "epsilon=1", key).status == 0

@@ -11,9 +11,7 @@ from fedpriv.algorithms import CdpFedAvg, DpFl, LdpFedSgd
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.accountants import RdpAccountant
 from fedpriv.privacy.budget import Budget
-from fedpriv.privacy.clippers import (
-    ConstantClipper,
-)
+from fedpriv.privacy.clippers import ConstantClipper
 from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.core.names import SOUND
 from fedpriv.privacy.mechanisms import (
@@ -26,11 +24,7 @@ from fedpriv.privacy.mechanisms import (
     Release,
 )
 from fedpriv.privacy.mechanisms.bounded import mean_of_reports
-from fedpriv.privacy.noise_schedules import (
-    ConstantNoise,
-    LossQuery,
-    NoiseSchedule,
-)
+from fedpriv.privacy.noise_schedules import ConstantNoise, LossQuery, NoiseSchedule
 from fedpriv.privacy.target import Adaptation, Target
 
 SIGMA, DELTA, SIZE = 3.0, 1e-5, 20_000

@@ -12,12 +12,7 @@ from releases import announced, released
 
 from fedpriv.common.errors import ReleaseError
 from fedpriv.privacy.core.sampling import WholeData
-from fedpriv.privacy.mechanisms import (
-    FEATURE_STATISTICS,
-    GRADIENT,
-    GaussianQuery,
-    JointQuery,
-)
+from fedpriv.privacy.mechanisms import FEATURE_STATISTICS, GRADIENT, GaussianQuery, JointQuery
 
 # ---- something released without noise
 

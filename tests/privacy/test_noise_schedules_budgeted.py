@@ -17,12 +17,7 @@ from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.core.sampling import WholeData
 from fedpriv.privacy.mechanisms import Public
 from fedpriv.privacy.mechanisms.claims import wei
-from fedpriv.privacy.noise_schedules import (
-    RecalculatedNoise,
-    Setting,
-    Spreading,
-    UniformBudget,
-)
+from fedpriv.privacy.noise_schedules import RecalculatedNoise, Setting, Spreading, UniformBudget
 
 DELTA, D = 0.01, 2 / 128
 

@@ -80,10 +80,7 @@ def test_a_schedule_of_the_round_alone_needs_no_filter_and_no_validation(schedul
             lambda: ConstantNoise(math.inf),
             "noise_multiplier must be finite, > 0 and <= 1e+06, got inf",
         ),
-        (
-            lambda: ConstantNoise("3"),
-            "noise_multiplier must be a number > 0 and <= 1e+06, got 3",
-        ),
+        (lambda: ConstantNoise("3"), "noise_multiplier must be a number > 0 and <= 1e+06, got 3"),
         (lambda: ExponentialNoise(3.0, 1.1), "beta must be > 0 and <= 1, got 1.1"),
         (lambda: ExponentialNoise(3.0, 0), "beta must be > 0 and <= 1, got 0"),
         (

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from fedpriv.common.exact import exact_digest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from fedpriv.common.exact import exact_digest
 from fedpriv.workers.packing import UnsendableError, pack, unpack
 
 

@@ -275,10 +275,7 @@ def test_a_running_total_obeys_the_same_floor():
     event, client = PoissonSampling(0.2).event(3.0), np.arange(1)
     running = PRV.running(1, ADD_OR_REMOVE)
     running.add(event, client, 99)
-    for ask in (
-        lambda: running.epsilon(1e-13),
-        lambda: running.would_exceed(event, 1, 5.5, 1e-13),
-    ):
+    for ask in (lambda: running.epsilon(1e-13), lambda: running.would_exceed(event, 1, 5.5, 1e-13)):
         with pytest.raises(CannotAccount, match="pld and rdp"):
             ask()
 

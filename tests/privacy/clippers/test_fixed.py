@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 from law_examples import examples
 
 from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.clippers import (
-    AutomaticClipper,
-    ConstantClipper,
-    NoClipper,
-    PolynomialClipper,
-)
+from fedpriv.privacy.clippers import AutomaticClipper, ConstantClipper, NoClipper, PolynomialClipper
 
 laws = settings(max_examples=examples(60))
 
@@ -212,10 +207,7 @@ def test_a_gamma_that_is_not_positive_is_refused():
         ({"power": -1}, "power must be >= 0, got -1"),
         ({"initial_clip_norm": 0}, "initial_clip_norm must be > 0 and <= 1e+12, got 0"),
         ({"min_clip_norm": 0}, "min_clip_norm must be > 0, got 0"),
-        (
-            {"min_clip_norm": 2},
-            "min_clip_norm must be <= 1, which is initial_clip_norm, got 2",
-        ),
+        ({"min_clip_norm": 2}, "min_clip_norm must be <= 1, which is initial_clip_norm, got 2"),
     ],
     ids=str,
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from fedpriv.common.exact import exact_digest
 
 from fedpriv.common.errors import ReleaseError
+from fedpriv.common.exact import exact_digest
 from fedpriv.privacy.clippers import ConstantClipper, QuantileClipper
 from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.mechanisms import GaussianQuery

@@ -255,10 +255,7 @@ def test_only_bits_that_an_aggregator_noises_need_its_trust():
         ),
         ({"noised_by": "server"}, "noised_by must be one of aggregator, client, got server"),
         ({"min_clip_norm": 0}, "min_clip_norm must be > 0, got 0"),
-        (
-            {"min_clip_norm": 2},
-            "min_clip_norm must be <= 1, which is initial_clip_norm, got 2",
-        ),
+        ({"min_clip_norm": 2}, "min_clip_norm must be <= 1, which is initial_clip_norm, got 2"),
         ({"bit_noise": -1}, "bit_noise must be >= 0, got -1"),
         ({"bit_noise": None}, "bit_noise must be a number >= 0, got null"),
         ({"bit_epsilon": 1.0}, "bit_epsilon must be null with bit_mechanism=gaussian, got 1.0"),

@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 from law_examples import examples
 from scipy.stats import beta, norm
 
-from fedpriv.privacy.accountants import (
-    GdpAccountant,
-    PldAccountant,
-    RdpAccountant,
-    ZcdpAccountant,
-)
+from fedpriv.privacy.accountants import GdpAccountant, PldAccountant, RdpAccountant, ZcdpAccountant
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.core.sampling import PoissonSampling, WholeData
 from fedpriv.privacy.core.trade_off import EPSILONS, TradeOff, trade_off, trade_off_of

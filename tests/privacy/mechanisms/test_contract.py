@@ -55,11 +55,7 @@ from fedpriv.privacy.mechanisms import (
     Released,
     Unprotected,
 )
-from fedpriv.privacy.noise_schedules import (
-    NoNoise,
-    RecalculatedNoise,
-    ValidationDecay,
-)
+from fedpriv.privacy.noise_schedules import NoNoise, RecalculatedNoise, ValidationDecay
 
 # ---- what is announced is what is noised is what is entered
 

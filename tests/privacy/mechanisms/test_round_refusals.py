@@ -24,10 +24,7 @@ from rounds import (
 
 from fedpriv.algorithms import DpFl
 from fedpriv.common.errors import ReleaseError
-from fedpriv.privacy.clippers import (
-    ConstantClipper,
-    QuantileClipper,
-)
+from fedpriv.privacy.clippers import ConstantClipper, QuantileClipper
 from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.core.names import AGGREGATOR
 from fedpriv.privacy.core.sampling import PoissonSampling
@@ -41,10 +38,7 @@ from fedpriv.privacy.mechanisms import (
     Released,
     Unprotected,
 )
-from fedpriv.privacy.noise_schedules import (
-    ConstantNoise,
-    ValidationDecay,
-)
+from fedpriv.privacy.noise_schedules import ConstantNoise, ValidationDecay
 
 # ---- a round that does something else than it announced
 

@@ -56,6 +56,7 @@ def test_a_fault_is_status_1(command, few):
     assert "FAIL noise, std of update" in outcome.out
 
 
+@pytest.mark.thorough
 def test_noise_that_is_not_gaussian_is_refused_where_epsilon_alone_is_claimed(
     command, few, monkeypatch
 ):

@@ -146,14 +146,6 @@ def test_noise_of_a_wrong_scale_in_one_part_fails_in_that_part_too(scale):
 
 
 @pytest.mark.thorough
-def test_a_wrong_scale_is_not_repeated_for_every_one_of_many_rounds():
-    class HalfOfTwelve(more_mutants.TwelveRounds):
-        std = mutants.Z / 2
-
-    assert [c.name for c in failed(checks_of(HalfOfTwelve))] == ["std of update ÷ claimed"]
-
-
-@pytest.mark.thorough
 def test_a_denominator_that_counts_clients_is_named_with_the_level_of_the_noise():
     found = {c.name: c for c in failed(checks_of(made("AverageOfEveryone")))}
     noise = found["update: noise with a client absent"]

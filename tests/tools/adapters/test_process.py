@@ -13,12 +13,7 @@ import pytest
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.tools.adapters.claim import read_claim
-from fedpriv.tools.adapters.process import (
-    AdapterError,
-    AdapterProcess,
-    RoundRaised,
-    RunRequest,
-)
+from fedpriv.tools.adapters.process import AdapterError, AdapterProcess, RoundRaised, RunRequest
 from fedpriv.tools.adapters.subject import AdapterSubject
 
 GOOD = """

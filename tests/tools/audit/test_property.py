@@ -150,10 +150,7 @@ def test_few_parameters_are_taken_as_they_are_and_many_are_pooled(plain, ran):
     assert float(pooled[0]) == pytest.approx((64 * 32) ** 0.5)
 
 
-@pytest.mark.parametrize(
-    ("choice", "values"),
-    [("intensity", "pixels"), ("label:3", "labels")],
-)
+@pytest.mark.parametrize(("choice", "values"), [("intensity", "pixels"), ("label:3", "labels")])
 def test_a_property_is_a_number_of_each_client(plain, choice, values):
     found = read_property(plain, choice)
     data = plain.context.data

@@ -31,13 +31,7 @@ def cache(tmp_path_factory):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        (),
-        ("algorithm.trust=local",),
-    ],
-)
+@pytest.mark.parametrize("overrides", [(), ("algorithm.trust=local",)])
 def test_released_statistics_pass_and_are_in_the_table(overrides, verified):
     checks = verified(*RELEASED, *overrides)
     assert failed(checks) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from functools import partial
 
 import pytest
@@ -84,20 +83,6 @@ def test_a_plug_in_that_leaks_fails_with_status_1(command, tmp_path, few_samples
     assert outcome.status == 1, outcome.err
     assert "FAIL outside, with other lots, cohorts and noise" in outcome.out
     assert not json.loads((tmp_path / "table.json").read_text())["passed"]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("progress", ["auto", "none"])
-def test_steps_and_runs_are_said_on_standard_error(progress, command, few_samples):
-    outcome = command("verify", *RECORDS, f"runtime.progress={progress}")
-    assert outcome.status == 0, outcome.err
-    said = [line for line in outcome.err.splitlines() if line.startswith("verify: ")]
-    if progress == "none":
-        assert not said
-        return
-    assert "verify: the run that others are held against, run 1" in said
-    assert any(re.fullmatch(r"verify: other noise, run 1 of \d+", line) for line in said)
-    assert "verify: " not in outcome.out
 
 
 def test_a_run_without_privacy_has_nothing_to_hold(command):
