@@ -211,11 +211,11 @@ class Run:
         statements = [
             own_code(targets) if targets else None,
             own_sampling(samplings) if samplings else None,
-            split_by_count(loop.parts.split_by_count) if loop.parts.split_by_count else None,
             None if algorithm.augmentation is None else algorithm.augmentation.statement(),
             *algorithm.own_caveats(),
             aborted_words(loop.aborted_rounds, loop.rounds_done) if loop.aborted_rounds else None,
             *loop.parts.dataset.caveats,
+            split_by_count(loop.parts.split_by_count) if loop.parts.split_by_count else None,
             *loop.parts.replaced,
             loop.schedule.caveat,
             clipper.caveat,

@@ -203,7 +203,7 @@ def own_code(targets: Mapping[str, str]) -> str:
     return (
         f"Code outside fedpriv takes part: {named}. What it released was compared with what was announced "
         "and charged, but nothing proves that this code does what it says. fedpriv verify tests that. "
-        "Nobody checks splits, statistics, label sets, class weights or resampling made where a data set "
+        "Nobody checks statistics, label sets, class weights, splits or resampling made where a data set "
         "reads its rows, in constructors or kept in globals, what parts keep from earlier rounds, initial "
         "weights from a file, one person in several rows, what trackers export, constants in a loss, and "
         "files that parts read."

@@ -140,7 +140,12 @@ def test_records_edited_behind_the_same_path_get_other_noise(tmp_path):
     for _ in range(2):
         np.savetxt(tmp_path / "own.txt", rows, fmt="%.3f %.3f %.3f %d")
         found.append(
-            digest("dataset=ipums", f"dataset.path={tmp_path / 'own.txt'}", "partition=iid")
+            digest(
+                "dataset=ipums",
+                f"dataset.path={tmp_path / 'own.txt'}",
+                "partition=iid",
+                "dataset.validation_records=5",
+            )
         )
         rows[7, 1] += 0.5
     assert found[0] != found[1]
