@@ -160,18 +160,16 @@ class Parts:
         by_record = self.algorithm.unit == "record"
         counted = self.reads_validation and not (data.validation_share or data.validation_path)
         replaced = self.algorithm.sampling_of(self.even_share).neighbours == REPLACE_ONE
+        filters = by_record and partition.by_user and getattr(partition, "min_records", 1) > 1
+        leaves_out = by_record and getattr(data, "min_records_per_client", 1) > 1
+        unnamed = by_record and replaced and not data.names_records
         reasons = {
             f"the partition ({partition.describe()})": not (partition.stable or is_own(partition)),
             "dataset.validation_records": counted,
             "dataset.test_records": getattr(data, "counts_test", False),
-            "partition.min_records": by_record
-            and partition.by_user
-            and getattr(partition, "min_records", 1) > 1,
-            "dataset.min_records_per_client": by_record
-            and getattr(data, "min_records_per_client", 1) > 1,
-            "lots of a fixed size without dataset.id or dataset.user": by_record
-            and replaced
-            and not data.names_records,
+            "partition.min_records": filters,
+            "dataset.min_records_per_client": leaves_out,
+            "lots of a fixed size without dataset.id or dataset.user": unnamed,
         }
         return [reason for reason, holds in reasons.items() if holds]
 
