@@ -161,8 +161,8 @@ def test_the_pair_after_the_last_allowed_one_exceeds(accountant):
 
 
 def test_many_noises_beside_a_bit_are_not_priced_below_the_largest_of_them():
-    counts = {pair(5.0 + 0.01 * i, 0.3): 1 for i in range(12)}
-    largest = rdp(pair(5.11, 0.3), 12)
+    counts = {pair(5.0 + 0.01 * i, 0.3): 1 for i in range(40)}
+    largest = rdp(pair(5.39, 0.3), 40)
     assert RDP.epsilon_of(counts, DELTA, REPLACE_ONE) >= largest
 
 
