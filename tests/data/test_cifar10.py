@@ -187,7 +187,7 @@ def test_the_source_is_one_of_two():
     assert str(caught.value) == "source must be one of torchvision, jpeg, got png"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_real_archives_have_nearly_the_known_statistics(real_file):
     path = real_file("cifar10_jpeg/train.npz")
     loaded = Cifar10(path=path, source="jpeg").load()
@@ -198,7 +198,7 @@ def test_the_real_archives_have_nearly_the_known_statistics(real_file):
     assert mean.numpy() == pytest.approx(np.array([0.4913, 0.4821, 0.4465]), abs=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_shipped_green_cars_are_cars_and_green(real_file):
     path = real_file("cifar10_jpeg/train.npz")
     chosen = compose(["attack=green_cars_jpeg"]).attack.trigger.indices

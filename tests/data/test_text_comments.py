@@ -190,7 +190,7 @@ def test_the_chat_is_read_with_its_own_columns(tmp_path):
     assert loaded.vocabulary.tokens[2:] == ("public", "words")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_real_chat_has_the_known_counts(real_file):
     path = real_file("ubuntu_irc/messages.csv.gz")
     dataset = UbuntuIrc(path=path, long_texts="truncate", min_records_per_client=1)

@@ -135,9 +135,12 @@ def test_gdp_is_the_closed_form_also_where_delta_is_tiny(mu, delta):
 
 
 @pytest.mark.thorough
-def test_prv_is_not_below_the_truth_where_it_was():
-    """q = 0.9999999, σ = 30, T = 1000, δ = 1e-13 cost 7.897, and 8.004 at least."""
-    rate, sigma, steps = 0.9999999, 30.0, 1000
+@pytest.mark.parametrize(
+    ("rate", "sigma", "steps"), [(0.9999999, 30.0, 1000), (1.0 - 1e-9, 100.0, 10_000)]
+)
+def test_prv_is_not_below_the_truth_where_it_was(rate, sigma, steps):
+    """q = 0.9999999, σ = 30, T = 1000, δ = 1e-13 cost 7.897, and 8.004 at least; with σ = 100, T = 10,000
+    ε fell as δ did, from 1e-12."""
     least = math.sqrt(steps) / sigma
     for delta in (1e-11, 1e-12, 1e-13):
         epsilon = epsilon_or_none(PRV, rate, sigma, steps, delta)

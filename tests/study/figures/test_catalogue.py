@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 
 import pytest
 
@@ -46,17 +45,6 @@ def test_figures_stand_in_the_order_of_their_numbers(listed):
 def test_the_list_has_the_figures_of_the_users_own_alone_where_asked(listed, write):
     write()
     assert [row[0] for row in rows(listed("own", "--config-dir", "mine"))] == ["own/tiny"]
-
-
-@pytest.mark.slow
-def test_what_was_made_here_is_counted(made, listed, write, tmp_path, command):
-    write()
-    assert (
-        command("figure", "own/tiny", "--config-dir", "mine", "runtime.progress=none").status == 0
-    )
-    assert rows(listed("own", "--config-dir", "mine"))[0][-1] == "4/4"
-    shutil.rmtree(next((tmp_path / "outputs" / "runs").iterdir()))
-    assert rows(listed("own", "--config-dir", "mine"))[0][-1] == "3/4"
 
 
 def test_the_list_refuses_what_it_does_not_show(command):

@@ -89,9 +89,8 @@ def test_only_the_missing_run_is_made(make, there, made):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("recorded", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_an_interrupted_run_goes_on_to_what_it_would_have_been(
-    recorded, make, command, train, figure, jobs_of, made, tmp_path
+    make, command, train, figure, jobs_of, made, tmp_path
 ):
     job = jobs_of(figure)[0]
     (tmp_path / "stop").touch()
@@ -99,7 +98,7 @@ def test_an_interrupted_run_goes_on_to_what_it_would_have_been(
     stop = f"runtime.stop_file={tmp_path / 'stop'}"
     quiet = ("runtime.progress=none", "runtime.plots=false")
     config = fedpriv.compose([*job.overrides, place, stop, *quiet])
-    run_config(config, overrides=[*job.overrides, place, stop] if recorded else None)
+    run_config(config)
     assert (job.state, len(without_seconds(job.folder.path))) == ("partly", 1)
     said = make()
     assert (said.status, said.err) == (0, "")

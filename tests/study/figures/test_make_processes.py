@@ -13,7 +13,7 @@ from joblib.externals.loky import get_reusable_executor
 from made_figures import names, runs, tiny_folder, without_seconds
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_two_processes_make_the_same_figure_as_one(make, made, there, tmp_path):
     for run in runs(there):
         if json.loads((run / "summary.json").read_text())["seed"] == 1:
@@ -41,7 +41,7 @@ class Stopping(ConstantClipper):
 """
 
 
-@pytest.mark.parametrize("signal", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("signal", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.thorough)])
 def test_a_figure_that_was_interrupted_goes_on_to_what_it_would_have_been(
     signal, make, tiny, tmp_path, monkeypatch
 ):
@@ -91,7 +91,7 @@ def test_ctrl_c_stops_the_workers_with_checkpoints(start, write, tiny, tmp_path)
     assert not list(tmp_path.rglob(".stop-*"))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("quiet", [400, 2])  # with 2 one of the workers waits for a next job
 def test_workers_end_with_a_figure_that_was_killed(quiet, start, make, write, tiny, tmp_path):
     tiny["panels"]["digits"]["overrides"][2] = "rounds=400"

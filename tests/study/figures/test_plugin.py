@@ -63,12 +63,6 @@ def composed(monkeypatch) -> list[list[str]]:
     return seen
 
 
-@pytest.mark.slow
-def test_jobs_that_differ_in_numbers_are_composed_once_before_the_first(command, composed):
-    assert command("train", "-m", "seed=range(4)", "rounds=1,2", "dry_run=true").status == 0
-    assert len(composed) == 1 + 8
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "swept",

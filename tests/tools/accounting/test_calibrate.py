@@ -9,8 +9,10 @@ import pytest
 DELTA = ("--delta", "1e-5")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
-    ("epsilon", "accountant", "multiplier"), [("3", "rdp", 0.744), ("8", "rdp", 0.534)]
+    ("epsilon", "accountant", "multiplier"),
+    [("3", "rdp", 0.744), ("8", "rdp", 0.534), ("3", "pld", 0.686)],
 )
 def test_the_noise_of_naseris_setting(epsilon, accountant, multiplier, answer):
     """K=3383, 30 clients a round, 300 rounds, δ=1e-5, to ± .001."""
