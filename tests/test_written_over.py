@@ -59,7 +59,7 @@ def test_nothing_is_written_into_a_run_folder(name, run, command):
     assert contents(run) == before
 
 
-@pytest.mark.parametrize("there", ["note.png", "note.csv", "note.txt"])
+@pytest.mark.parametrize("there", ["note.png", "note.csv"])
 def test_a_plot_writes_over_nothing_without_force(there, run, command, tmp_path):
     (tmp_path / there).write_text("notes\n")
     refused(command("plot", "run", "--out", "note.png"), there, "--force writes over it")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -151,7 +151,7 @@ class Dataset(ABC):  # noqa: B024 (users' classes are registered with it)
         return False
 
     @fact
-    def ranges(self) -> Any:
+    def ranges(self) -> object:
         """Public ends of the numbers of a row, ``[low, high]`` or a mapping by name; none by default."""
         return {}
 

@@ -142,7 +142,7 @@ class OwnTable(Dataset):
     user: str | None = field(
         or_null(text),
         default=None,
-        help="column that names the user of a record, who is protected as one; null: none",
+        help="column that names the user of a record, whose records have one role in the split; null: none",
     )
     client: str | None = field(
         or_null(text),
@@ -292,7 +292,13 @@ class OwnTable(Dataset):
     def caveats(self) -> tuple[str, ...]:
         """Sentences about the data for the privacy statement."""
         read = [] if self.labels is not None else [LABELS_READ.format(count=len(self.words))]
-        return (DECLARED, *read)
+        split = "Test records are those of dataset.test_path."
+        if self._test_table is None:
+            split = (
+                f"About {self.test_share:g} of the {self._unit}s are test records, each by a coin that "
+                f"follows from its key and dataset.split_seed={self.split_seed}. Share and seed are public."
+            )
+        return (DECLARED, split, *read)
 
     def load(self) -> LoadedDataset:
         """Return the records as tensors."""

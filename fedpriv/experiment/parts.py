@@ -16,6 +16,7 @@ from fedpriv.attacks.base import Attack
 from fedpriv.common.attributes import is_own, own_classes
 from fedpriv.common.errors import ArgumentError
 from fedpriv.data.base import Dataset, Partition
+from fedpriv.data.partitions import Natural
 from fedpriv.data.records import ReleasedStatistics
 from fedpriv.experiment.costs import Costs
 from fedpriv.experiment.replaced import replaced_parts
@@ -160,7 +161,7 @@ class Parts:
         by_record = self.algorithm.unit == "record"
         counted = self.reads_validation and not (data.validation_share or data.validation_path)
         replaced = self.algorithm.sampling_of(self.even_share).neighbours == REPLACE_ONE
-        filters = by_record and partition.by_user and getattr(partition, "min_records", 1) > 1
+        filters = by_record and isinstance(partition, Natural) and partition.min_records > 1
         leaves_out = by_record and getattr(data, "min_records_per_client", 1) > 1
         unnamed = by_record and replaced and not data.names_records
         reasons = {

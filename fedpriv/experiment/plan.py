@@ -222,7 +222,8 @@ def _setup_rows(parts: Parts) -> Iterator[Row]:
     if settings.paired is not None:
         seed += f"; lots, cohorts and noise of every run with paired={settings.paired}"
     yield "training", "; ".join((f"{model}, {seed}", *parts.dataset.notes))
-    yield "clients", f"{clients or 'one per user'} (partition: {parts.partition.describe()})"
+    holder = getattr(parts.dataset.without_features(), "client", None) or "user"
+    yield "clients", f"{clients or f'one per {holder}'} (partition: {parts.partition.describe()})"
     details = [*algorithm.describe(clients, parts.even_share if clients else None)]
     if algorithm.augmentation is not None:
         details.append(("augmentation", algorithm.augmentation.describe()))

@@ -86,9 +86,7 @@ def trainer_turn(step: int, cohort: np.ndarray):
 def test_the_size_of_a_chunk_changes_rounding_alone(name, chunk, ran):
     whole, parts = ran(*RUNS[name]), ran(*RUNS[name], f"chunk={chunk}")
     weights = [torch.load(r.folder / "model.pt", weights_only=True) for r in (whole, parts)]
-    tolerance = (
-        1e-5 if "coordinates" in name else 1e-6
-    )  # scales of coordinates follow what is released
+    tolerance = 2e-5  # a step of the grid that sums of clients are rounded to
     for key, value in weights[0].items():
         torch.testing.assert_close(weights[1][key], value, rtol=tolerance, atol=tolerance)
     for file in ("participation.csv", "clients.csv"):

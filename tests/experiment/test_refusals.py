@@ -233,10 +233,10 @@ def test_what_does_not_go_together_is_refused_by_its_row(start, tmp_path, monkey
         parts = build._make_parts(config)
         refused_by = [row.message for row in TABLE if row.when(parts)]
         assert refused_by[0].startswith(start), line
-        monkeypatch.setattr(build, "_make_parts", lambda config, made=parts: made)
-        with pytest.raises(ConfigError) as refused:
-            build_parts(config)
-        monkeypatch.undo()
+        with monkeypatch.context() as patch:
+            patch.setattr(build, "_make_parts", lambda config, made=parts: made)
+            with pytest.raises(ConfigError) as refused:
+                build_parts(config)
         assert wanted in str(refused.value)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
+
 from fedpriv.common.errors import show
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.tools.report.gather import SEEDS, ReportedRun
@@ -62,9 +64,16 @@ def settings_of(runs: Sequence[ReportedRun | StoredRun]) -> list[dict[str, str]]
 def labels(runs: Sequence[ReportedRun | StoredRun], without: str = "") -> list[str]:
     """Return a label for each run, without the key ``without``.
 
-    Runs that differ only in their seeds have the same label.
+    Runs that differ only in their seeds have the same label. Where overrides are not known, keys that follow
+    from ``without`` are left out, too.
     """
-    settings = [{k: v for k, v in run.items() if k != without} for run in settings_of(runs)]
+    settings, follow = settings_of(runs), {without}
+    if without and any(_overrides(run) is None for run in runs):
+        frame = pd.DataFrame(settings).fillna("")
+        if without in frame:
+            free = frame.groupby(without).nunique().gt(1).any()
+            follow |= {key for key in frame if not free.get(key)}
+    settings = [{k: v for k, v in run.items() if k not in follow} for run in settings]
     names = settings_labels(settings)
     if not any(names):
         return [ALL] * len(runs)
