@@ -14,6 +14,7 @@ import attrs
 
 from fedpriv.common.attributes import PACKAGE
 from fedpriv.common.base_classes import fact
+from fedpriv.common.errors import ConfigError
 from fedpriv.data.records import CLASSIFICATION, LoadedDataset, ReleasedStatistics
 from fedpriv.data.text_tokens import WORD
 
@@ -312,7 +313,7 @@ class Partition(ABC):
         Args:
             units: The units of the training records.
         """
-        raise NotImplementedError
+        raise ConfigError(f"partition: {type(self).__name__} is stable, and has no deal")
 
     def describe(self) -> str:
         """Return its name and its settings, but for the number of clients and the seed, for the plan."""

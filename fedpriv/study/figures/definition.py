@@ -134,7 +134,7 @@ class Axes:
 
 @dataclass(frozen=True)
 class Stated:
-    """What the paper states about ends: a number about one curve, or the order of several curves.
+    """Statement of the paper about ends: a number about one curve, or the order of several curves.
 
     Attributes:
         group: Group of the curves.
