@@ -149,6 +149,10 @@ def test_a_command_is_understood(page, line, finished, command):
         rows = "".join(f"{(number * 7) % 13},{number % 2}\n" for number in range(60))
         file = Path(words[words.index("--scores") + 1])
         file.write_text("score,included\n" + rows, encoding="utf-8")
+    elif "--schedule" in words:  # the line before it on the page writes the file
+        Path(words[words.index("--schedule") + 1]).write_text(
+            "noise_multiplier,sample_rate\n1,.1\n"
+        )
     said = command(*words)
     not_at_hand = (" not found: ", "0 CUDA device(s) found")  # real data, a GPU
     refused = words[0] == "train" and any(what in said.err for what in not_at_hand)

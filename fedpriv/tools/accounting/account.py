@@ -24,15 +24,18 @@ from fedpriv.privacy.accountants import (
     PldAccountant,
     RdpAccountant,
 )
+from fedpriv.privacy.core.events import describe_event
 from fedpriv.privacy.core.grid import FEW
-from fedpriv.privacy.core.names import ACCOUNTANTS
+from fedpriv.privacy.core.names import ACCOUNTANTS, RELATION_WORDS
 from fedpriv.privacy.core.rdp import without_noise
 from fedpriv.privacy.core.trade_off import EPSILONS, TradeOff, trade_off
 from fedpriv.store.display import console
+from fedpriv.store.statement import NOMINAL
 from fedpriv.store.table import Column, Table, pairs
 from fedpriv.tools.accounting import arguments
 from fedpriv.tools.accounting.releases import (
     Releases,
+    composed,
     from_flags,
     from_run,
     from_schedule,
@@ -83,9 +86,16 @@ def run(options: SimpleNamespace) -> int:
     releases = read_releases(options)
     deltas = _deltas(options, releases)
     answers = _answers(options, releases, deltas)
+    declared = _declared(releases, deltas, answers) if options.statement else ()
     if options.json:
-        print(json_text(as_json(releases, deltas, answers), allow_nan=False), end="")
+        plain = as_json(releases, deltas, answers)
+        if declared:
+            rows = [dict(zip(("draws", "event"), row, strict=True)) for row in declared[1].rows]
+            plain |= {"statement": declared[0], "ledger": rows}
+        print(json_text(plain, allow_nan=False), end="")
     else:
+        for part in declared:
+            console().print(part)
         _show(releases, deltas, answers)
     if options.plot is not None:
         drawn = with_epsilon(answers)
@@ -95,6 +105,33 @@ def run(options: SimpleNamespace) -> int:
         if not options.json:
             console().print(f"plot: {options.plot}{_note_on_points(releases, drawn)}")
     return 0
+
+
+def _declared(releases: Releases, deltas: list[float], answers: list[Answer]) -> tuple[str, Table]:
+    """Return a privacy paragraph and a ledger of releases that the user declares and nobody has seen."""
+    ledger = Table(
+        "Ledger (z: noise std / what one unit moves)", (Column("draws", right=True), "event")
+    )
+    for event, draws in composed(releases.histories[0]).items():
+        ledger.add(draws, describe_event(event))
+    best = [tightest(answers, i) for i in range(len(deltas))]
+    found = [answer.epsilons[i] for i, answer in enumerate(best)]
+    guarantees = " and ".join(
+        f"epsilon = {_shown(epsilon)} at delta = {delta:g} ("
+        f"{answer.accountant.describe()}{_note_on_bound(answer, releases, deltas)})"
+        for epsilon, delta, answer in zip(found, deltas, best, strict=True)
+    )
+    vacuous = f" An epsilon above {NOMINAL:g} bounds no attack." if max(found) > NOMINAL else ""
+    paragraph = (
+        f"Privacy, as declared ({'; '.join(f'{name}: {text}' for name, text in releases.lines)}). Gaussian "
+        "noise was added to sums of clipped contributions. If it was, the releases of the ledger satisfy "
+        f"(epsilon, delta)-differential privacy with {guarantees}, {RELATION_WORDS[releases.neighbours]}, "
+        "for what was clipped as one: a record, or a client with all its records."
+        f"{vacuous} As declared: code, clipping, sampling and secrets were not seen; σ, q and the number of "
+        "steps are taken as fixed beforehand. What chose them, and every other release about the same data, "
+        "is not counted."
+    )
+    return paragraph, ledger
 
 
 def _answers(options: SimpleNamespace, releases: Releases, deltas: list[float]) -> list[Answer]:
@@ -126,6 +163,10 @@ def read_releases(options: SimpleNamespace) -> Releases:
         ConfigError: Flags contradict one another, or a file cannot be read.
     """
     if options.run_folder is not None:
+        if options.statement:
+            raise ConfigError(
+                "--statement cannot be given with --run, whose folder has privacy.txt"
+            )
         return from_run(options)
     arguments.refuse(options, ("view",), "without --run")
     return from_flags(options) if options.schedule is None else from_schedule(options)

@@ -29,7 +29,17 @@ _ACCOUNT_EXAMPLES = """\b
 examples:
   fedpriv account --noise-multiplier 3 --sample-rate 0.013 --steps 7921 --delta 1e-5
   fedpriv account --schedule steps.csv --sample-rate 0.013 --delta 1e-5
+  fedpriv account --schedule steps.csv --statement --delta 1e-5    of a loop of your own
   fedpriv account --run outputs/<run folder> --view published
+
+\b
+columns of the CSV, a row for each stretch of equal releases (others are ignored):
+  noise_multiplier  std of the noise on the sum of a lot / clip norm; for noise of std s on a
+                    mean over m contributions, m s / clip norm. Two sums of one lot (z1, z2)
+                    are one row: 1 / sqrt(1 / z1^2 + 1 / z2^2)
+  sample_rate       chance of each record (or client) to join a lot; absent with --sampling none
+                    (shuffled batches too), or where --sample-rate gives it
+  steps             how often, default 1
 """
 _CALIBRATE_EXAMPLES = """\b
 examples:
@@ -71,6 +81,7 @@ _settings = together(
 )
 @_released
 @flag("--schedule", "FILE", "CSV: noise_multiplier[,sample_rate][,steps]", PathParam())
+@switch("--statement", "privacy paragraph and ledger of releases as declared, which were not seen")
 @flag("--run run_folder", "FOLDER", "a run folder", PathParam())
 @flag("--view", "VIEW", "ledger of the run: sound (default), published", OneOf(BUDGET_VIEWS))
 @flag("--delta", "D[,D...]", "delta; several give the privacy profile")

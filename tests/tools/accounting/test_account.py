@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import pandas as pd
@@ -90,6 +91,29 @@ def test_a_heterogeneous_schedule_has_its_published_price(answer, schedule):
     found = answer("account", "--schedule", path, *DELTA)["accountants"]
     assert found["pld"]["epsilon"]["1e-05"] == pytest.approx(0.82368, abs=2e-5)
     assert found["rdp"]["epsilon"]["1e-05"] == pytest.approx(1.28112, abs=5e-6)
+
+
+def test_a_loop_of_ones_own_has_a_paragraph_and_a_ledger_as_declared(answer, command, schedule):
+    given = ("account", "--statement", *DELTA, "--accountant", "rdp", "--schedule",
+             schedule("noise_multiplier,sample_rate,steps\n1,.01,100\n2,.01,100\n1,.01,50\n"))  # fmt: skip
+    found = answer(*given)
+    assert [row["draws"] for row in found["ledger"]] == [150, 100]
+    assert found["ledger"][0]["event"] == "Poisson(q=0.01, Gaussian(z=1.0))"
+    epsilon = math.ceil(1000 * found["accountants"]["rdp"]["epsilon"]["1e-05"]) / 1000
+    said = command(*given)
+    assert said.status == 0
+    words = " ".join(said.out.split())
+    assert found["statement"] in words
+    for part in (f"epsilon = {epsilon} at delta = 1e-05 (RDP", "add/remove adjacency", "not seen",
+                 "code, clipping, sampling and secrets", "taken as fixed beforehand"):  # fmt: skip
+        assert part in found["statement"]
+    assert "sound" not in words
+
+
+def test_an_epsilon_that_protects_nobody_is_not_stated_as_protection(answer, schedule):
+    path = schedule("noise_multiplier,sample_rate\n.01,.5\n")
+    found = answer("account", "--schedule", path, "--statement", *DELTA, "--accountant", "rdp")
+    assert "bounds no attack" in found["statement"]
 
 
 @pytest.mark.thorough
@@ -257,6 +281,7 @@ def test_a_folder_without_a_ledger_is_refused(content, command, tmp_path):
         (["--conversion", "best"], "--conversion must be one of classical, improved"),
         (["--schedule", "x.csv"], "cannot be given with --schedule"),
         (["--run", "x"], "cannot be given with --run"),
+        (["--run", "x", "--statement"], "--statement cannot be given with --run"),
         (["--accountant", "published"], "--accountant published needs --run"),
         (["--noise-mutliplier", "3"], "did you mean --noise-multiplier?"),
         (["--sampling", "Poisson"], "did you mean poisson?"),
