@@ -207,7 +207,8 @@ def _unknown_option(path: str, overrides: Sequence[str]) -> ConfigError:
     group, _, name = path.partition("/")
     if name in _LAUNCHERS:
         return ConfigError(
-            f"{group}/{name.replace('/', '=')} is not installed: pip install 'fedpriv[{_LAUNCHERS[name]}]'"
+            f"{group}/{name.replace('/', '=')} is not installed: in the clone of fedpriv, "
+            f"pip install '.[{_LAUNCHERS[name]}]'"
         )
     folder = config_dir_of(overrides)
     known = list(dict([*options(group), *options(group, folder)]))

@@ -98,7 +98,7 @@ class Tracker(ABC):
         if self.package is not None and importlib.util.find_spec(self.package) is None:
             raise ConfigError(
                 f"tracker={self.package} needs the package {self.package}, which is not installed: "
-                f"pip install 'fedpriv[{self.package}]'"
+                f"in the clone of fedpriv, pip install '.[{self.package}]'"
             )
 
     @abstractmethod

@@ -26,7 +26,7 @@ def optuna() -> Any:
         import optuna as package
     except ImportError:
         raise ConfigError(
-            "hydra/sweeper=search needs the package optuna: pip install 'fedpriv[search]'"
+            "hydra/sweeper=search needs the package optuna: pip install optuna"
         ) from None
     package.logging.set_verbosity(package.logging.WARNING)
     return package

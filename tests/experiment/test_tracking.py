@@ -223,7 +223,7 @@ def test_a_package_that_is_missing_is_one_sentence_before_the_run(
     said = command("train", *SMALL, f"tracker={name}", "runtime.run_dir=here")
     assert said.status == 2
     assert f"needs the package {name}, which is not installed" in said.sentence
-    assert f"pip install 'fedpriv[{name}]'" in said.sentence
+    assert f"pip install '.[{name}]'" in said.sentence
     assert not (tmp_path / "here").exists()
 
 
