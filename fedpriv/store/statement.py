@@ -24,7 +24,7 @@ from fedpriv.privacy.core.names import (
 )
 from fedpriv.privacy.core.trade_off import RATES
 from fedpriv.privacy.core.trust import TRUSTS
-from fedpriv.store.caveats import CAVEATS
+from fedpriv.store.caveats import CAVEATS, UNIT_CAVEATS
 from fedpriv.store.prior_releases import words_before
 from fedpriv.store.statement_facts import ENTROPY_ROOT
 
@@ -288,9 +288,12 @@ def _headline(facts: Mapping[str, Any]) -> str:
             f"{round_up(sound)} at delta = {delta:g}{trusting}. "
             f"{_claimed(facts)}"
         )
+    # A file with a row less has another n_k, which no noise hides.
+    sizes_public = UNIT_CAVEATS["record"][0] in facts["caveats"]
+    sizes = "; it does not hide the clients' sizes n_k" if sizes_public else ""
     sentence = (
         f"very {protected} is protected by ({round_up(sound)}, {delta:g})-{local}differential privacy "
-        f"against {observer}{trusting}."
+        f"against {observer}{trusting}{sizes}."
     )
     condition = _if_secret(facts)
     sentence = f"{_declared(facts)}e{sentence}"

@@ -12,6 +12,7 @@ import fedpriv
 from fedpriv.common.errors import ConfigError
 from fedpriv.experiment.build import build_parts
 from fedpriv.store.caveats import CAVEATS
+from fedpriv.store.statement import headline
 
 DP = ("algorithm=dp_fl", "epsilon=null", "rounds=2")
 
@@ -37,6 +38,10 @@ def people(tmp_path):
 
 def caveats(result) -> list[str]:
     return json.loads((result.folder / "privacy.json").read_text())["caveats"]
+
+
+def first_sentence(result) -> str:
+    return headline(json.loads((result.folder / "privacy.json").read_text()))
 
 
 @pytest.mark.parametrize(
@@ -66,6 +71,15 @@ def test_with_a_declared_number_clients_without_records_send_noise(train, people
     assert pd.read_csv(result.folder / "clients.csv").client.max() == 99
     assert CAVEATS["declared_records"] in caveats(result)
     assert not any("n_k of the clients" in caveat for caveat in caveats(result))
+    assert "n_k" not in first_sentence(result)
+
+
+def test_the_first_sentence_names_what_a_row_less_would_tell(train, people):
+    """The number of records is no secret at record level, unless one is declared."""
+    of_records = train(*DP, *people(), "partition.clients=5", name="records")
+    assert first_sentence(of_records).endswith("it does not hide the clients' sizes n_k.")
+    of_clients = train("algorithm=cdp_fedavg", "epsilon=null", "rounds=1", name="clients")
+    assert "n_k" not in first_sentence(of_clients)
 
 
 def test_hospitals_hold_records_of_persons(train, people):
