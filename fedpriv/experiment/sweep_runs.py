@@ -44,7 +44,7 @@ def find_runs(
     """Note in each job its run in ``folder``, if there is one, and whether that run is done.
 
     A run that diverged, or lacks an audit, is not done. A run whose configuration or summary cannot be
-    read is passed over. Jobs with a ``runtime.run_dir`` of their own are left as they are.
+    read is passed over.
 
     Args:
         jobs: The jobs of the sweep; their ``run``, ``done`` and ``error`` are set.
@@ -76,7 +76,7 @@ def find_runs(
         # Of equal runs the first in the order of names stands for the job.
         stored.setdefault(identity_of_job(values, swept), name)
     for job in jobs:
-        if job.error is not None or job.values.get("runtime.run_dir") is not None:
+        if job.error is not None:
             continue
         job.run = stored.get(job.identity)
         if job.run is not None:

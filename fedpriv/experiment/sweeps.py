@@ -235,7 +235,6 @@ def swept_runtime(jobs: Sequence[SweepJob]) -> list[str]:
     """Return the keys of ``runtime`` in which the jobs differ: a sweep over them wants each of the runs."""
     known = [job.values for job in jobs if job.error is None]
     keys = sorted({key for values in known for key in values if key.startswith("runtime.")})
-    keys = [key for key in keys if key != "runtime.run_dir"]
     return [key for key in keys if len({str(values.get(key)) for values in known}) > 1]
 
 
@@ -255,9 +254,11 @@ def check_jobs(jobs: Sequence[SweepJob], check: Callable[[DictConfig], object]) 
     Raises:
         FedprivError: The first job that cannot run, with the reason.
     """
-    _refuse_shared_folder(jobs)
     checked: set[str] = set()
     for job in jobs:
+        if (given := job.values.get("runtime.run_dir")) is not None:
+            hint = "hydra.sweep.dir is the folder of a sweep: its joint ε counts the runs that it holds"
+            raise ConfigError("runtime.run_dir", given, "null in a sweep", hint)
         if job.error is None and not job.done:
             # Root keys are checked for every job, as this is quick; the rest once for all seeds.
             key = configuration.fingerprint(
@@ -315,20 +316,6 @@ def _is_seed(key: str, value: object) -> bool:
     except ArgumentError:
         return False
     return True
-
-
-def _refuse_shared_folder(jobs: Sequence[SweepJob]) -> None:
-    """Raise ConfigError for a ``runtime.run_dir`` that two jobs have."""
-    seen: dict[object, SweepJob] = {}
-    for job in jobs:
-        given = job.values.get("runtime.run_dir")
-        if given is not None and seen.setdefault(given, job) is not job:
-            raise ConfigError(
-                "runtime.run_dir",
-                given,
-                "another folder for each job",
-                "hydra.sweep.dir is the folder of a sweep, in which each job has its own",
-            )
 
 
 def raise_failures(

@@ -226,11 +226,12 @@ def test_a_sweep_of_baselines_alone_takes_no_epsilon(command):
     assert "epsilon must be null with algorithm=fedavg" in said.err
 
 
-def test_jobs_may_not_share_a_run_folder(command, tmp_path):
-    said = command(*TRAIN, "seed=0,1", "runtime.run_dir=one")
+def test_no_job_runs_outside_the_folder_whose_joint_epsilon_is_stated(command, tmp_path):
+    said = command(*TRAIN, "seed=0,1", "runtime.run_dir=one${seed}")
     assert said.status == 2
-    assert "runtime.run_dir must be another folder for each job, got one" in said.err
-    assert not (tmp_path / "one").exists()
+    assert "runtime.run_dir must be null in a sweep, got one0" in said.err
+    assert "hydra.sweep.dir" in said.err
+    assert not (tmp_path / "one0").exists()
 
 
 @pytest.mark.thorough
