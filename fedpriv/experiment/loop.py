@@ -252,9 +252,14 @@ class Loop:
         return self.budget.eligible(announced) & with_records
 
     def _release_statistics(self, statistics: FeatureStatistics) -> None:
-        """Let every client release statistics of its features, and charge it for them."""
+        """Let every client release statistics of its features, and charge it for them.
+
+        A client without records has none, and pays nothing where each client releases its own.
+        """
         announced = self.mechanism.announce_before()
         everyone = np.arange(self.context.data.client_count)
+        if self.parts.algorithm.trust.sees_each_upload:
+            everyone = everyone[self.context.data.records_per_client > 0]
         opened = self.mechanism.open(announced, everyone, self.context.streams, everyone)
         if self.ledger is not None:
             self.ledger.open(0, opened.charges())

@@ -230,17 +230,18 @@ class Budget:
                 besides.
 
         Raises:
-            ReleaseError: A release was not announced, or what every client releases before the first round
-                was not charged.
+            ReleaseError: A release was not announced, or of a client that was not charged for what it
+                releases before the first round.
         """
-        before = announcement.before
-        if before is not None and not self.ledger.has_of_everyone(before):
-            queries = " ".join(query.describe() for query in before.queries)
-            raise ReleaseError(
-                f"every client must be charged for {queries} before the first round, and some were not"
-            )
+        before, releases = announcement.before, tuple(releases)
+        if before is not None:
+            charged = self.ledger.counts(before) > 0
+            if not all(charged[release.clients].all() for release in releases):
+                queries = " ".join(query.describe() for query in before.queries)
+                raise ReleaseError(
+                    f"every client must be charged for {queries} before the first round, and some were not"
+                )
         lowest = {s.joint: s.lowest for group in announcement.groups for s in group.samples}
-        releases = tuple(releases)
         announcement.refuse_others(releases)
         for release in releases:
             self._charge(release, lowest[release.joint])

@@ -126,10 +126,6 @@ class Ledger:
         """Return the number of samples on which each client answered this joint query, int64 [K]."""
         return self._counts.of_kind(joint)
 
-    def has_of_everyone(self, joint: JointQuery) -> bool:
-        """Return whether every client is charged for this joint query."""
-        return self._counts.least(joint) > 0
-
     def draws(self) -> Iterator[tuple[JointQuery, Entry, np.ndarray, int]]:
         """Iterate over (joint query, entry, clients [m], count), with clients of equal counts together.
 

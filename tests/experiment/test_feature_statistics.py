@@ -25,6 +25,7 @@ import fedpriv
 from fedpriv.algorithms.feature_statistics import FeatureStatistics
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.words import digits_up, round_up
+from fedpriv.data.digits import Digits
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.loop import Loop
 from fedpriv.experiment.plan import make_plan
@@ -55,6 +56,15 @@ def test_the_ledger_has_one_release_of_every_client_before_its_lots(trust, ran):
     share = 2 / np.sqrt(10) if trust == "distributed" else 2
     assert first["noise_std"] == f"feature_statistics={share:.6g}..{share:.6g}"
     assert lots["draws_per_client"] == 4
+
+
+@pytest.mark.thorough
+def test_a_client_without_records_releases_no_statistics_of_its_own(train, monkeypatch):
+    """Only coins leave clients without records: files of the user's own, here digits."""
+    monkeypatch.setattr(Digits, "known", False)
+    given = ("partition=iid", "partition.clients=600", "rounds=1")
+    first, lots = ledger_of(train(*RUNS["dp_fl"], *given).folder).to_dict("records")
+    assert first["clients"] == lots["clients"] != "0-599"
 
 
 @pytest.mark.few(1)

@@ -327,10 +327,6 @@ class CountsOfClients(Generic[Kind]):
         used, index = self._groups.places(None)
         return numbers[used][index]
 
-    def least(self, kind: Kind) -> int:
-        """Return the smallest number of things of a kind that a client has."""
-        return int(self._numbers([kind])[self._groups.used].min())
-
     def _numbers(self, kinds: Collection[Kind]) -> np.ndarray:
         """Return the number of things of these kinds that a client of each group has, by group number."""
         numbers = np.zeros(len(self._groups.sizes), dtype=np.int64)
