@@ -192,7 +192,6 @@ PUBLIC = {
     "aggregation",  # buckets and coordinates of rules, which read released uploads
     "algorithms.run_context",  # records that read no data
     "algorithms.warm_start",  # the order of records before the first round
-    "privacy.accountants.monte_carlo_losses",  # samples that a price is found by
 }  # fmt: skip
 OPERATING_SYSTEM = {
     "experiment.secrets",  # the key of a published run, and of a secret number of trials

@@ -26,7 +26,6 @@ from fedpriv.algorithms.base import Algorithm, local_training
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.fields import (
-    boolean,
     declared,
     field,
     number,
@@ -46,7 +45,6 @@ from fedpriv.privacy.core.trust import CENTRAL_TRUST
 from fedpriv.privacy.matrix import MOST_BUFFERS
 from fedpriv.privacy.matrix.cohorts import (
     DEFAULT_SEPARATION,
-    BMinSep,
     Cohorts,
     CyclicPoisson,
     Rested,
@@ -64,13 +62,9 @@ if TYPE_CHECKING:
 
 STRATEGIES = ("identity", "tree", "banded_toeplitz", "banded", "blt")
 CYCLIC, MIN_SEPARATION, ONCE_PER_EPOCH = "cyclic", "min_separation", "once_per_epoch"
-CYCLIC_POISSON, B_MIN_SEP = "cyclic_poisson", "b_min_sep"
-PARTICIPATIONS = (CYCLIC, MIN_SEPARATION, ONCE_PER_EPOCH, CYCLIC_POISSON, B_MIN_SEP)
+CYCLIC_POISSON = "cyclic_poisson"
+PARTICIPATIONS = (CYCLIC, MIN_SEPARATION, ONCE_PER_EPOCH, CYCLIC_POISSON)
 OBJECTIVES = ("mean", "max")
-
-
-COINS = (CYCLIC_POISSON, B_MIN_SEP)
-"""Participations in which secret coins decide who joins."""
 _SIZE_OF = {
     "tree": "tree_rounds",
     "banded_toeplitz": "bands",
@@ -85,7 +79,7 @@ def _rests(part: DpFtrl, value: object) -> bool:
 
 
 def _tosses_coins(part: DpFtrl, value: object) -> bool:
-    return value is not None and part.participation in COINS
+    return value is not None and part.participation == CYCLIC_POISSON
 
 
 def _is_of(size: str) -> Callable[[DpFtrl, object], bool]:
@@ -163,7 +157,7 @@ class DpFtrl(Algorithm):
     _client_rate: float | None = field(
         when(_tosses_coins, number(above=0, at_most=1)),
         default=None,
-        help="probability with which a client joins a round, with participation=cyclic_poisson or b_min_sep",
+        help="probability with which a client joins a round, with participation=cyclic_poisson",
     )
     _bands: int | None = field(
         when(_is_of("bands"), whole(at_least=1, at_most="rounds")),
@@ -201,14 +195,6 @@ class DpFtrl(Algorithm):
     local_epochs: int = same_as(CdpFedAvg, "local_epochs")
     batch_size: int | None = same_as(CdpFedAvg, "batch_size")
     local_learning_rate: float = same_as(CdpFedAvg, "local_learning_rate")
-    _warm_start: bool | None = field(
-        when(lambda part, value: value is not None and part.participation == B_MIN_SEP, boolean),
-        default=None,
-        help=(
-            "with b_min_sep: true: begin as after many rounds; false: every client may join "
-            "round 1; null: true"
-        ),
-    )
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -228,20 +214,17 @@ class DpFtrl(Algorithm):
             kind == MIN_SEPARATION,
             "a whole number >= 1",
         )
-        self._refuse_given("client_rate", self._client_rate, kind in COINS, "a number > 0 and <= 1")
+        self._refuse_given(
+            "client_rate", self._client_rate, kind == CYCLIC_POISSON, "a number > 0 and <= 1"
+        )
         if self._clients_per_round is not None:
             return Rested(self.separation, self.most, self._clients_per_round)
-        if kind != B_MIN_SEP and self._warm_start is not None:
-            raise ArgumentError("warm_start", self._warm_start, f"null with participation={kind}")
         if self._client_rate is None:
             turns = Turns if kind == CYCLIC else ShuffledEpochs
             return turns(self.separation, self.most)
         if self.most is not None:
             raise ArgumentError("max_participations", self.most, f"null with {kind}")
-        if kind == CYCLIC_POISSON:
-            return CyclicPoisson(self.separation, self._client_rate)
-        warm = True if self._warm_start is None else self._warm_start
-        return BMinSep(self.separation, self._client_rate, warm)
+        return CyclicPoisson(self.separation, self._client_rate)
 
     def _refuse_given(self, key: str, value: float | None, needed: bool, allowed: str) -> None:
         """Raise ArgumentError where a value is missing and needed, or given and not needed."""
@@ -261,7 +244,7 @@ class DpFtrl(Algorithm):
     @property
     def _amplified(self) -> bool:
         """True where secret coins decide who joins, so that sampling amplifies."""
-        return self.cohorts.rate < 1.0 or bool(self.cohorts.warm_start)
+        return self.cohorts.rate < 1.0
 
     def _refuse_shared_bands(self) -> None:
         """Raise ArgumentError where two participations of a client may fall within one band.
@@ -269,16 +252,12 @@ class DpFtrl(Algorithm):
         The sensitivity of a dense banded strategy, and amplification, are proven for columns of the strategy
         that do not overlap within a participation pattern.
         """
-        amplifiable = ["identity", "banded_toeplitz"]
-        if self.participation != B_MIN_SEP:
-            amplifiable.append("banded")
-        if self._amplified and self.strategy not in amplifiable:
+        if self._amplified and self.strategy in ("tree", "blt"):
             raise ArgumentError(
                 "strategy",
                 self.strategy,
-                f"{', '.join(amplifiable[:-1])} or {amplifiable[-1]} with participation={self.participation}",
-                "sampling amplifies banded strategies"
-                + (" whose columns are alike" if self.participation == B_MIN_SEP else ""),
+                f"identity, banded_toeplitz or banded with participation={self.participation}",
+                "sampling amplifies banded strategies",
             )
         if self.strategy == "banded" and self.participation == ONCE_PER_EPOCH:
             raise ArgumentError(
@@ -303,7 +282,7 @@ class DpFtrl(Algorithm):
     def find_strategy(self) -> Strategy:
         """Return the optimised strategy.
 
-        It takes seconds; a dense banded strategy of 1,000 rounds takes a minute, and is cached.
+        It takes seconds; a dense banded strategy of 1,000 rounds takes a minute.
         """
         from fedpriv.privacy.matrix.make import make_strategy
 
@@ -337,7 +316,6 @@ class DpFtrl(Algorithm):
             self.cohorts.participation,
             self.find_strategy,
             self.cohorts.rate,
-            self.cohorts.warm_start,
         )
         made = MatrixMechanism(self, clipper, schedule, correlation)
         self._mechanism = (
@@ -369,8 +347,6 @@ class DpFtrl(Algorithm):
         return Trainer(context, computation, optimizer, AddChange(context.model))
 
     def records_per_step(self, records: float) -> float:
-        if isinstance(self.cohorts, BMinSep):
-            return self.cohorts.expected(records)
         return records / self.separation
 
     # ---- words
@@ -390,7 +366,4 @@ class DpFtrl(Algorithm):
         )
 
     def caveats(self) -> tuple[str, ...]:
-        if not self._amplified:
-            return ("correlated",)
-        secret = "secret_rests" if self.participation == B_MIN_SEP else "secret_turns"
-        return ("correlated", secret)
+        return ("correlated", "secret_turns") if self._amplified else ("correlated",)

@@ -235,7 +235,6 @@ class Costs:
                 lambda sigma: self.epsilon(sigma, rounds, samples),
                 epsilon,
                 self.accountant.name,
-                guess=self._guess(epsilon, rounds, samples),
                 most=clipper.largest_noise_multiplier,
             )
         except ArgumentError as error:
@@ -249,21 +248,6 @@ class Costs:
                     raise
             hint = hint or f"what the clipper asks costs the rest: {clipper.describe()}"
             raise ArgumentError(error.argument, error.value, error.allowed, hint) from None
-
-    def _guess(self, epsilon: float, rounds: int, samples: int) -> float:
-        """Return the σ at which the search begins: near its end, where each step of the search takes long."""
-        if self.mechanism.charged_at_once is None:
-            return 1.0
-
-        def about(sigma: float) -> float:
-            planned = self.mechanism.plan(self.sampling, sigma, rounds, samples)
-            estimate = self.accountant.about(self._events(planned), self.delta, self.neighbours)
-            return math.nan if estimate is None else estimate
-
-        if math.isnan(about(1.0)):
-            return 1.0
-        most = self.mechanism.clipper.largest_noise_multiplier
-        return least_noise_multiplier(about, epsilon, self.accountant.name, most=most)
 
     def epsilon_of_schedule(self, rounds: int) -> tuple[float, bool]:
         """Return ε of ``rounds`` rounds of a schedule fixed in advance, and whether this is only a bound."""

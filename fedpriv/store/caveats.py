@@ -88,12 +88,6 @@ CAVEATS = {
         "Who joins a round must stay secret: each client joins in its turn with probability "
         "algorithm.client_rate, and the guarantee relies on that."
     ),
-    "secret_rests": (
-        "Who joins a round must stay secret: each client that has rested joins with probability "
-        "algorithm.client_rate, and the guarantee relies on that. Epsilon is an upper bound from public "
-        "samples of the privacy loss (Monte Carlo accounting). The bound fails with probability "
-        "delta / 1000, which delta includes."
-    ),
     "own_model": (
         "The model is code of your own. That each record is computed as if it were alone was probed, not "
         "proven, with random records in small lots and in lots of the run's size. The probe cannot exclude "

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from loops import for_each
 
-from fedpriv.privacy.accountants import monte_carlo_cost
 from fedpriv.tools.audit import classifier
 
 ROOT = Path(__file__).parents[2]
@@ -161,9 +160,8 @@ def test_a_command_is_understood(page, line, finished, command):
 
 @pytest.fixture(autouse=True)
 def light(monkeypatch, wide_cells):
-    """What a command finds is tested elsewhere: few trees, few samples, nothing trained to verify."""
+    """What a command finds is tested elsewhere: few trees, nothing trained to verify."""
     monkeypatch.setattr(classifier, "TREES", 5)
-    monkeypatch.setattr(monte_carlo_cost, "SAMPLES", 200_000)
     monkeypatch.setattr("fedpriv.tools.verify.command.all_checks", lambda subject: [])
 
 

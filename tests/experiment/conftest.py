@@ -15,7 +15,6 @@ import pytest
 import rules
 import torch
 
-from fedpriv.privacy.accountants import monte_carlo_cost
 from fedpriv.store.tables import parse_ranges
 
 sys.path.append(str(Path(__file__).parent))  # for the modules beside the tests
@@ -166,21 +165,6 @@ def combined(command, plugins):
         )
 
     return run
-
-
-@pytest.fixture
-def own_cache(tmp_path, monkeypatch):
-    """An empty cache for each test."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
-@pytest.fixture
-def few_samples(monkeypatch):
-    """Enough for a δ of 1e-3."""
-    monkeypatch.setattr(monte_carlo_cost, "SAMPLES", 200_000)
-    monte_carlo_cost._sampled.cache_clear()
-    yield
-    monte_carlo_cost._sampled.cache_clear()
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,6 @@ CLIENTS, ROUNDS, REST = 20, 12, 4
 STRATEGIES = ("identity", "tree", "banded_toeplitz", "banded", "blt")
 
 
-RESTED = (
-    "algorithm.participation=b_min_sep", "algorithm.client_rate=0.3", "accountant=pld", "delta=1e-3",
-)  # fmt: skip
-
-
 def ftrl(*overrides: str, z: float | None = 2.0) -> tuple[str, ...]:
     noise = ("noise_schedule=constant", f"noise_schedule.noise_multiplier={z}", "epsilon=null")
     return (

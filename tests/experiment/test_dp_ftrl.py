@@ -7,14 +7,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from ftrl_runs import CLIENTS, REST, RESTED, ROUNDS, ftrl, took_part
+from ftrl_runs import CLIENTS, REST, ROUNDS, ftrl, took_part
 
 from fedpriv.algorithms import DpFtrl
 from fedpriv.common.errors import ConfigError, ReleaseError
 from fedpriv.experiment.loop import Loop
-from fedpriv.privacy.matrix.banded import Banded
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+RESTED = ("algorithm.participation=min_separation", "algorithm.clients_per_round=4")
 
 
 # ---- who takes part
@@ -28,11 +27,7 @@ def test_clients_take_part_in_turn(ran):
 
 
 def test_clients_rest(ran):
-    overrides = (
-        "algorithm.participation=min_separation", "algorithm.clients_per_round=4",
-        "algorithm.max_participations=3",
-    )  # fmt: skip
-    present = took_part(ran(*ftrl(*overrides)).folder)
+    present = took_part(ran(*ftrl(*RESTED, "algorithm.max_participations=3")).folder)
     assert present.sum(axis=1).tolist() == [4] * ROUNDS
     assert present.sum(axis=0).max() <= 3
     for client in present.T:
@@ -45,15 +40,6 @@ def test_clients_take_part_once_in_every_epoch(ran):
     present = took_part(ran(*ftrl(*overrides)).folder)
     assert (present.reshape(-1, REST, CLIENTS).sum(axis=1) == 1).all()
     assert (present[:REST] != present[REST : 2 * REST]).any()
-
-
-@pytest.mark.few(1)
-@pytest.mark.parametrize("warm", [True, False])
-def test_clients_rest_and_come_again_by_chance(warm, few_samples, ran):
-    present = took_part(ran(*ftrl(*RESTED, f"algorithm.warm_start={warm}")).folder)
-    gaps = np.concatenate([np.diff(np.flatnonzero(client)) for client in present.T])
-    assert gaps.min() == REST
-    assert len(set(gaps)) > 1  # not in turn
 
 
 class OutOfTurn(DpFtrl):
@@ -106,27 +92,15 @@ class Restless(DpFtrl):
         return self.cohorts.choose(streams, round_index, eligible)
 
 
-def test_an_own_algorithm_whose_clients_do_not_rest_stops_the_run(few_samples, train):
+def test_an_own_algorithm_whose_clients_do_not_rest_stops_the_run(train):
     with pytest.raises(ReleaseError, match=r"Restless.cohort chose other clients than fedpriv's"):
         train(*ftrl(*RESTED, f"algorithm._target_={Restless.__module__}.{Restless.__qualname__}"))
 
 
-def test_a_client_that_does_not_rest_stops_the_run(few_samples, train, monkeypatch):
+def test_a_client_that_does_not_rest_stops_the_run(train, monkeypatch):
     monkeypatch.setattr(DpFtrl, "cohort", Restless.cohort)
     with pytest.raises(ReleaseError, match="rounds of a client at least 4 apart"):
         train(*ftrl(*RESTED))
-
-
-class Uneven(DpFtrl):
-    """Says that its columns are alike, and adds noise by others."""
-
-    def find_strategy(self):
-        return Banded(np.linspace(1.0, 2.0, ROUNDS * REST).reshape(ROUNDS, REST))
-
-
-def test_a_strategy_that_chances_are_not_accounted_for_with_stops_the_run(few_samples, train):
-    with pytest.raises(ReleaseError, match="accounted for with identity and banded_toeplitz"):
-        train(*ftrl(*RESTED, f"algorithm._target_={Uneven.__module__}.{Uneven.__qualname__}"))
 
 
 # ---- resuming
@@ -142,12 +116,11 @@ def test_a_strategy_that_chances_are_not_accounted_for_with_stops_the_run(few_sa
             "algorithm.strategy=blt", "algorithm.participation=min_separation",
             "algorithm.clients_per_round=5",
         ),
-        RESTED,
     ],
     ids=lambda overrides: overrides[0],
 )  # fmt: skip
 def test_a_run_that_is_interrupted_after_every_round_is_the_run_that_was_not(
-    overrides, train, tmp_path, assert_same_run, few_samples
+    overrides, train, tmp_path, assert_same_run
 ):
     settings = ftrl(*overrides, "rounds=5")
     whole = train(*settings, name="whole")
@@ -198,26 +171,15 @@ REFUSED = {
     "algorithm.participation=cyclic_poisson algorithm.client_rate=0.5 algorithm.strategy=blt": (
         "algorithm.strategy must be identity, banded_toeplitz or banded"
     ),
-    "algorithm.participation=b_min_sep": "algorithm.client_rate must be a number > 0 and <= 1",
-    "algorithm.participation=b_min_sep algorithm.client_rate=0": "algorithm.client_rate must be > 0",
-    "algorithm.participation=b_min_sep algorithm.client_rate=2": "algorithm.client_rate must be > 0 and <= 1",
-    "algorithm.participation=b_min_sep algorithm.client_rate=0.5": "accountant=gdp does not fit",
-    "algorithm.participation=b_min_sep algorithm.client_rate=0.5 algorithm.strategy=blt": (
-        "algorithm.strategy must be identity or banded_toeplitz with participation=b_min_sep, got blt"
-    ),
-    "algorithm.participation=b_min_sep algorithm.client_rate=0.5 algorithm.strategy=banded": (
-        "algorithm.strategy must be identity or banded_toeplitz"
-    ),
-    "algorithm.participation=b_min_sep algorithm.client_rate=0.5 algorithm.bands=5": (
+    "algorithm.participation=cyclic_poisson": "algorithm.client_rate must be a number > 0 and <= 1",
+    "algorithm.participation=cyclic_poisson algorithm.client_rate=0": "algorithm.client_rate must be > 0",
+    "algorithm.participation=cyclic_poisson algorithm.client_rate=2": "must be > 0 and <= 1",
+    "algorithm.participation=cyclic_poisson algorithm.client_rate=0.5 algorithm.bands=5": (
         "algorithm.bands must be <= 4, min_separation, got 5"
     ),
-    "algorithm.participation=b_min_sep algorithm.client_rate=0.5 algorithm.max_participations=3": (
-        "algorithm.max_participations must be null with b_min_sep"
+    "algorithm.participation=cyclic_poisson algorithm.client_rate=0.5 algorithm.max_participations=3": (
+        "algorithm.max_participations must be null with cyclic_poisson"
     ),
-    "algorithm.participation=b_min_sep algorithm.client_rate=0.5 algorithm.warm_start=2": (
-        "algorithm.warm_start must be true or false"
-    ),
-    "algorithm.warm_start=true": "algorithm.warm_start must be null with participation=cyclic",
     "algorithm.participation=once_per_epoch algorithm.strategy=banded": (
         "algorithm.participation must be cyclic, min_separation or cyclic_poisson"
     ),
@@ -238,23 +200,13 @@ def test_what_cannot_be_kept_is_one_sentence(overrides, train):
     assert REFUSED[overrides] in str(error.value)
 
 
-def test_a_delta_that_samples_cannot_certify_is_refused_in_one_sentence(command):
-    said = command("train", *ftrl(*RESTED, "delta=1e-12"))
-    assert said.status != 0
-    assert "delta must be >= 3e-08 with algorithm.participation=b_min_sep and 12 rounds" in said.err
-    assert len(said.err.strip().splitlines()) == 1
-
-
 def test_a_run_without_noise_promises_nothing(ran):
     overrides = ftrl("noise_schedule=none", "epsilon=null", "rounds=4", z=None)
     assert math.isinf(ran(*overrides).privacy["epsilon_sound"])
 
 
-@pytest.mark.parametrize(
-    ("participation", "caveat"), [("cyclic_poisson", "secret_turns"), ("b_min_sep", "secret_rests")]
-)
-def test_amplification_rests_on_what_must_stay_secret(participation, caveat):
+def test_amplification_rests_on_what_must_stay_secret():
     algorithm = DpFtrl(
-        "mine", participation=participation, client_rate=0.5, strategy="identity", rounds=10
+        "mine", participation="cyclic_poisson", client_rate=0.5, strategy="identity", rounds=10
     )
-    assert algorithm.caveats() == ("correlated", caveat)
+    assert algorithm.caveats() == ("correlated", "secret_turns")

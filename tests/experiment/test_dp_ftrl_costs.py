@@ -8,13 +8,10 @@ import pandas as pd
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
-from ftrl_runs import CLIENTS, RESTED, ROUNDS, STRATEGIES, ftrl, plan_of
+from ftrl_runs import CLIENTS, ROUNDS, STRATEGIES, ftrl, plan_of
 
 from fedpriv.common.errors import ConfigError
-from fedpriv.privacy.accountants import GdpAccountant, monte_carlo_cost
-
-pytestmark = pytest.mark.usefixtures("own_cache")
-
+from fedpriv.privacy.accountants import GdpAccountant
 
 # ---- what it costs
 
@@ -38,54 +35,6 @@ def test_poisson_turns_cost_what_sampled_gaussians_compose_to():
     sampled = dp_event.PoissonSampledDpEvent(0.3, dp_event.GaussianDpEvent(2.0))
     accountant.compose(sampled, 3)
     assert plan.epsilon == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-3)
-
-
-def test_chances_without_rests_cost_what_sampled_gaussians_compose_to(few_samples):
-    overrides = ftrl("algorithm.strategy=identity", "algorithm.min_separation=1")
-    turns = plan_of(
-        *overrides, *RESTED, "algorithm.participation=cyclic_poisson", "algorithm.warm_start=null"
-    )
-    assert turns.epsilon < plan_of(*overrides, *RESTED).epsilon < 1.03 * turns.epsilon
-
-
-@pytest.mark.few(3)
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_chances_that_leave_nothing_to_chance_cost_what_turns_do(strategy):
-    """Rate 1 from one start: plain Gaussians, and any strategy."""
-    chances = (
-        "algorithm.participation=b_min_sep",
-        "algorithm.client_rate=1",
-        "algorithm.warm_start=false",
-    )
-    settings = ftrl(f"algorithm.strategy={strategy}")
-    assert plan_of(*settings, *chances).epsilon == pytest.approx(
-        plan_of(*settings).epsilon, rel=1e-6
-    )
-
-
-@pytest.mark.thorough
-def test_sigma_is_calibrated_to_epsilon_by_samples(few_samples):
-    plan = plan_of(*ftrl(*RESTED, "epsilon=3", z=None))
-    assert 2.98 < plan.epsilon <= 3.0
-    assert plan.rounds_allowed == ROUNDS
-
-
-def test_a_run_of_chances_costs_what_was_planned_and_what_its_ledger_says(
-    few_samples, ran, command, monkeypatch
-):
-    planned = plan_of(*ftrl(*RESTED)).epsilon
-    result = ran(*ftrl(*RESTED))
-    assert result.privacy["epsilon"] == result.privacy["epsilon_sound"] == planned
-    monte_carlo_cost._sampled.cache_clear()
-    monkeypatch.setattr(monte_carlo_cost, "losses_with", None)  # they are in the user's cache
-    said = command("account", "--run", str(result.folder), "--json")
-    assert said.status == 0, said.err
-    accountants = json.loads(said.out)["accountants"]
-    assert accountants["pld"]["epsilon"]["0.001"] == planned
-    assert all("b-min-sep" in accountants[name]["reason"] for name in ("rdp", "prv", "gdp", "zcdp"))
-    words = " ".join((result.folder / "privacy.txt").read_text().split())
-    assert "each client that has rested joins with probability" in words
-    assert "fails with probability delta / 1000" in words
 
 
 @pytest.mark.few(2)

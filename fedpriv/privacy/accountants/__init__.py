@@ -6,8 +6,7 @@ updated draw by draw and is asked before every release.
 
 Begin with ``base``. ``rdp``, ``gaussian`` (GDP and zCDP), ``pld`` and ``prv`` are the options; ``published``
 stands for the accountant of a published theorem. ``composition`` and ``histories`` count the draws for
-``pld`` and ``prv``. The modules ``monte_carlo_*`` sample privacy losses; their bound on δ holds up to a
-stated probability.
+``pld`` and ``prv``.
 """
 
 from fedpriv.privacy.accountants.base import Accountant, CannotAccount, RunningTotal

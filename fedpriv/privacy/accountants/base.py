@@ -228,13 +228,6 @@ class Accountant(ABC):
         """
         return profile_of(lambda d: self.epsilon_of(composition, d, neighbours), epsilons)
 
-    def about(self, composition: Composition, delta: float, neighbours: str) -> float | None:
-        """Return an estimate near :meth:`epsilon_of` where that takes many seconds; otherwise None.
-
-        The estimate is no bound. It serves to search for a noise multiplier.
-        """
-        return None
-
     def forecast(self, parts: Compositions, delta: float, neighbours: str) -> tuple[float, bool]:
         """Return ε of all parts together, and whether this ε is only an upper bound.
 

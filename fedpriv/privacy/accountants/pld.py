@@ -6,8 +6,7 @@ RDP is taken. PLD holds for compositions that are fixed in advance; an adaptive 
 
 Some losses are computed by fedpriv. The loss of lots without replacement is in
 :mod:`~fedpriv.privacy.accountants.without_replacement`. Other losses that dp_accounting lacks are discretised
-from privacy profiles (:mod:`~fedpriv.privacy.core.profile_events`). The loss of b-min-sep sampling is sampled
-(:mod:`~fedpriv.privacy.accountants.monte_carlo_cost`); with other releases it composes by sharing out δ.
+from privacy profiles (:mod:`~fedpriv.privacy.core.profile_events`).
 
 Rounding in the transforms is bounded (:mod:`~fedpriv.privacy.accountants.rounding`). Where rounding may move
 δ by more than a thousandth, ε is computed again in extended precision, at δ less the error that remains. ε of
@@ -46,11 +45,9 @@ from fedpriv.privacy.accountants.rounding import SHARE
 from fedpriv.privacy.accountants.without_replacement import known_here, privacy_loss
 from fedpriv.privacy.core.events import event_words
 from fedpriv.privacy.core.grid import on_grid
-from fedpriv.privacy.core.min_sep_events import BMinSepDpEvent
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, RELATION_WORDS, REPLACE_ONE
 from fedpriv.privacy.core.profile_events import EpsilonDeltaEvent, Profile, sampled_profiles
 from fedpriv.privacy.core.rdp import RELATION
-from fedpriv.privacy.core.trade_off import profile_of
 
 if TYPE_CHECKING:  # importing it takes half a second
     from dp_accounting.pld.pld_pmf import PLDPmf
@@ -99,8 +96,6 @@ class PldAccountant(CompositionAccountant):
         return f"pld cannot account for {event_words(event)} under {RELATION_WORDS[neighbours]}"
 
     def _epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
-        if any(isinstance(event, BMinSepDpEvent) for event in composition):
-            return self._with_sampled(composition, delta, neighbours)
         # RDP is immediate. It replaces PLD where ε is huge or the draws are very many, and limits ε
         # elsewhere. Its size decides about the cells.
         bound, holds = self._rdp(composition, delta, neighbours)
@@ -111,30 +106,6 @@ class PldAccountant(CompositionAccountant):
         _refuse_many_draws(composition, neighbours)
         epsilon = _epsilon(_ordered(composition), delta, neighbours, self._cell(bound))
         return min(epsilon, bound) if holds else epsilon
-
-    def _with_sampled(
-        self, composition: Composition, delta: float, neighbours: str, samples: int | None = None
-    ) -> float:
-        """Return ε of a composition some of whose losses are sampled.
-
-        Each draw with a sampled loss has a share of δ, and all the rest together have one (basic
-        composition). ``samples`` sets the number of samples; ε is ``inf`` where that number is too small for
-        δ.
-        """
-        from fedpriv.privacy.accountants import monte_carlo_cost
-
-        sampled = {e: n for e, n in composition.items() if isinstance(e, BMinSepDpEvent)}
-        rest = {e: n for e, n in composition.items() if e not in sampled}
-        if samples is None:
-            for event in sampled:
-                if reason := monte_carlo_cost.refusal(event, delta):
-                    raise CannotAccount(reason)
-            samples = monte_carlo_cost.samples_for(delta)
-        share = delta / (sum(sampled.values()) + bool(rest))
-        epsilon = self._epsilon_of(rest, share, neighbours) if rest else 0.0
-        return epsilon + sum(
-            n * monte_carlo_cost.epsilon_of(e, share, samples) for e, n in sampled.items()
-        )
 
     def is_rdps(self, composition: Composition, delta: float, neighbours: str) -> bool:
         """Return whether ε of a composition is RDP's upper bound, because PLD is not computed there.
@@ -148,14 +119,6 @@ class PldAccountant(CompositionAccountant):
         bound, holds = self._rdp(counted, delta, neighbours)
         return holds and math.isfinite(bound) and _not_composed(counted, bound)
 
-    def about(self, composition: Composition, delta: float, neighbours: str) -> float | None:
-        from fedpriv.privacy.accountants import monte_carlo_cost
-
-        match list(composition):
-            case [BMinSepDpEvent() as event]:
-                return monte_carlo_cost.about(event, delta)
-        return None
-
     def _cell(self, epsilon: float) -> float:
         """Return the width of the cells for compositions of about this ε."""
         return self.discretization * 2.0 ** max(0, math.ceil(math.log2(max(epsilon, 1e-9) / _FINE)))
@@ -163,12 +126,6 @@ class PldAccountant(CompositionAccountant):
     def _deltas_of(
         self, composition: Composition, epsilons: np.ndarray, neighbours: str
     ) -> np.ndarray:
-        if any(isinstance(event, BMinSepDpEvent) for event in composition):
-            from fedpriv.privacy.accountants.monte_carlo_cost import SAMPLES
-
-            return profile_of(
-                lambda delta: self._with_sampled(composition, delta, neighbours, SAMPLES), epsilons
-            )
         bound, holds = self._rdp(composition, _TYPICAL_DELTA, neighbours)
         by_rdp = self.quick_deltas(composition, epsilons, neighbours)
         if bound > _LARGE or (holds and sum(composition.values()) > _MANY_DRAWS):
@@ -196,8 +153,6 @@ class PldAccountant(CompositionAccountant):
         return _RDP.epsilon_of(on_grid(composition), delta, neighbours)
 
     def _guess(self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str) -> int:
-        if isinstance(event, BMinSepDpEvent):
-            return 1
         if _RDP.supports(event, neighbours):
             event, neighbours = _similar(event), ADD_OR_REMOVE
         return max(1, _RDP.steps_allowed(event, epsilon, delta, neighbours))
@@ -215,8 +170,6 @@ def _not_composed(composition: Composition, rdp_bound: float) -> bool:
 def _knows(event: dp_event.DpEvent, neighbours: str) -> bool:
     if known_here(event, neighbours):
         return True
-    if isinstance(event, BMinSepDpEvent):
-        return neighbours != REPLACE_ONE
     lot = event.event if isinstance(event, dp_event.PoissonSampledDpEvent) else event
     if isinstance(lot, dp_event.GaussianDpEvent) and neighbours != REPLACE_ONE:
         return True  # the case of nearly every run, answered without importing the library

@@ -17,7 +17,6 @@ import attr
 from dp_accounting import dp_event
 
 from fedpriv.privacy.core.discrete_events import DiscreteGaussianSharesDpEvent, SkellamSharesDpEvent
-from fedpriv.privacy.core.min_sep_events import BMinSepDpEvent
 from fedpriv.privacy.core.profile_events import (
     DiscreteGaussianEvent,
     EpsilonDeltaEvent,
@@ -37,9 +36,6 @@ _FORMS = {
         "DiscreteGaussianShares(l2={l2_sensitivity}, variance={variance}, shares={shares}, d={dimension})"
     ),
     SkellamSharesDpEvent: "SkellamShares(l2={l2_sensitivity}, variance={variance}, d={dimension})",
-    BMinSepDpEvent: (
-        "BMinSep(n={rounds}, b={separation}, q={rate}, warm_start={warm_start}, c={column}, {event})"
-    ),
     dp_event.TruncatedSubsampledGaussianDpEvent: (
         "TruncatedPoisson(n={dataset_size}, q={sampling_probability}, max={truncated_batch_size}, "
         "Gaussian(z={noise_multiplier}))"
@@ -55,7 +51,6 @@ _WORDS = {
     dp_event.RandomizedResponseDpEvent: "randomized responses",
     DiscreteGaussianSharesDpEvent: "sums with shares of discrete Gaussian noise",
     SkellamSharesDpEvent: "sums with shares of Skellam noise",
-    BMinSepDpEvent: "rounds of correlated noise with b-min-sep sampling",
     dp_event.LaplaceDpEvent: "Laplace noise without sampling",
     dp_event.DiscreteLaplaceDpEvent: "discrete Laplace noise without sampling",
     dp_event.ZCDpEvent: "zCDP mechanisms",

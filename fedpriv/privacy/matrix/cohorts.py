@@ -1,7 +1,7 @@
 """Choice of the clients of each round such that every client keeps to a participation.
 
-No amplification is claimed of the choice, except for :class:`CyclicPoisson` and :class:`BMinSep`. Orders and
-choices come from secret streams (:mod:`fedpriv.common.secret_streams`), and no data decides them.
+No amplification is claimed of the choice, except for :class:`CyclicPoisson`. Orders and choices come from
+secret streams (:mod:`fedpriv.common.secret_streams`), and no data decides them.
 """
 
 from __future__ import annotations
@@ -30,12 +30,10 @@ class Cohorts(ABC):
     Attributes:
         participation: The rounds in which one client may take part; every choice keeps to it.
         rate: Probability with which a client joins a round in which it may; 1 where no secret coin decides.
-        warm_start: Whether rests begin before the first round; None where no coin decides about rests.
     """
 
     participation: Participation
     rate: float = 1.0
-    warm_start: bool | None = None
 
     @abstractmethod
     def choose(self, streams: SecretStreams, round_index: int, allowed: np.ndarray) -> np.ndarray:
@@ -238,53 +236,6 @@ class CyclicPoisson(Turns):
         return (
             f"each client of one of {self.participation.separation} groups, in turn, with probability "
             f"{self.rate:g}{_about(self, clients)}"
-        )
-
-
-class BMinSep(Cohorts):
-    """Each client that has rested for b - 1 rounds, independently with probability q.
-
-    Source: Dong & Ganesh 2026 (arXiv 2602.09338).
-
-    Args:
-        separation: b, the least distance of two rounds of a client.
-        rate: q.
-        warm_start: See the attribute.
-
-    Attributes:
-        warm_start: If true, each client begins with 0 to b - 1 rounds of rest, distributed as after many
-            rounds, so that the expected size of a cohort is the same in all rounds. If false, all clients may
-            join the first round.
-    """
-
-    def __init__(self, separation: int, rate: float, warm_start: bool):
-        self.participation = MinSeparation(separation)
-        self.rate, self.warm_start = rate, warm_start
-
-    def choose(self, streams: SecretStreams, round_index: int, allowed: np.ndarray) -> np.ndarray:
-        drawn = streams.sampling("cohort", round_index).random(len(allowed)) < self.rate
-        return np.flatnonzero(drawn & allowed & (self._rests(streams, len(allowed)) <= round_index))
-
-    def _rests(self, streams: SecretStreams, clients: int) -> np.ndarray:
-        """Return the first round that each client may join [K]."""
-        if not self.warm_start:
-            return np.zeros(clients, dtype=np.int64)
-        # After many rounds a client is ready with this probability, and has r rounds left to rest with
-        # probability q · ready for each r from 1 to b - 1.
-        ready = 1.0 / (1.0 + (self.participation.separation - 1) * self.rate)
-        position = streams.sampling("cohort_start").random(clients) - ready
-        return np.where(
-            position < 0, 0, 1 + np.floor(position / (self.rate * ready)).astype(np.int64)
-        )
-
-    def expected(self, clients: float) -> float:
-        """Return the average in the long run; with ``warm_start`` this is the average of every round."""
-        return clients / (self.participation.separation - 1 + 1 / self.rate)
-
-    def describe(self, clients: int | None) -> str:
-        return (
-            f"each client with probability {self.rate:g}{_about(self, clients)}, then it rests for "
-            f"{self.participation.separation - 1} rounds"
         )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from fedpriv.privacy.matrix import banded, banded_toeplitz, blt
 from fedpriv.privacy.matrix.identity import Identity
 from fedpriv.privacy.matrix.participation import Participation
-from fedpriv.privacy.matrix.stored import remembered
 from fedpriv.privacy.matrix.strategy import Strategy
 from fedpriv.privacy.matrix.tree import Tree
 from fedpriv.privacy.matrix.workload import MEAN, Workload
 
 
+@lru_cache(maxsize=8)  # a plan and its run ask for the same strategy
 def make_strategy(
     name: str,
     workload: Workload,
@@ -20,7 +22,7 @@ def make_strategy(
 ) -> Strategy:
     """Return the strategy of this name.
 
-    ``banded`` takes a minute or more to optimise. It is kept in the user's cache folder.
+    ``banded`` takes a minute or more to optimise, and is made once in a process.
 
     Args:
         name: ``identity``, ``tree``, ``blt``, ``banded_toeplitz`` or ``banded``.
@@ -40,6 +42,4 @@ def make_strategy(
     toeplitz = banded_toeplitz.optimise(workload, participation, bands, objective)
     if name == "banded_toeplitz":
         return toeplitz
-    return remembered(
-        workload, bands, objective, lambda: banded.optimise(workload, toeplitz.series, objective)
-    )
+    return banded.optimise(workload, toeplitz.series, objective)

@@ -8,9 +8,6 @@ announcement carries the digest of its strategy: a round with another strategy t
 The guarantee is under zero-out adjacency: a client's contributions are zeros in the other data set, and who
 takes part when does not depend on the data.
 
-Where clients join by b-min-sep sampling, the event holds the strategy, and its privacy loss is sampled
-(:mod:`fedpriv.privacy.accountants.monte_carlo_cost`).
-
 Sources: Kairouz et al. 2021 (arXiv 2103.00039); Denisov et al. 2022 (2202.08312; adaptivity: theorem 2.1);
 Choquette-Choo et al. 2023 (2306.08153; amplification for banded C: theorem 4).
 """
@@ -28,7 +25,6 @@ from dp_accounting import dp_event
 
 from fedpriv.common.errors import ConfigError, ReleaseError
 from fedpriv.common.saved import StateDict
-from fedpriv.privacy.core.min_sep_events import BMinSepDpEvent
 from fedpriv.privacy.core.names import AGGREGATOR
 from fedpriv.privacy.core.sampling import Sampling
 from fedpriv.privacy.matrix.participation import Participation
@@ -65,10 +61,6 @@ class CorrelatedQuery(Query):
         strategy: Description of the strategy.
         participation: Description of the participation pattern.
         digest: Digest of the strategy.
-        separation: Smallest number of rounds between two of a client's, for b-min-sep sampling; otherwise
-            None. See :class:`BMinSepDpEvent`.
-        warm_start: Whether b-min-sep sampling begins in its stationary state; otherwise None.
-        column: The column shared by all rounds of the strategy, for b-min-sep sampling; otherwise None.
         replaced: Ratio of the distances of replacing and adding a unit.
         by: Party that adds the noise; a trusted server.
     """
@@ -81,9 +73,6 @@ class CorrelatedQuery(Query):
     strategy: str
     participation: str
     digest: str
-    separation: int | None = None
-    warm_start: bool | None = None
-    column: tuple[float, ...] | None = None
     replaced: float = DOUBLED
     by: str = AGGREGATOR
 
@@ -101,10 +90,6 @@ class CorrelatedQuery(Query):
     def event(self) -> dp_event.DpEvent:
         if not self.protects:
             return dp_event.NonPrivateDpEvent()
-        if self.separation is not None:
-            kind = (self.answers, self.separation, self.sample_rate, bool(self.warm_start))
-            gaussian = dp_event.GaussianDpEvent(self.noise_multiplier)
-            return BMinSepDpEvent(*kind, self.column or (), gaussian)
         gaussian = dp_event.GaussianDpEvent(self.noise_multiplier / self.sensitivity)
         if self.sample_rate == 1.0:
             return gaussian
@@ -145,7 +130,6 @@ class Correlation:
         find: Function that computes the strategy, which may take a while. It is called once, when needed.
         sample_rate: Probability with which a client joins a round that it may join. It is below 1 only where
             a client's turns are ``separation`` rounds apart and the strategy has no more bands than that.
-        warm_start: Start of b-min-sep sampling; None means that clients join in turn.
     """
 
     def __init__(
@@ -154,16 +138,9 @@ class Correlation:
         participation: Participation,
         find: Callable[[], Strategy],
         sample_rate: float = 1.0,
-        warm_start: bool | None = None,
     ):
         self.rounds, self.participation, self.sample_rate = rounds, participation, sample_rate
-        self.warm_start = warm_start
         self._find = find
-
-    @property
-    def _amplified(self) -> bool:
-        """True if sampling leaves something to chance. At rate 1 only a random start does."""
-        return self.sample_rate < 1.0 or bool(self.warm_start)
 
     @cached_property
     def strategy(self) -> Strategy:
@@ -173,7 +150,7 @@ class Correlation:
             ReleaseError: Clients are sampled and the strategy has more bands than a client's turns are apart.
         """
         strategy = self._find()
-        if self._amplified and strategy.bands > self.participation.apart:
+        if self.sample_rate < 1.0 and strategy.bands > self.participation.apart:
             raise ReleaseError(
                 f"{strategy.describe()} has {strategy.bands} bands; sampling amplifies at most as many bands "
                 f"as a client's turns are rounds apart, which is {self.participation.apart}"
@@ -188,35 +165,14 @@ class Correlation:
     @property
     def times(self) -> int:
         """Number of events of :meth:`query` in the run: one, or one for each turn of a client."""
-        turns = self._amplified and self.warm_start is None
-        return self.participation.times(self.rounds) if turns else 1
+        return self.participation.times(self.rounds) if self.sample_rate < 1.0 else 1
 
     @cached_property
     def sensitivity(self) -> float:
         """Sensitivity of the whole run, or of one turn where clients are sampled in each turn."""
-        if self._amplified:
+        if self.sample_rate < 1.0:
             return float(self.strategy.column_norms().max())
         return self.strategy.sensitivity(self.participation)
-
-    @cached_property
-    def _rested(self) -> tuple[int, bool, tuple[float, ...]] | tuple[()]:
-        """Separation, start and column of b-min-sep sampling; empty without it.
-
-        The event knows one column, so all columns of the strategy must be shifts of it.
-        """
-        from fedpriv.privacy.matrix import banded_toeplitz, identity
-
-        if not self._amplified or self.warm_start is None:
-            return ()
-        strategy, column = self.strategy, (1.0,)
-        if isinstance(strategy, banded_toeplitz.BandedToeplitz):
-            column = tuple(strategy.series.tolist())
-        elif not isinstance(strategy, identity.Identity):
-            raise ReleaseError(
-                f"b-min-sep sampling is accounted for with identity and banded_toeplitz, whose columns are "
-                f"alike, and not with {strategy.describe()}"
-            )
-        return self.participation.separation, self.warm_start, column
 
     def query(self, noise_multiplier: float) -> CorrelatedQuery:
         """Return the release of the whole run.
@@ -233,7 +189,6 @@ class Correlation:
             self.strategy.describe(),
             self.participation.describe(),
             self.digest,
-            *self._rested,
         )
 
 

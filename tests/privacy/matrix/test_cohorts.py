@@ -10,7 +10,7 @@ from law_examples import examples
 
 from fedpriv.common.errors import ArgumentError
 from fedpriv.common.secret_streams import SecretStreams
-from fedpriv.privacy.matrix.cohorts import BMinSep, CyclicPoisson, Rested, ShuffledEpochs, Turns
+from fedpriv.privacy.matrix.cohorts import CyclicPoisson, Rested, ShuffledEpochs, Turns
 from fedpriv.privacy.mechanisms.attendance import Attendance
 
 CLIENTS = 24
@@ -33,7 +33,6 @@ CHOOSERS = st.one_of(
         Rested, st.integers(1, 9), st.one_of(st.none(), st.integers(1, 4)), st.integers(1, 9)
     ),
     st.builds(CyclicPoisson, st.integers(1, 9), st.floats(0.1, 1.0)),
-    st.builds(BMinSep, st.integers(1, 9), st.floats(0.1, 1.0), st.just(True)),
 )
 
 
@@ -85,30 +84,6 @@ def test_a_poisson_turn_has_each_of_its_group_with_the_rate():
     assert share == pytest.approx(0.25, abs=0.02)
 
 
-def test_clients_that_rest_fill_all_rounds_alike_from_a_warm_start():
-    chooser, many = BMinSep(4, 0.5, True), 4000
-    sizes = [len(cohort) for cohort in cohorts_of(chooser, 12, clients=many)]
-    assert sizes == pytest.approx([chooser.expected(many)] * 12, rel=0.12)
-    cold = [len(cohort) for cohort in cohorts_of(BMinSep(4, 0.5, False), 60, clients=many)]
-    assert cold[:4] == pytest.approx([2000, 1000, 500, 250], rel=0.15)
-    assert np.mean(cold[30:]) == pytest.approx(chooser.expected(many), rel=0.05)
-
-
-def test_rests_are_as_long_as_they_are_charged_for():
-    """How often a client comes in each round, and again after three: in a price's samples, in a run."""
-    from fedpriv.privacy.accountants.monte_carlo_patterns import MinSepSampling, Patterns
-
-    kind = MinSepSampling(10, 3, 0.4, True, (1.0,))
-    charged = Patterns(kind, 1, 1.0).sample(np.random.default_rng(0), 20_000)
-    came = np.zeros((10, 20_000), dtype=bool)
-    for t, cohort in enumerate(cohorts_of(BMinSep(3, 0.4, True), 10, clients=20_000)):
-        came[t, cohort] = True
-    for statistic in (lambda p: p.mean(axis=1), lambda p: (p[:-3] & p[3:]).mean(axis=1)):
-        assert statistic(came) == pytest.approx(statistic(charged.astype(bool)), abs=0.02)
-    assert not (came[1:] & came[:-1]).any()
-    assert not (came[2:] & came[:-2]).any()
-
-
 @pytest.mark.parametrize(
     ("chooser", "clients", "words"),
     [
@@ -118,7 +93,6 @@ def test_rests_are_as_long_as_they_are_charged_for():
         (Rested(5, None, 3), 14, "clients_per_round must be <= 2"),
         (Rested(5, 1, 3), 20, "max_participations must be >= 2"),
         (CyclicPoisson(5, 0.5), 4, "min_separation must be <= 4"),
-        (BMinSep(5, 0.5, True), 4, "min_separation must be <= 4"),
     ],
 )
 def test_what_the_clients_cannot_keep_is_refused(chooser, clients, words):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedpriv.privacy.matrix import banded, banded_toeplitz, blt, stored
-from fedpriv.privacy.matrix.make import make_strategy
+from fedpriv.privacy.matrix import banded, banded_toeplitz, blt
 from fedpriv.privacy.matrix.participation import MinSeparation
 from fedpriv.privacy.matrix.strategy import error
 from fedpriv.privacy.matrix.toeplitz import error_and_slope, leftmost_square
@@ -86,50 +85,6 @@ def test_the_coefficients_of_buffers_are_positive_and_fall():
         c = blt.Blt(30, points[::2], points[1::2]).coefficients()
         assert c.min() > 0
         assert (np.diff(c) < 0).all()
-
-
-# ---- the cache
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path / "fedpriv" / "strategies"
-
-
-def test_a_dense_strategy_is_optimised_once(folder, monkeypatch):
-    first = make_strategy("banded", Workload(20), MinSeparation(5))
-    assert len(list(folder.glob("banded-20-5-*.npz"))) == 1
-    monkeypatch.setattr(banded, "optimise", None)
-    again = make_strategy("banded", Workload(20), MinSeparation(5))
-    assert again.digest() == first.digest()
-
-
-@pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04 cut off"])
-def test_a_damaged_file_is_made_anew(folder, content):
-    first = make_strategy("banded", Workload(20), MinSeparation(5))
-    (file,) = folder.iterdir()
-    file.write_bytes(content)
-    assert make_strategy("banded", Workload(20), MinSeparation(5)).digest() == first.digest()
-    assert file.read_bytes() != content
-
-
-def test_a_file_with_other_numbers_has_their_sensitivity(folder):
-    """Who writes into the cache makes the strategy worse, and not less private than it says."""
-    make_strategy("banded", Workload(20), MinSeparation(5))
-    (file,) = folder.iterdir()
-    np.savez(file, entries=np.full((20, 5), 3.0))
-    strategy = make_strategy("banded", Workload(20), MinSeparation(5))
-    assert strategy.sensitivity(MinSeparation(5)) == pytest.approx(np.sqrt(4 * 45.0), rel=0.1)
-
-
-def test_a_cache_that_cannot_be_written_to_is_none(tmp_path, monkeypatch):
-    (tmp_path / "fedpriv").write_text("a file where the folder should be")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    found = stored.remembered(
-        Workload(8), 2, MEAN, lambda: banded.Banded(np.ones((8, 2)) / np.sqrt(2))
-    )
-    assert found.rounds == 8
 
 
 def test_the_slopes_of_alternating_points_are_derivatives():

@@ -32,11 +32,6 @@ PFL_RESEARCH = {
 """Both of one strategy, optimised for the mean: C'C is the Gram matrix that its optimiser finds."""
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 @pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("setting", "objective"),

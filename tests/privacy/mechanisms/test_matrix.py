@@ -51,11 +51,6 @@ def strategy(request) -> str:
     return request.param
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 def test_the_strategy_makes_what_is_released_white(strategy):
     """C applied to the noise of all rounds is independent, of the standard deviation that is charged."""
     made = mechanism(algorithm(strategy=strategy))

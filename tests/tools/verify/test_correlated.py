@@ -31,11 +31,6 @@ def about(found: list[str], kind: str) -> bool:
     return any(one.startswith(kind) for one in found)
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
 def found_strategy(name, participation):
     return make_strategy(name, Workload(13, 0.0, 0), participation, None, "mean")
 
