@@ -2,15 +2,12 @@
 
 PLD gives the tightest ε here. The privacy loss of the whole composition is convolved numerically, with errors
 rounded up, in cells that widen with ε. Where RDP knows the same events and is lower (very many draws), ε of
-RDP is taken. PLD holds for compositions that are fixed in advance; an adaptive σ needs a filter.
+RDP is taken. PLD holds for compositions that are fixed in advance; an adaptive σ needs a filter. The loss of
+lots without replacement, which dp_accounting lacks, is in
+:mod:`~fedpriv.privacy.accountants.without_replacement`.
 
-Some losses are computed by fedpriv. The loss of lots without replacement is in
-:mod:`~fedpriv.privacy.accountants.without_replacement`. Other losses that dp_accounting lacks are discretised
-from privacy profiles (:mod:`~fedpriv.privacy.core.profile_events`).
-
-Rounding in the transforms is bounded (:mod:`~fedpriv.privacy.accountants.rounding`). Where rounding may move
-δ by more than a thousandth, ε is computed again in extended precision, at δ less the error that remains. ε of
-RDP, which has no such error, is the limit.
+Rounding in the transforms may move δ by e (:mod:`~fedpriv.privacy.accountants.rounding`), so ε is taken at
+δ - e. Where e is half of δ or more, RDP answers.
 
 Convention: the noise multiplier z of a Gaussian is noise ÷ sensitivity *under the relation of the ledger*.
 This is also dp_accounting's convention for RDP. Its PLD, however, takes noise ÷ clip norm under replace-one,
@@ -21,32 +18,21 @@ from __future__ import annotations
 
 import functools
 import math
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attr
 import numpy as np
 from dp_accounting import dp_event
 
 from fedpriv.common.fields import declared, field, number
-from fedpriv.privacy.accountants.base import CannotAccount, Composition
-from fedpriv.privacy.accountants.composed_losses import (
-    compose,
-    extended,
-    forget_transforms,
-    pmfs,
-    rounding_error,
-    self_compose,
-)
+from fedpriv.privacy.accountants.base import Composition
 from fedpriv.privacy.accountants.composition import CompositionAccountant
 from fedpriv.privacy.accountants.rdp import RdpAccountant
-from fedpriv.privacy.accountants.rounding import SHARE
+from fedpriv.privacy.accountants.rounding import convolution_error, self_composition_error
 from fedpriv.privacy.accountants.without_replacement import known_here, privacy_loss
 from fedpriv.privacy.core.events import event_words
 from fedpriv.privacy.core.grid import on_grid
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, RELATION_WORDS, REPLACE_ONE
-from fedpriv.privacy.core.profile_events import EpsilonDeltaEvent, Profile, sampled_profiles
 from fedpriv.privacy.core.rdp import RELATION
 
 if TYPE_CHECKING:  # importing it takes half a second
@@ -54,6 +40,8 @@ if TYPE_CHECKING:  # importing it takes half a second
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 Items = tuple[tuple[dp_event.DpEvent, int], ...]
+Loss = tuple["PrivacyLossDistribution", float]
+"""A privacy loss, and the most by which rounding in the transforms that made it may move δ."""
 
 _RDP = RdpAccountant()
 _FINE = 16.0  # beyond this ε cells double in width with ε, else a loss would need millions of them
@@ -61,6 +49,7 @@ _LARGE = 1e5  # a larger ε is taken from RDP, or is infinite where RDP has none
 _TYPICAL_DELTA = 1e-6  # δ that decides about the cells of a whole profile
 _ROUNDING = 1e-12  # more than the rounding error of the sums of a profile
 _MANY_DRAWS = 2_000_000  # more draws take half a minute, and RDP is within a few per cent by then
+_PLANS = 16  # number of plans of transforms that scipy caches for each type of number
 
 
 @declared
@@ -103,12 +92,11 @@ class PldAccountant(CompositionAccountant):
             return bound
         if bound > _LARGE:
             return math.inf
-        _refuse_many_draws(composition, neighbours)
         epsilon = _epsilon(_ordered(composition), delta, neighbours, self._cell(bound))
         return min(epsilon, bound) if holds else epsilon
 
     def is_rdps(self, composition: Composition, delta: float, neighbours: str) -> bool:
-        """Return whether ε of a composition is RDP's upper bound, because PLD is not computed there.
+        """Return whether ε of a composition is RDP's upper bound, because PLD has none there.
 
         Args:
             composition: The composition, whose events have noise and are supported.
@@ -117,7 +105,14 @@ class PldAccountant(CompositionAccountant):
         """
         counted = on_grid(composition)
         bound, holds = self._rdp(counted, delta, neighbours)
-        return holds and math.isfinite(bound) and _not_composed(counted, bound)
+        return (
+            holds
+            and math.isfinite(bound)
+            and (
+                _not_composed(counted, bound)
+                or math.isinf(_epsilon(_ordered(counted), delta, neighbours, self._cell(bound)))
+            )
+        )
 
     def _cell(self, epsilon: float) -> float:
         """Return the width of the cells for compositions of about this ε."""
@@ -130,11 +125,11 @@ class PldAccountant(CompositionAccountant):
         by_rdp = self.quick_deltas(composition, epsilons, neighbours)
         if bound > _LARGE or (holds and sum(composition.values()) > _MANY_DRAWS):
             return by_rdp
-        _refuse_many_draws(composition, neighbours)
         pairs = _pairs(_ordered(composition))
         losses = [_composed(pair, neighbours, self._cell(bound)) for pair in pairs]
-        forget_transforms()
-        return np.minimum(by_rdp, np.max([deltas_of_loss(p, epsilons) for p in losses], axis=0))
+        _forget_transforms()
+        deltas = [deltas_of_loss(loss, epsilons) + error for loss, error in losses]
+        return np.minimum(by_rdp, np.max(deltas, axis=0))
 
     def _rdp(self, composition: Composition, delta: float, neighbours: str) -> tuple[float, bool]:
         """Return ε by RDP, and whether it is an upper bound rather than a guess at the size of ε."""
@@ -168,33 +163,16 @@ def _not_composed(composition: Composition, rdp_bound: float) -> bool:
 
 @functools.lru_cache(maxsize=16384)
 def _knows(event: dp_event.DpEvent, neighbours: str) -> bool:
-    if known_here(event, neighbours):
-        return True
     lot = event.event if isinstance(event, dp_event.PoissonSampledDpEvent) else event
     if isinstance(lot, dp_event.GaussianDpEvent) and neighbours != REPLACE_ONE:
         return True  # the case of nearly every run, answered without importing the library
-    return _library_knows(event, neighbours) or sampled_profiles(event, neighbours) is not None
-
-
-@functools.lru_cache(maxsize=16384)
-def _library_knows(event: dp_event.DpEvent, neighbours: str) -> bool:
+    if known_here(event, neighbours):
+        return True
     from dp_accounting.pld import pld_privacy_accountant as library
 
     truncated = isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent)
     known = library.PLDAccountant(RELATION[neighbours]).supports(event)
     return known and not (truncated and neighbours == REPLACE_ONE)
-
-
-def _refuse_many_draws(composition: Composition, neighbours: str) -> None:
-    """Raise CannotAccount for so many draws from profiles that the transforms take minutes."""
-    draws = sum(composition.values())
-    if draws > _MANY_DRAWS and any(
-        not _library_knows(event, neighbours) and sampled_profiles(event, neighbours) is not None
-        for event in composition
-    ):
-        raise CannotAccount(
-            f"pld cannot account for {draws:,} draws, more than {_MANY_DRAWS:,}, of which some have no RDP"
-        )
 
 
 def _similar(event: dp_event.DpEvent) -> dp_event.DpEvent:
@@ -205,68 +183,39 @@ def _similar(event: dp_event.DpEvent) -> dp_event.DpEvent:
     if isinstance(event, dp_event.TruncatedSubsampledGaussianDpEvent):
         gaussian = dp_event.GaussianDpEvent(event.noise_multiplier)
         return dp_event.PoissonSampledDpEvent(event.sampling_probability, gaussian)
-    for neighbours in (ADD_OR_REMOVE, REPLACE_ONE):
-        if profiles := sampled_profiles(event, neighbours):
-            return EpsilonDeltaEvent(profiles[0].largest, 0.0)
     return event
 
 
 @functools.lru_cache(maxsize=1024)  # the runs of a figure share their calibration
 def _epsilon(items: Items, delta: float, neighbours: str, cell: float) -> float:
-    epsilon = max(_epsilon_of_pair(pair, delta, neighbours, cell) for pair in _pairs(items))
-    forget_transforms()
-    return epsilon
+    """Return ε at δ less the rounding error of δ; infinite where that is half of δ or more."""
+    worst = 0.0
+    for pair in _pairs(items):  # the larger direction after composition
+        loss, error = _composed(pair, neighbours, cell)
+        certain = error < delta / 2.0
+        epsilon = float(loss.get_epsilon_for_delta(delta - error)) if certain else math.inf
+        worst = max(worst, epsilon)
+    _forget_transforms()
+    return worst
 
 
-def _epsilon_of_pair(items: Items, delta: float, neighbours: str, cell: float) -> float:
-    """Return ε for one order of the neighbours, where rounding moves δ by at most a thousandth."""
-    loss = _composed(items, neighbours, cell)
-    epsilon = max(0.0, float(loss.get_epsilon_for_delta(delta)))
-    if rounding_error(loss) <= delta / SHARE or math.isinf(epsilon):
-        return epsilon
-    precise = functools.reduce(
-        compose,
-        (_repeated(event, count, neighbours, cell, precise=True) for event, count in items),
-    )
-    error = rounding_error(precise)
-    largest = delta * (1.0 + 1.0 / SHARE)
-    if float(precise.get_delta_for_epsilon(epsilon)) + error <= largest:
-        return epsilon  # ε of double precision is confirmed and stays, bit for bit
-    if error >= delta / 2.0:
-        return math.inf
-    return max(epsilon, float(precise.get_epsilon_for_delta(delta - error)))
-
-
-def _composed(items: Items, neighbours: str, cell: float) -> PrivacyLossDistribution:
-    """Return the composition of ``items`` from left to right; the latest ones are remembered.
+@functools.lru_cache(maxsize=4)
+def _composed(items: Items, neighbours: str, cell: float) -> Loss:
+    """Return the composition of ``items`` from left to right.
 
     The composition of all items but the last is remembered by itself. While a run goes on, the count of the
     last item grows from round to round, and the rest stays.
     """
-    from dp_accounting.pld.privacy_loss_distribution import identity
-
-    prefix = items[:-1]
-
-    def compose_prefix() -> PrivacyLossDistribution:
-        """Compose the prefix, starting from the longest part of it that is known."""
-        known = max(
-            (
-                len(first)
-                for first, *settings in _PREFIXES.known
-                if settings == [neighbours, cell] and prefix[: len(first)] == first
-            ),
-            default=0,
-        )
-        total = _PREFIXES.known.get((prefix[:known], neighbours, cell)) or identity(cell)
-        for event, count in prefix[known:]:
-            total = compose(total, _repeated(event, count, neighbours, cell))
-        return total
-
-    def compose_all() -> PrivacyLossDistribution:
-        last = _repeated(*items[-1], neighbours, cell)
-        return compose(_PREFIXES.get((prefix, neighbours, cell), compose_prefix), last)
-
-    return _WHOLE.get((items, neighbours, cell), compose_all)
+    last, error = _repeated(*items[-1], neighbours, cell)
+    if len(items) == 1:
+        return last, error
+    first, error_before = _composed(items[:-1], neighbours, cell)
+    composed = first.compose(last)
+    further = max(
+        convolution_error(_probs(one), _probs(other)) if _transformed(both) else 0.0
+        for one, other, both in zip(*map(_pmfs, (first, last, composed)), strict=True)
+    )
+    return composed, error_before + error + further
 
 
 def deltas_of_loss(loss: PrivacyLossDistribution, epsilons: np.ndarray) -> np.ndarray:
@@ -274,7 +223,7 @@ def deltas_of_loss(loss: PrivacyLossDistribution, epsilons: np.ndarray) -> np.nd
 
     The library's own function takes a step of Python for each of 100,000 losses.
     """
-    return np.max([_deltas_of_pmf(pmf.to_dense_pmf(), epsilons) for pmf in pmfs(loss)], axis=0)
+    return np.max([_deltas_of_pmf(pmf.to_dense_pmf(), epsilons) for pmf in _pmfs(loss)], axis=0)
 
 
 def _deltas_of_pmf(pmf: PLDPmf, epsilons: np.ndarray) -> np.ndarray:
@@ -306,94 +255,79 @@ def _pairs(ordered: Items) -> list[Items]:
     return [ordered] if ordered == one_more else [ordered, one_more]
 
 
-_KEPT = 512  # largest number of losses in one cache
-
-
-class _LossCache:
-    """A cache of the latest privacy losses, limited in their count and in the numbers that they hold."""
-
-    def __init__(self, numbers: int):
-        self._most, self._numbers = numbers, 0
-        self.known: OrderedDict[Any, PrivacyLossDistribution] = OrderedDict()
-
-    def get(
-        self, key: Hashable, compute: Callable[[], PrivacyLossDistribution]
-    ) -> PrivacyLossDistribution:
-        if key not in self.known:
-            self.known[key] = compute()
-            self._numbers += _size(self.known[key])
-            while len(self.known) > (1 if self._numbers > self._most else _KEPT):
-                self._numbers -= _size(self.known.popitem(last=False)[1])
-        self.known.move_to_end(key)
-        return self.known[key]
-
-    def clear(self) -> None:
-        self.known.clear()
-        self._numbers = 0
-
-
-def _size(loss: PrivacyLossDistribution) -> int:
-    return loss._pmf_remove.size + loss._pmf_add.size
-
-
-_PREFIXES, _SINGLE = _LossCache(8_000_000), _LossCache(8_000_000)  # 64 MB each
-_WHOLE = _LossCache(2_000_000)
-
-
 def forget() -> None:
     """Empty all caches, so that a timing starts anew."""
-    _PREFIXES.clear()
-    _SINGLE.clear()
-    _WHOLE.clear()
-    _epsilon.cache_clear()
+    for cached in (_epsilon, _composed, _single):
+        cached.cache_clear()
 
 
-def _repeated(
-    event: dp_event.DpEvent,
-    count: int,
-    neighbours: str,
-    discretization: float,
-    precise: bool = False,
-) -> PrivacyLossDistribution:
-    """Return the loss of ``count`` draws, with ``rounding_error``; ``precise``: in extended precision."""
+def _forget_transforms() -> None:
+    """Make scipy drop its cached plans of long transforms.
+
+    The transforms differ in length from round to round, and each plan takes megabytes. Scipy has no function
+    that drops plans. Therefore plans of short transforms are made, which take the place of the long ones.
+    """
+    from scipy import fft
+
+    for kind in (np.double, np.cdouble):
+        for length in range(2, 2 + _PLANS):
+            fft.fft(np.zeros(length, kind))
+
+
+def _repeated(event: dp_event.DpEvent, count: int, neighbours: str, cell: float) -> Loss:
+    """Return the loss of ``count`` draws."""
     if isinstance(event, dp_event.GaussianDpEvent):
         # n Gaussians are exactly one Gaussian of multiplier z/√n, which needs no convolution.
         event = dp_event.GaussianDpEvent(event.noise_multiplier / math.sqrt(count))
-        once = _once(event, neighbours, discretization)
-        return extended(once) if precise else once
-    once = _SINGLE.get(
-        (event, neighbours, discretization), lambda: _once(event, neighbours, discretization)
+        return _once(event, neighbours, cell), 0.0
+    from scipy import fft
+
+    once = _single(event, neighbours, cell)
+    composed = once.self_compose(count)
+    error = max(
+        self_composition_error(
+            _probs(one),
+            _probs(many),
+            count,
+            # The library's transform has at least this size; a slightly larger one errs slightly more.
+            fft.next_fast_len(max(one.size, many.size)),
+        )
+        if _transformed(many)
+        else 0.0
+        for one, many in zip(_pmfs(once), _pmfs(composed), strict=True)
     )
-    return self_compose(extended(once) if precise else once, count)
+    return composed, error
 
 
-def _once(
-    event: dp_event.DpEvent, neighbours: str, discretization: float
-) -> PrivacyLossDistribution:
+@functools.lru_cache(maxsize=8)
+def _single(event: dp_event.DpEvent, neighbours: str, cell: float) -> PrivacyLossDistribution:
+    return _once(event, neighbours, cell)
+
+
+def _once(event: dp_event.DpEvent, neighbours: str, cell: float) -> PrivacyLossDistribution:
     if known_here(event, neighbours):
-        return privacy_loss(event, discretization)
-    if not _library_knows(event, neighbours) and (profiles := sampled_profiles(event, neighbours)):
-        return _loss_of(profiles, discretization)
+        return privacy_loss(event, cell)
     from dp_accounting.pld import pld_privacy_accountant as library
 
-    accountant = library.PLDAccountant(RELATION[neighbours], discretization)
+    accountant = library.PLDAccountant(RELATION[neighbours], cell)
     accountant.compose(_library_event(event, neighbours))
     return accountant._pld  # the library has no public access to it
 
 
-def _loss_of(profiles: tuple[Profile, Profile], cell: float) -> PrivacyLossDistribution:
-    """Return the loss of a pair of distributions with these profiles ("Connect the dots", algorithm 1)."""
-    from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots_fixed_gap
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+def _pmfs(loss: PrivacyLossDistribution) -> tuple[PLDPmf, PLDPmf]:
+    """Return the privacy losses of removing and of adding a record."""
+    return loss._pmf_remove, loss._pmf_add  # the library has no public access to them
 
-    removed_and_added = []
-    for profile in profiles:
-        first, last = math.floor(profile.smallest / cell), math.ceil(profile.largest / cell)
-        deltas = np.clip(profile.deltas(np.arange(first, last + 1) * cell), 0.0, 1.0)
-        removed_and_added.append(
-            create_pmf_pessimistic_connect_dots_fixed_gap(cell, first, last, deltas)
-        )
-    return PrivacyLossDistribution(*removed_and_added)
+
+def _probs(pmf: PLDPmf) -> np.ndarray:
+    return np.asarray(pmf.to_dense_pmf()._probs)
+
+
+def _transformed(composed: PLDPmf) -> bool:
+    """Return whether the library composed by an FFT. It composes losses of few values one by one."""
+    from dp_accounting.pld.pld_pmf import DensePLDPmf
+
+    return isinstance(composed, DensePLDPmf)
 
 
 def _library_event(event: dp_event.DpEvent, neighbours: str) -> dp_event.DpEvent:

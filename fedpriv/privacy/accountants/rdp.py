@@ -27,7 +27,6 @@ from fedpriv.privacy.accountants.search import MANY_STEPS
 from fedpriv.privacy.core.alike import AlikeRows
 from fedpriv.privacy.core.events import event_words
 from fedpriv.privacy.core.names import CONVERSIONS, RELATION_WORDS
-from fedpriv.privacy.core.profile_events import EpsilonDeltaEvent
 from fedpriv.privacy.core.rdp import (
     WIDE_ORDERS,
     conversion_offset,
@@ -114,8 +113,6 @@ class RdpAccountant(Accountant):
     def supports(self, event: dp_event.DpEvent, neighbours: str) -> str | None:
         if supports(event, neighbours):
             return None
-        if isinstance(event, EpsilonDeltaEvent):
-            return f"rdp cannot account for {event_words(event)} with delta > 0"
         return f"rdp cannot account for {event_words(event)} under {RELATION_WORDS[neighbours]}"
 
     def epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:

@@ -1,7 +1,7 @@
 """Bounds of the rounding error of privacy losses that are composed by fast Fourier transforms (FFT).
 
 Notation: f [N] >= 0 with sum 1 is a privacy loss in cells, F its transform, g its n-fold composition, the
-inverse transform of F^n; u is the unit of the floating-point type.
+inverse transform of F^n; u is the unit of double precision.
 
 - An FFT moves no coefficient of F by more than 2 u log2(N), and F by at most 2 u log2(N) ‖F‖: a rounded
   product of complex numbers by √5 u/2 (Brent, Percival, Zimmermann 2007), a root of unity and a sum by u/2
@@ -24,17 +24,11 @@ import math
 
 import numpy as np
 
-SHARE = 1000.0
-"""Largest accepted rounding error of δ: one part in this many."""
-
-
-def unit(pmf: np.ndarray) -> float:
-    """Return u, the unit of rounding of the numbers of ``pmf``, at least that of double precision."""
-    return float(np.finfo(np.result_type(pmf, np.float64)).eps)
+_UNIT = float(np.finfo(float).eps)
 
 
 def self_composition_error(
-    single: np.ndarray, composed: np.ndarray, count: int, size: int | None = None
+    single: np.ndarray, composed: np.ndarray, count: int, size: int
 ) -> float:
     """Return a bound on Σ|e| for an n-fold composition by FFT (the module's first inequality).
 
@@ -42,14 +36,15 @@ def self_composition_error(
         single: The privacy loss f of one draw.
         composed: The computed composition g.
         count: n, the number of draws.
-        size: N, the length of the FFT; None for the length of ``composed``.
+        size: N, the length of the FFT.
     """
-    size = len(composed) if size is None else size
     stages = 2.0 * math.log2(size)
-    of_single, of_composed = (math.sqrt(size) * _norm(pmf) for pmf in (single, composed))
+    of_single, of_composed = (
+        math.sqrt(size) * float(np.linalg.norm(pmf)) for pmf in (single, composed)
+    )
     of_one_less = of_composed ** (1.0 - 1.0 / count) * size ** (0.5 / count)
     powers = count * (stages + 2.0 * math.pi) * min(of_one_less, of_single)
-    return unit(composed) * (powers + stages * of_composed)
+    return _UNIT * (powers + stages * of_composed)
 
 
 def convolution_error(first: np.ndarray, second: np.ndarray) -> float:
@@ -62,27 +57,5 @@ def convolution_error(first: np.ndarray, second: np.ndarray) -> float:
         second: Masses of the cells of the other [m].
     """
     size = 2.0 * max(len(first), len(second))
-    norms = _norm(first) + _norm(second) + min(_norm(first), _norm(second))
-    return unit(first) * 2.0 * math.log2(size) * math.sqrt(size) * norms
-
-
-def delta_of(losses: np.ndarray, pmf: np.ndarray, epsilon: float) -> tuple[float, float]:
-    """Return δ at ``epsilon`` and the mass above ``epsilon``.
-
-        δ(ε) = Σ_{l>ε} g_l (1 - e^(ε-l))
-
-    with g_l = ``pmf`` the mass at the loss l. The factor is computed by ``expm1``, which avoids the
-    cancellation of 1 - e^(ε-l).
-
-    Args:
-        losses: The losses l [n].
-        pmf: Their masses [n]; rounding may have made some of them negative.
-        epsilon: ε.
-    """
-    above = losses > epsilon
-    mass = pmf[above]
-    return float(np.dot(mass, -np.expm1(epsilon - losses[above]))), float(np.abs(mass).sum())
-
-
-def _norm(pmf: np.ndarray) -> float:
-    return float(np.sqrt(np.dot(pmf, pmf)))
+    one, other = float(np.linalg.norm(first)), float(np.linalg.norm(second))
+    return _UNIT * 2.0 * math.log2(size) * math.sqrt(size) * (one + other + min(one, other))

@@ -17,12 +17,6 @@ import attr
 from dp_accounting import dp_event
 
 from fedpriv.privacy.core.discrete_events import DiscreteGaussianSharesDpEvent, SkellamSharesDpEvent
-from fedpriv.privacy.core.profile_events import (
-    DiscreteGaussianEvent,
-    EpsilonDeltaEvent,
-    ExponentialMechanismEvent,
-    PermuteAndFlipEvent,
-)
 
 _FORMS = {
     dp_event.NonPrivateDpEvent: "NonPrivate",
@@ -54,10 +48,6 @@ _WORDS = {
     dp_event.LaplaceDpEvent: "Laplace noise without sampling",
     dp_event.DiscreteLaplaceDpEvent: "discrete Laplace noise without sampling",
     dp_event.ZCDpEvent: "zCDP mechanisms",
-    EpsilonDeltaEvent: "(epsilon, delta)-DP mechanisms",
-    ExponentialMechanismEvent: "exponential mechanisms",
-    PermuteAndFlipEvent: "permute-and-flip mechanisms",
-    DiscreteGaussianEvent: "discrete Gaussian noise",
 }
 _TOGETHER = " + "
 

@@ -19,8 +19,8 @@ FEW = 24  # compositions of so few distinct events are accounted for as they are
 def weaker_event(event: dp_event.DpEvent) -> dp_event.DpEvent:
     """Return the event with its noise multiplier rounded down to the grid.
 
-    The multiplier is that of a Gaussian or Laplace mechanism, alone or on a sample. If the event has an ε
-    instead, that is rounded up. Any other event is returned as it is.
+    The multiplier is that of a Gaussian or Laplace mechanism, alone or on a sample. Any other
+    event is returned as it is.
     """
     multiplier = getattr(event, "noise_multiplier", 0)
     if isinstance(event, _WITH_MULTIPLIER) and multiplier > 0:
@@ -35,10 +35,6 @@ def weaker_event(event: dp_event.DpEvent) -> dp_event.DpEvent:
         return dp_event.PoissonSampledDpEvent(event.sampling_probability, weaker_event(inner))
     if inner is not None:
         return attr.evolve(event, event=weaker_event(inner))
-    epsilon = getattr(event, "epsilon", 0)
-    if epsilon > 0:
-        level = math.ceil(math.log(epsilon) / math.log1p(STEP) - 1e-9)
-        return attr.evolve(event, epsilon=max(math.exp(level * math.log1p(STEP)), epsilon))
     return event
 
 

@@ -23,7 +23,6 @@ from dp_accounting.rdp import rdp_privacy_accountant as library
 from fedpriv.privacy.core.discrete_events import DISCRETE, discrete_together
 from fedpriv.privacy.core.grid import on_grid
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE, ZERO_OUT
-from fedpriv.privacy.core.profile_events import PROFILED
 from fedpriv.privacy.core.sampled_gaussian import MANY, log_a_by_quadrature, log_a_of_whole_orders
 
 RELATION = {
@@ -117,8 +116,6 @@ def rdp_of_event(
         rdp = np.zeros(len(orders))
     elif isinstance(event, DISCRETE):
         rdp = event.rdp(np.asarray(orders))
-    elif isinstance(event, PROFILED):
-        rdp = np.maximum(event.rdp(np.asarray(orders)), 0.0)  # rounding may leave -1e-16
     elif discrete_together(event):
         rdp = np.sum([rdp_of_event(part, orders, neighbours) for part in event.events], axis=0)
     elif isinstance(event, dp_event.GaussianDpEvent):
@@ -175,8 +172,6 @@ def supports(event: dp_event.DpEvent, neighbours: str) -> bool:
     """Return whether :func:`rdp_of_event` can account for the event under this neighbouring relation."""
     if isinstance(event, DISCRETE) or discrete_together(event):
         return neighbours != REPLACE_ONE
-    if isinstance(event, PROFILED):
-        return bool(np.isfinite(event.rdp(np.array([2.0]))).all())
     return library.RdpAccountant([2.0], RELATION[neighbours]).supports(event)
 
 

@@ -28,7 +28,6 @@ from fedpriv.privacy.accountants import (
     PrvAccountant,
     RdpAccountant,
 )
-from fedpriv.privacy.accountants import prv as prv_module
 from fedpriv.privacy.accountants.rounding import convolution_error, self_composition_error
 from fedpriv.privacy.calibration import RepeatedRelease, calibrate_noise_multiplier
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
@@ -158,14 +157,6 @@ def test_a_refusal_names_the_accountants_that_can():
         PRV.epsilon_of(counts, 1e-13, ADD_OR_REMOVE)
 
 
-@needs_extended
-def test_what_double_precision_gets_wrong_is_computed_in_extended_precision():
-    """100 draws at δ = 1e-11: rounding moves δ by more than a thousandth."""
-    counts = {PoissonSampling(0.001).event(0.8): 100}
-    pld = PLD.epsilon_of(counts, 1e-11, ADD_OR_REMOVE)
-    assert pld <= PRV.epsilon_of(counts, 1e-11, ADD_OR_REMOVE) <= pld + 2 * PRV.eps_error
-
-
 # ---- what was right stays
 
 LIBRARIES = 1e-5
@@ -183,9 +174,10 @@ LIBRARIES = 1e-5
         (0.9999999, 30.0, 1000, 1e-9, 6.5545374648742945),
     ],
 )
-@needs_extended
 def test_ordinary_settings_cost_what_they_did(rate, sigma, steps, delta, epsilon):
-    assert epsilon_or_none(PRV, rate, sigma, steps, delta) == pytest.approx(epsilon, rel=LIBRARIES)
+    """Up to the rounding of δ, which is added to the error of the accountant."""
+    found = epsilon_or_none(PRV, rate, sigma, steps, delta)
+    assert epsilon * (1 - LIBRARIES) <= found <= epsilon + PRV.eps_error
 
 
 @pytest.mark.few(1)
@@ -197,9 +189,10 @@ def test_ordinary_settings_cost_what_they_did(rate, sigma, steps, delta, epsilon
         (0.04, 1.5, 2250, 1e-9, 9.51502793547718),
     ],
 )
-@needs_extended
 def test_ordinary_settings_cost_what_they_did_by_pld(rate, sigma, steps, delta, epsilon):
-    assert epsilon_or_none(PLD, rate, sigma, steps, delta) == pytest.approx(epsilon, rel=LIBRARIES)
+    """Up to the rounding of δ, by which δ is smaller when ε is taken."""
+    found = epsilon_or_none(PLD, rate, sigma, steps, delta)
+    assert epsilon * (1 - LIBRARIES) <= found <= epsilon * (1 + 1e-3)
 
 
 # ---- the laws, up to the documented accuracy
@@ -283,7 +276,6 @@ def test_a_running_total_obeys_the_same_floor():
             ask()
 
 
-@needs_extended
 def test_several_kinds_of_draws_are_checked_together():
     counts = {PoissonSampling(0.9999999).event(sigma): 30 for sigma in (9.0, 10.0, 11.0)}
     exact = math.sqrt(sum(count / e.event.noise_multiplier**2 for e, count in counts.items()))
@@ -295,13 +287,6 @@ def test_several_kinds_of_draws_are_checked_together():
             continue
         least = GDP.epsilon_of_sum(exact**2, delta)
         assert least - 1e-3 <= epsilon <= least + 2 * PRV.eps_error
-
-
-def test_without_extended_precision_a_small_delta_is_refused(monkeypatch):
-    """As on machines whose long double is a double."""
-    monkeypatch.setattr(prv_module.np, "longdouble", np.float64)
-    assert epsilon_or_none(PRV, 0.04, 1.5, 2250, 1e-5) == pytest.approx(6.779132076254119)
-    assert epsilon_or_none(PRV, 0.04, 1.5, 2250, 1e-9) is None
 
 
 # ---- the bound itself
@@ -323,7 +308,7 @@ def test_the_bound_of_a_self_composition_holds(size, spread, count, seed):
     composed = fft.irfft(fft.rfft(pmf) ** count, size)
     precise = fft.irfft(fft.rfft(pmf.astype(np.longdouble)) ** count, size)
     error = float(np.abs(composed - precise).sum())
-    assert error <= self_composition_error(pmf, composed, count)
+    assert error <= self_composition_error(pmf, composed, count, size)
 
 
 @needs_extended
@@ -347,11 +332,3 @@ def test_a_gaussian_without_sampling_is_as_exact_as_documented():
         epsilon = PRV.epsilon_of({dp_event.GaussianDpEvent(10.0): 100}, delta, ADD_OR_REMOVE)
         exact = gaussian_delta(Decimal(epsilon - 2 * PRV.eps_error), Decimal(1))
         assert gaussian_delta(Decimal(epsilon), Decimal(1)) <= Decimal(delta) <= exact
-
-
-def test_prv_does_not_confirm_an_epsilon_whose_rounding_takes_more_than_its_share(monkeypatch):
-    library = prv_module._library()
-    library.history = [(1.0, 0.01, 100)]
-    assert library.checked_epsilon(1e-5, 0.01)[1]
-    monkeypatch.setattr(prv_module.rounding, "SHARE", 1e15)
-    assert not library.checked_epsilon(1e-5, 0.01)[1]
