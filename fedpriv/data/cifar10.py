@@ -78,6 +78,7 @@ class Cifar10(StoredImages):
         ),
     )
     normalize: bool = same_as(StoredImages, "normalize")
+    pixels: str | None = same_as(StoredImages, "pixels")
     validation_records: int = same_as(StoredImages, "validation_records")
     download_if_absent: bool = same_as(StoredImages, "download_if_absent")
 

@@ -66,6 +66,7 @@ class Emnist(StoredImages):
         one_of(SPLITS), default="digits", help="classes of the split: digits, letters, or both"
     )
     normalize: bool = same_as(StoredImages, "normalize")
+    pixels: str | None = same_as(StoredImages, "pixels")
     validation_records: int = same_as(StoredImages, "validation_records")
     download_if_absent: bool = same_as(StoredImages, "download_if_absent")
 

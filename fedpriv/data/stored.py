@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from fedpriv.common.errors import DataError
-from fedpriv.common.fields import boolean, declared, field, or_null, same_as, text, whole
+from fedpriv.common.fields import boolean, declared, field, one_of, or_null, same_as, text, whole
 from fedpriv.data.base import Dataset
 from fedpriv.data.records import DataStatus, LoadedDataset, Records
 from fedpriv.data.storage import (
@@ -22,6 +22,8 @@ from fedpriv.data.storage import (
 
 if TYPE_CHECKING:
     import numpy as np
+
+BYTES = "bytes"
 
 
 @declared
@@ -175,7 +177,7 @@ class StoredFiles(Dataset):
 
 @declared
 class StoredImages(StoredFiles):
-    """An image data set with pixels in [0, 1].
+    """An image data set, with pixels in [0, 1] unless ``pixels`` is ``bytes``.
 
     Attributes:
         mean: Mean of each channel, as published for this data set; taken as public.
@@ -192,6 +194,11 @@ class StoredImages(StoredFiles):
         default=False,
         help="true: subtract the published mean of each channel and divide by its std",
     )
+    pixels: str | None = field(
+        or_null(one_of(("unit", BYTES))),
+        default=None,
+        help="range of pixels, 0 to 1 (unit) or 0 to 255 (bytes), alike with normalize=true; null: unit",
+    )
     validation_records: int = same_as(StoredFiles, "validation_records")
     download_if_absent: bool = same_as(StoredFiles, "download_if_absent")
 
@@ -199,7 +206,9 @@ class StoredImages(StoredFiles):
         """Convert pixels uint8 [n, C·H·W] or [n, C, H, W] and labels [n] to float32 and int64 tensors."""
         import torch
 
-        inputs = torch.tensor(pixels, dtype=torch.float32).div_(255)
+        inputs = torch.tensor(pixels, dtype=torch.float32)
+        if self.pixels != BYTES or self.normalize:  # mean and std are those of pixels in [0, 1]
+            inputs.div_(255)
         inputs = inputs.reshape(-1, *self.input_shape)
         if self.normalize:
             per_channel = (-1, *(1 for _ in self.input_shape[1:]))

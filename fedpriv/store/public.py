@@ -32,11 +32,11 @@ _KEYS = """
     max_participations min_clip_norm min_noise_multiplier min_records min_records_per_client
     min_separation momentum most_records_per_user name noise noise_multiplier noised_by normalization
     normalize objective only_digits optimizer optimizer_epsilon optimizer_state orders orientations
-    padding participation population power proximal public_share quantile_learning_rate radius random_crop
-    random_flip ranges reading records records_per_user root_records rounds sample_rate sampling scale
-    scales second_moment_floor sensitivity shards shards_per_client share shares smallest_exponent
-    smoothing source split statistics statistics_clip_norm statistics_noise_multiplier strategy
-    target_quantile tempering test_records test_share threshold tolerated tolerated_collusion
+    padding participation pixels population power proximal public_share quantile_learning_rate radius
+    random_crop random_flip ranges reading records records_per_user root_records rounds sample_rate
+    sampling scale scales second_moment_floor sensitivity shards shards_per_client share shares
+    smallest_exponent smoothing source split statistics statistics_clip_norm statistics_noise_multiplier
+    strategy target_quantile tempering test_records test_share threshold tolerated tolerated_collusion
     tolerated_dropouts tree_rounds trigger trust update update_interval updates user users
     validation_records validation_share vocabulary vocabulary_size warm_start weight_decay
     weight_standardization width wrap_limit

@@ -32,6 +32,19 @@ def test_normalize_applies_the_usual_constants(tiny_mnist, data):
     torch.testing.assert_close(normal.train.inputs, expected)
 
 
+def test_pixels_are_0_to_255_as_bytes_and_normalized_ones_are_the_same(tiny_mnist, data):
+    plain = tiny_mnist(path=str(data)).load().train.inputs
+    stored = tiny_mnist(path=str(data), pixels="bytes").load().train.inputs
+    assert stored.max() == 255
+    assert torch.equal(stored / 255, plain)
+    assert torch.equal(tiny_mnist(path=str(data), pixels="unit").load().train.inputs, plain)
+    normal, too = (
+        tiny_mnist(path=str(data), pixels=pixels, normalize=True).load().train.inputs
+        for pixels in (None, "bytes")
+    )
+    assert torch.equal(normal, too)
+
+
 def test_the_environment_variable_is_searched(tiny_mnist, data, monkeypatch):
     monkeypatch.setenv("FEDPRIV_DATA", str(data))
     assert len(tiny_mnist().load().train) == 20
