@@ -94,8 +94,15 @@ def test_a_heterogeneous_schedule_has_its_published_price(answer, schedule):
 
 
 def test_a_loop_of_ones_own_has_a_paragraph_and_a_ledger_as_declared(answer, command, schedule):
-    given = ("account", "--statement", *DELTA, "--accountant", "rdp", "--schedule",
-             schedule("noise_multiplier,sample_rate,steps\n1,.01,100\n2,.01,100\n1,.01,50\n"))  # fmt: skip
+    given = (
+        "account",
+        "--statement",
+        *DELTA,
+        "--accountant",
+        "rdp",
+        "--schedule",
+        schedule("noise_multiplier,sample_rate,steps\n1,.01,100\n2,.01,100\n1,.01,50\n"),
+    )
     found = answer(*given)
     assert [row["draws"] for row in found["ledger"]] == [150, 100]
     assert found["ledger"][0]["event"] == "Poisson(q=0.01, Gaussian(z=1.0))"
@@ -104,8 +111,13 @@ def test_a_loop_of_ones_own_has_a_paragraph_and_a_ledger_as_declared(answer, com
     assert said.status == 0
     words = " ".join(said.out.split())
     assert found["statement"] in words
-    for part in (f"epsilon = {epsilon} at delta = 1e-05 (RDP", "add/remove adjacency", "not seen",
-                 "code, clipping, sampling and secrets", "taken as fixed beforehand"):  # fmt: skip
+    for part in (
+        f"epsilon = {epsilon} at delta = 1e-05 (RDP",
+        "add/remove adjacency",
+        "not seen",
+        "code, clipping, sampling and secrets",
+        "taken as fixed beforehand",
+    ):
         assert part in found["statement"]
     assert "sound" not in words
 
