@@ -13,6 +13,7 @@ import numpy as np
 from fedpriv.common.attributes import is_own
 from fedpriv.common.errors import ConfigError, DataError
 from fedpriv.common.random_streams import numpy_stream
+from fedpriv.common.words import counted, span
 from fedpriv.data.base import Dataset, Partition
 from fedpriv.data.client_records import ClientRecords
 from fedpriv.data.records import CLASSIFICATION, LoadedDataset, Records
@@ -42,6 +43,7 @@ class FederatedData:
         numbers: Position in the data set of each record in ``train`` [n]; None means that ``train`` holds all
             records in their order.
         declared_records: Declared number N of the clients' records, from which public sizes follow, or None.
+        test_clients: Client whose own record each test record is, or -1, int64 [m]; None if none has any.
     """
 
     train: Records
@@ -54,6 +56,7 @@ class FederatedData:
     vocabulary: Vocabulary | None = None
     numbers: np.ndarray | None = None
     declared_records: int | None = None
+    test_clients: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "clients", ClientRecords.of(self.clients))
@@ -127,6 +130,12 @@ class ClientSizes:
         return len(self.records_per_client)
 
 
+def size_words(sizes: np.ndarray) -> str:
+    """Return the numbers of records of clients [K] in words."""
+    each = span(int(sizes.min()), int(sizes.max()))
+    return f"{sizes.sum()} training records, {each} for each of {counted(len(sizes), 'client')}"
+
+
 def public_sizes(sizes: np.ndarray, declared_records: int | None) -> np.ndarray:
     """Return the public number of records of clients with these sizes [K]: N/K of a declared N, else n_k."""
     if declared_records is None:
@@ -191,7 +200,25 @@ def federate(
         vocabulary=loaded.vocabulary,
         numbers=train_indices,
         declared_records=dataset.declared_records,
+        test_clients=_test_clients(loaded, units, clients),
     )
+
+
+def _test_clients(loaded: LoadedDataset, units: Units, clients: ClientRecords) -> np.ndarray | None:
+    """Return the client of each test record [m], -1 for nobody; None where no client has a test record.
+
+    A test record belongs to the client that holds the training records of its author.
+    """
+    if loaded.test_owners is None or units.client_ids is None:
+        return None
+    authors, holders = units.client_ids[clients.indices], clients.owners
+    holder_of = np.full(len(units.names), -1)
+    holder_of[authors] = holders
+    if (holder_of[authors] != holders).any():  # several clients share the records of an author
+        return None
+    by_name = dict(zip(map(str, units.names), holder_of.tolist(), strict=True))
+    owners = np.array([by_name.get(str(name), -1) for name in loaded.test_owners])
+    return owners if (owners >= 0).any() else None
 
 
 def _hold_out(

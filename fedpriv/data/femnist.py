@@ -62,10 +62,13 @@ class Femnist(OwnFiles):
         """
         self.prepare()
         arrays = self._read()
+        ids = {name: number for number, name in enumerate(arrays["train_names"].tolist())}
+        writers = arrays["test_names"][arrays["test_writers"]]
         return LoadedDataset(
             train=_records(arrays, "train"),
             test=_records(arrays, "test"),
             client_ids=arrays["train_writers"].astype(np.int64),
+            test_owners=[ids.get(name, -1) for name in writers.tolist()],
         )
 
     def _files(self, part: str) -> list[Path]:
@@ -96,7 +99,7 @@ class Femnist(OwnFiles):
                 arrays |= self._part(part, files[part])
             return arrays
 
-        return encoded.kept(self.name, (stats, self.only_digits), read_all)
+        return encoded.kept(self.name, (stats, self.only_digits, "with names"), read_all)
 
     def _part(self, part: str, files: list[Path]) -> dict[str, np.ndarray]:
         pixels, labels, writers = [], [], []
@@ -108,11 +111,12 @@ class Femnist(OwnFiles):
                 writers += [user] * int(chosen.sum())
         if not writers:
             raise DataError(f"{self.folder.path / FOLDER / part} has no images")
-        codes = np.unique(np.array(writers, dtype=np.str_), return_inverse=True)[1]
+        names, codes = np.unique(np.array(writers, dtype=np.str_), return_inverse=True)
         return {
             f"{part}_pixels": np.concatenate(pixels),
             f"{part}_labels": np.concatenate(labels).astype(np.uint8),
             f"{part}_writers": codes.astype(np.int32),
+            f"{part}_names": names,
         }
 
 

@@ -25,6 +25,7 @@ from fedpriv.common.fields import (
     not_null,
     number,
     or_null,
+    own_check,
     random_seed,
     text,
     unchecked,
@@ -111,6 +112,13 @@ class _Table:
     unused: tuple[str, ...]
 
 
+def _file(name: str, value: Any) -> str:
+    path = Path(checks.text(name, value)).expanduser()
+    if not path.is_file():
+        read_table(path)  # says why not, before anything is asked about its columns
+    return str(value)
+
+
 @declared
 class OwnTable(Dataset):
     """Records of a table with declared columns.
@@ -134,7 +142,9 @@ class OwnTable(Dataset):
     name: ClassVar[str] = "csv"
 
     path: str = field(
-        not_null(text, f"a file of your own: {FORMATS}"), default=None, help=f"the file: {FORMATS}"
+        not_null(own_check(_file, "text"), f"a file of your own: {FORMATS}"),
+        default=None,
+        help=f"the file: {FORMATS}",
     )
     label: str = field(
         not_null(text, "the column with the label"), default=None, help="column of the label"
@@ -201,7 +211,7 @@ class OwnTable(Dataset):
     def __attrs_post_init__(self) -> None:
         declaration = _declaration(self)
         self._table = _read(Path(self.path).expanduser(), declaration)
-        plain, order = replace(declaration, client=None, id=None), self._table.order
+        plain, order = replace(declaration, id=None), self._table.order
 
         def other(path: str | None) -> _Table | None:
             return None if path is None else _read(Path(path).expanduser(), plain, order)
@@ -306,8 +316,12 @@ class OwnTable(Dataset):
         if owners is not None:
             names, ids = np.unique(owners[self._train].astype(str), return_inverse=True)
         test = self._records(self._table, self._test)
+        test_owners = None if owners is None else owners[self._test]
         if self._test_table is not None:
-            test = self._records(self._test_table)
+            test, test_owners = (
+                self._records(self._test_table),
+                self._test_table.names.get("client"),
+            )
         public = self._validation_table
         return LoadedDataset(
             train=self._records(self._table, self._train),
@@ -316,6 +330,7 @@ class OwnTable(Dataset):
             client_names=None if ids is None else names.tolist(),
             keys=[self._keys[i] for i in self._train],
             validation=None if public is None else self._records(public),
+            test_owners=None if test_owners is None else test_owners.tolist(),
         )
 
     def _records(self, table: _Table, indices: Any = ...) -> Records:
@@ -450,6 +465,10 @@ def _read_once(
     path: Path, declaration: _Declaration, order: tuple[str, ...] | None, state: object
 ) -> _Table:
     columns = read_table(path)
+    if (
+        order is not None and declaration.client not in columns
+    ):  # a file of test records need not say whose
+        declaration = replace(declaration, client=None)
     ranges = _by_column(declaration.ranges)
     categories = dict(declaration.categories)
     _refuse_absent(path, declaration, columns)

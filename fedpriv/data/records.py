@@ -158,6 +158,7 @@ class LoadedDataset:
         client_names: Name of each author by id; None: the ids themselves.
         keys: Key of the unit of each training record; None: its author, or what it holds.
         validation: Public validation records from a file of their own, or None.
+        test_owners: Name of the author of each test record [m], as in ``client_names``, or None.
 
     Example:
         >>> import torch
@@ -174,6 +175,7 @@ class LoadedDataset:
     client_names: Sequence[object] | None = None
     keys: Sequence[bytes] | None = None
     validation: Records | None = None
+    test_owners: Sequence[object] | None = None
 
 
 @dataclass(frozen=True)

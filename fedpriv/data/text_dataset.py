@@ -230,6 +230,7 @@ class TextDataset(OwnFiles):
             test=Records(tensor("test_inputs"), tensor("test_targets")),
             client_ids=arrays["train_authors"].astype(np.int64),
             client_names=arrays["train_names"].tolist(),
+            test_owners=arrays["test_authors"].tolist(),
             vocabulary=self.vocabulary,
         )
 
@@ -318,7 +319,7 @@ class TextDataset(OwnFiles):
     @cached_property
     def _arrays(self) -> dict[str, np.ndarray]:
         """Ids, targets and authors of all records, and the tokens; from the cache if they are there."""
-        made_from = (self._checksum, self._source.checksum(), self._settings(), "with names")
+        made_from = (self._checksum, self._source.checksum(), self._settings(), "with authors")
         if len(self._content) > _LARGE_FILE and not encoded.is_kept(self.name, made_from):
             sys.stderr.write(f"reading {self._found} (once: its token ids are kept)\n")
         arrays = encoded.kept(self.name, made_from, self._encode)
@@ -342,9 +343,8 @@ class TextDataset(OwnFiles):
         vocabulary = self._source.make(corpus, self._where)
         train = self._records(corpus, vocabulary, corpus.of(TRAIN))
         test = self._records(corpus, vocabulary, corpus.of(TEST))
-        names, authors = np.unique(
-            np.array(corpus.authors, dtype=np.str_)[train[2]], return_inverse=True
-        )
+        author_of_text = np.array(corpus.authors, dtype=np.str_)
+        names, authors = np.unique(author_of_text[train[2]], return_inverse=True)
         has_large_author = self._kept(np.bincount(authors, minlength=len(names)))[authors]
         if not len(test[0]):
             raise DataError(f"{self._found} has no texts for testing")
@@ -358,6 +358,7 @@ class TextDataset(OwnFiles):
             "train_names": names[kept],
             "test_inputs": test[0].astype(id_type),
             "test_targets": test[1].astype(labels),
+            "test_authors": author_of_text[test[2]],
             "tokens": np.array(vocabulary.tokens, dtype=np.str_),
         }
 

@@ -210,7 +210,11 @@ class FlatModel:
         return torch.linalg.vector_norm(weights, dim=-1).square() * (self.weight_decay / 2)
 
     def evaluate(
-        self, inputs: torch.Tensor, targets: torch.Tensor, batch: int = 250
+        self,
+        inputs: torch.Tensor,
+        targets: torch.Tensor,
+        batch: int = 250,
+        answers: list[torch.Tensor] | None = None,
     ) -> tuple[float, float]:
         """Evaluate the model in evaluation mode, which is restored afterwards.
 
@@ -218,6 +222,7 @@ class FlatModel:
             inputs: Inputs [n, …].
             targets: Targets [n, …].
             batch: Records in a forward pass.
+            answers: A list that gets, of each batch, the right answers and the answers that count [2, b].
 
         Returns:
             (F(θ) on the records, accuracy). Accuracy is the number of right answers of all records over the
@@ -238,6 +243,8 @@ class FlatModel:
                     correct, counted = self.correct(outputs, y)
                     totals[1] += correct.sum()
                     totals[2] += counted.sum()
+                    if answers is not None:
+                        answers.append(torch.stack([correct.double(), counted.double()]))
         finally:
             self.module.train(training)
         loss, right, answers = totals.tolist()

@@ -192,7 +192,7 @@ class Loop:
             evaluation = None
             if stop is not None or self.rounds_done % self.settings.evaluation_interval == 0:
                 with self.evaluated_model():
-                    evaluation = evaluate(self.context)
+                    evaluation = evaluate(self.context, self.settings.runtime.diagnostics)
                 # The end of a published run is public, so it must not follow from private test records.
                 private_test = self.settings.publish and not self.settings.publish_test_metrics
                 if not private_test and not math.isfinite(evaluation.loss):

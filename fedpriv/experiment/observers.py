@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedpriv.experiment import checkpoint
-from fedpriv.experiment.evaluation import Results
+from fedpriv.experiment.evaluation import Results, accuracy_of_clients
 from fedpriv.experiment.loop import Loop, Round
 from fedpriv.experiment.snapshots import Snapshots
 from fedpriv.store.folder import RunFolder
@@ -142,7 +142,8 @@ class Metrics(Quiet):
 class ClientsTable(Quiet):
     """The table ``clients.csv``: participants of evaluated rounds, up to a hundred of a round.
 
-    Its values are exact, so it is written with ``runtime.diagnostics`` alone.
+    The last round has a row for every client, with its accuracy. The values are exact, so the table is
+    written with ``runtime.diagnostics`` alone.
 
     Args:
         loop: The loop that is observed.
@@ -153,8 +154,9 @@ class ClientsTable(Quiet):
     name = "clients"
 
     def __init__(self, loop: Loop, folder: RunFolder, position: int | None):
-        self._loop = loop
-        self._table = GrowingTable(folder.clients, CLIENTS, position)
+        self._loop, self._measure = loop, accuracy_of_clients(loop.context.data)
+        columns = (*CLIENTS, *filter(None, [self._measure]))
+        self._table = GrowingTable(folder.clients, columns, position)
 
     def see(self, done: Round) -> None:
         if done.evaluation is None:
@@ -165,16 +167,20 @@ class ClientsTable(Quiet):
         norms = done.outcome.clip_norms
         norms = np.broadcast_to(norms, len(cohort)) if len(norms) == 1 else norms
         gradient_norms = done.outcome.gradient_norm_per_client(len(cohort))[:_CLIENTS_SHOWN]
-        for i, norm in enumerate(gradient_norms):
-            self._table.append(
-                {
-                    "round": done.number,
-                    "client": int(cohort[i]),
-                    "gradient_norm": float(norm),
-                    "clip_norm": float(norms[i]),
-                    "epsilon": None if epsilon is None else float(epsilon[cohort[i]]),
-                }
-            )
+        rows: dict[int, dict[str, float]] = {
+            client: {"gradient_norm": float(norm), "clip_norm": float(clip_norm)}
+            for client, norm, clip_norm in zip(cohort.tolist(), gradient_norms, norms, strict=False)
+        }
+        accuracies = done.evaluation.client_accuracy
+        if done.stop is not None and accuracies is not None:
+            rows = {client: rows.get(client, {}) for client in range(len(accuracies))}
+        for client, row in rows.items():
+            row |= {"round": done.number, "client": client}
+            if epsilon is not None:
+                row["epsilon"] = float(epsilon[client])
+            if accuracies is not None and np.isfinite(accuracies[client]):
+                row[self._measure] = float(accuracies[client])
+            self._table.append(row)
 
     def close(self) -> None:
         self._table.flush()

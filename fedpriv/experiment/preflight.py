@@ -41,8 +41,10 @@ Known = MutableMapping[str, ClientSizes | None]
 """Sizes of clients by the fingerprint of what they depend on; None: known once the data are downloaded."""
 
 
-def rehearse(parts: Parts, plan: Plan, config: DictConfig) -> None:
-    """Raise whatever a run of ``config`` would raise before its first round, and leave no file behind.
+def rehearse(parts: Parts, plan: Plan, config: DictConfig) -> ClientSizes | None:
+    """Return the public sizes of the clients, or None where the data are not read.
+
+    Raise whatever a run of ``config`` would raise before its first round, and leave no file behind.
 
     Data that a run would download first are not checked. A run that is finished in its folder needs no data.
 
@@ -58,10 +60,12 @@ def rehearse(parts: Parts, plan: Plan, config: DictConfig) -> None:
     folder = _existing_folder(parts)
     with ExitStack() as held:
         if folder is not None and _is_finished(folder, parts, config, held):
-            return
-        refuse_unusable_data(parts, config, {}, download=False)
+            return None
+        known: Known = {}
+        refuse_unusable_data(parts, config, known, download=False)
     if folder is None:
         _refuse_unwritable(parts)
+    return next(iter(known.values()))
 
 
 def refuse_unstartable(parts: Parts, plan: Plan) -> None:

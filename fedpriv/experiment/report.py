@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fedpriv.common.files import saying_where, write_json, write_tensors, write_text
 from fedpriv.data.base import untested
 from fedpriv.experiment.assemble import attackers_of
+from fedpriv.experiment.evaluation import accuracy_of_clients
 from fedpriv.privacy.core.trade_off import RATES
 from fedpriv.store.caveats import RECOUNTED
 from fedpriv.store.public import write_public
@@ -106,6 +107,7 @@ def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, 
     """
     loop, results = run.loop, run.metrics.results
     settings, private = loop.settings, loop.budget is not None
+    measure = accuracy_of_clients(loop.context.data)
     attack_facts: dict[str, Any] = {}
     if (attack := loop.context.attack) is not None:
         attack_facts = {
@@ -141,6 +143,12 @@ def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, 
         "test_accuracy": results.test_accuracy,
         "test_loss": results.test_loss,
         "best_test_accuracy": results.best_test_accuracy,
+        **({} if results.class_accuracy is None else {"class_accuracy": results.class_accuracy}),
+        **(
+            {}
+            if results.worst_decile is None
+            else {f"worst_decile_{measure}": results.worst_decile}
+        ),
         **attack_facts,
         "records_not_finite": loop.not_finite if settings.runtime.diagnostics else None,
         "parameters": loop.context.model.size,

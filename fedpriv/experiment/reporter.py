@@ -18,7 +18,8 @@ from rich.text import Text
 
 from fedpriv.common.files import saying_where
 from fedpriv.common.notices import complain
-from fedpriv.common.words import counted, round_up, span
+from fedpriv.common.words import counted, round_up
+from fedpriv.data.federated import size_words
 from fedpriv.experiment.plan import Plan
 from fedpriv.experiment.running import Run
 from fedpriv.store.display import console, duration, statement_lines, summary_lines
@@ -117,8 +118,7 @@ class Reporter:
         if whole > context.model.size:
             parameters = f"{context.model.size:,} of {whole:,} parameters train"
         words = (
-            f"{sizes.sum()} training records, {span(sizes.min(), sizes.max())} for each of "
-            f"{counted(data.client_count, 'client')}; {len(data.test)} test{public}; "
+            f"{size_words(sizes)}; {len(data.test)} test{public}; "
             f"{parameters}, engine {context.engine.name}, device {context.model.device}"
         )
         # After a resume, clients may be left out because they have spent their budget.

@@ -20,6 +20,7 @@ from fedpriv.common import startup
 from fedpriv.common.endings import as_sentence, nothing_lost
 from fedpriv.common.errors import FedprivError, Interrupted, WorkerError, WriteError
 from fedpriv.common.files import locked, write_csv, write_json, write_text
+from fedpriv.data.federated import size_words
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.assemble import assemble
 from fedpriv.experiment.build import build_parts
@@ -154,7 +155,12 @@ def run(
     plan = make_plan(parts)
     if parts.settings.dry_run:
         show_plan(with_sound_epsilon(parts, plan))
-        rehearse(parts, plan, config)
+        sizes, dataset = rehearse(parts, plan, config), parts.dataset
+        # Of a run that is published, numbers that were found in the records and not declared stay here.
+        if sizes is not None and not (parts.settings.publish and dataset.declared_records is None):
+            told = dataset.test_records and not parts.settings.publish
+            test = f"; {dataset.test_records} test" if told else ""
+            teller("lines")(f"data: {size_words(sizes.records_per_client)}{test}")
         return RunResult(plan)
     refuse_unstartable(parts, plan)
 

@@ -63,6 +63,8 @@ DIAGNOSTICS = (
     "train_loss, gradient_norm (under attack also update_norm_honest) in metrics.csv, the loss in "
     "run.log, the curve of private lots in plots/loss_by_*.png (exact averages over private lots)",
     "clients.csv (gradient norm of each client)",
+    "accuracy of each client in clients.csv and, of the worst tenth, in summary.json (it follows from the "
+    "exact counts of a client's labels, or from its own test records)",
     "records_not_finite in summary.json (exact count)",
     "plots/labels_per_client.png (exact label counts) and plots/gradient_norm.png",
     "seed and noise_seed in config.yaml (who knows them knows lots and cohorts and can subtract the noise)",

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+OWN, BY_LABELS = "own_accuracy", "accuracy_by_labels"
+"""Columns of clients.csv with the accuracy of each client: on its own test records, or by its labels."""
+WORST = (f"worst_decile_{OWN}", f"worst_decile_{BY_LABELS}")
+"""Results in summary.json: the mean of either over the tenth of the honest clients that has the lowest."""
+
 
 @dataclass(frozen=True)
 class Quantity:
@@ -53,6 +58,10 @@ COLUMNS: dict[str, Quantity] = {
     "bits_per_coordinate": Quantity("bits of a coordinate", decimals=0),
     "bytes_per_client": Quantity("bytes from a client", decimals=0),
     "seconds": Quantity("seconds", decimals=0),
+    "clients": Quantity("clients, the worst off first (%)"),
+    OWN: Quantity("accuracy on the client's own test records (%)", 100.0, 2, False),
+    BY_LABELS: Quantity("test accuracy by the client's labels (%)", 100.0, 2, False),
+    **dict.fromkeys(WORST, Quantity("accuracy of the worst tenth of clients (%)", 100.0, 2, False)),
     **AUDIT_COLUMNS,
 }
 CLIENT_COLUMNS: dict[str, Quantity] = {

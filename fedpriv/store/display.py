@@ -8,6 +8,7 @@ from typing import Any
 from fedpriv.common.console import console
 from fedpriv.common.words import counted, round_up
 from fedpriv.store.caveats import SEES_HIDDEN
+from fedpriv.store.columns import WORST
 from fedpriv.store.statement import epsilon_rows, headline
 from fedpriv.store.table import pairs
 
@@ -60,6 +61,10 @@ def summary_lines(
             ("test accuracy", f"{100 * summary['test_accuracy']:.2f} %"),
             ("test loss", f"{summary['test_loss']:.4f}"),
         ]
+    for key, how in zip(WORST, ("own test records", "their labels"), strict=True):
+        if key in summary:
+            words = f"{100 * summary[key]:.2f} % (mean of a tenth of the clients, by {how})"
+            rows.append(("worst accuracy", words))
     if "attackers" in summary:
         attackers = counted(len(summary["attackers"]), "attacker")
         description = f"{attackers}, attacks in {counted(summary['attacked_rounds'], 'round')}"

@@ -67,7 +67,9 @@ def plot_run(
             "noise_and_clip_norm": _noise_and_clip(metrics),
         }
     if folder.clients.exists():
-        plots["gradient_norm"] = (_gradient_norms(saved_table(folder.clients), metrics),)
+        # At the end every client has a row, also those without a gradient.
+        clients = saved_table(folder.clients).dropna(subset="gradient_norm")
+        plots["gradient_norm"] = (_gradient_norms(clients, metrics),)
     if labels_per_client is not None:
         plots["labels_per_client"] = (_labels(labels_per_client),)
     drawn = []

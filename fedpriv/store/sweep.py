@@ -18,6 +18,7 @@ from fedpriv.common.groups import GROUPS, option_name
 from fedpriv.common.notices import notice
 from fedpriv.common.words import round_up, span
 from fedpriv.store.caveats import SEES_HIDDEN
+from fedpriv.store.columns import WORST
 from fedpriv.store.display import console
 from fedpriv.store.figure_rows import LABELS, add_baselines, with_labels
 from fedpriv.store.joint_privacy import choice_warning, joint_privacy
@@ -99,7 +100,7 @@ def table_of_runs(paths: Iterable[Path]) -> pd.DataFrame:
                 **{value: run.summary[value] for value in VALUES},
                 **{
                     key: run.summary[key]
-                    for key in (PUBLISHED, BACKDOOR, OMNISCIENT)
+                    for key in (PUBLISHED, BACKDOOR, OMNISCIENT, *WORST)
                     if key in run.summary
                 },
             }
@@ -285,13 +286,13 @@ def sweep_table(
             Rows without a finite sound ε do not compete with those that have one.
         labels: Columns that tell the rows of a figure apart; None: the settings do.
     """
-    results_of_runs = ("run", "seed", _SETTING, *VALUES, PUBLISHED, BACKDOOR, OMNISCIENT)
+    results_of_runs = ("run", "seed", _SETTING, *VALUES, PUBLISHED, BACKDOOR, OMNISCIENT, *WORST)
     settings = labels or [c for c in runs.columns if c not in results_of_runs]
     # As numbers 2 and 2.0 are the same setting.
     plain = {c: runs[c].map(lambda v: v if _number(v) is None else _number(v)) for c in settings}
     varied = [c for c in settings if labels or plain[c].nunique(dropna=False) > 1]
     published = [c for c in (PUBLISHED,) if c in runs and runs[c].notna().any()]
-    shares = [c for c in ("test_accuracy", BACKDOOR) if c in runs]
+    shares = [c for c in ("test_accuracy", BACKDOOR, *WORST) if c in runs]
     results = [
         Column("seeds"), Column("n", right=True), Column("rounds", right=True),
         Column("epsilon", "epsilon enforced", right=True),

@@ -15,6 +15,7 @@ from fedpriv.common.console import console
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.files import refuse_foreign, write_text
 from fedpriv.common.words import counted, round_up
+from fedpriv.store.columns import WORST
 from fedpriv.store.run_folders import DAMAGED, UNFINISHED, ListedRun, run_folders, search_folders
 from fedpriv.store.searches import read_search
 from fedpriv.store.table import Column, Table, short_names
@@ -29,7 +30,7 @@ _HEADINGS = {
     "epsilon": "ε enforced", "epsilon_published": "ε published", "epsilon_sound": "ε sound",
 }  # fmt: skip
 _EPSILONS = ("epsilon", "epsilon_published", "epsilon_sound")
-_SHARES = ("test_accuracy", "best_test_accuracy", "backdoor_accuracy")
+_SHARES = ("test_accuracy", "best_test_accuracy", "backdoor_accuracy", *WORST)
 
 
 def show_runs(

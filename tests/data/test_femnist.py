@@ -54,6 +54,12 @@ def test_clients_are_writers(files):
     assert (data.classes, dataset.train_records, dataset.test_records) == (62, 6, 2)
 
 
+def test_test_images_are_those_of_the_writers_who_train(files):
+    write(files, "test/b.json", leaf(f0=[7], stranger=[8]))
+    data = federate(Femnist(path=str(files)), Natural(), validation=False, seed=0)
+    assert data.test_clients.tolist() == [1, 1, 0, -1]
+
+
 def test_letters_can_be_left_out(files):
     dataset = Femnist(path=str(files), only_digits=True)
     loaded = dataset.load()

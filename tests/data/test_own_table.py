@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from fedpriv.common.errors import ArgumentError, DataError
+from fedpriv.data.federated import federate
 from fedpriv.data.own_table import DECLARED, OwnTable
+from fedpriv.data.partitions import Iid, Natural
 
 ROWS = "user,age,sex,income\nb,25,f,low\na,50,m,high\na,150,f,low\nc,-5,m,high\nc,75,f,low\n"
 AGE, SEX = {"age": [0, 100]}, {"sex": ["f", "m"]}
@@ -337,7 +339,7 @@ def test_a_path_that_is_no_table_is_named(tmp_path, name, words):
     for file in ("table.xls", "text.npz"):
         (tmp_path / file).write_text("x")
     with pytest.raises(DataError, match=rf"cannot read .*{words}"):
-        OwnTable(path=str(Path(tmp_path) / name), label="y", ranges=[0, 1])
+        OwnTable(path=str(Path(tmp_path) / name))  # before a label or ranges are asked for
 
 
 def test_semicolons_are_told(table):
@@ -366,3 +368,35 @@ def test_names_and_labels_with_and_without_a_decimal_point_are_the_same(table):
     dataset = table("user,age,sex,income\n" + "".join(people), user="user")
     assert dataset.words == ("0", "1")
     assert len(set(dataset._table.names["user"])) == 30
+
+
+# ---- test records of clients
+
+HOSPITALS = "income,age,hospital\n" + "".join(
+    f"{'lh'[i % 2]},{i},{'abc'[i % 3]}\n" for i in range(60)
+)
+BY_HOSPITAL = {"client": "hospital", "categories": None}
+
+
+def test_test_records_belong_to_the_client_that_holds_them(table):
+    dataset = table(HOSPITALS, **BY_HOSPITAL)
+    data = federate(dataset, Natural(), validation=False, seed=0)
+    ages = (100 * dataset.load().test.inputs[:, 0]).round().long()
+    assert data.test_clients.tolist() == (ages % 3).tolist()
+    assert federate(dataset, Iid(), validation=False, seed=0).test_clients is None
+
+
+def test_a_file_of_test_records_may_name_the_client(table, tmp_path):
+    (tmp_path / "test.csv").write_text("age,income,hospital\n1,l,c\n2,h,elsewhere\n")
+    dataset = table(HOSPITALS, test_path=str(tmp_path / "test.csv"), **BY_HOSPITAL)
+    data = federate(dataset, Natural(), validation=False, seed=0)
+    assert data.test_clients.tolist() == [2, -1]
+    (tmp_path / "test.csv").write_text("age,income\n1,l\n2,h\n")
+    dataset = table(HOSPITALS, test_path=str(tmp_path / "test.csv"), **BY_HOSPITAL)
+    assert federate(dataset, Natural(), validation=False, seed=0).test_clients is None
+
+
+def test_where_clients_are_protected_their_test_records_are_of_others(table):
+    dataset = table(HOSPITALS.replace(",b", ",q"), **BY_HOSPITAL, test_share=0.5)
+    dataset.split_for("client")
+    assert federate(dataset, Natural(), validation=False, seed=0).test_clients is None

@@ -113,6 +113,26 @@ def test_clients_that_only_the_files_tell_are_counted(files_say, command, monkey
     assert ("algorithm.clients_per_round must be <= 1" in said.err) == (files_say == 1)
 
 
+def test_a_dry_run_tells_how_many_records_a_table_has(command, tmp_path):
+    rows = "".join(f"{i % 2},{i},{i % 4}\n" for i in range(200))
+    (tmp_path / "own.csv").write_text(f"y,x,who\n{rows}")
+    own = (
+        "dataset=csv", "dataset.path=own.csv", "dataset.label=y", "dataset.client=who", "rounds=2",
+        "dataset.ranges=[0,200]", "partition=natural", "algorithm=dp_fl", "dry_run=true",
+        "dataset.labels=[0,1]",
+    )  # fmt: skip
+    said = command("train", *own)
+    line = said.out.splitlines()[-1]
+    numbers = [int(word.rstrip(";")) for word in line.split() if word.rstrip(";").isdigit()]
+    assert line.startswith("data: ")
+    assert numbers[0] + numbers[-1] == 200
+    assert numbers[-2] == 4
+    secret = command("train", *own, "publish=true")
+    assert (secret.status, "data: " in secret.out) == (0, False), secret.err
+    declared = command("train", *own, "publish=true", "dataset.records=160").out
+    assert declared.splitlines()[-1] == "data: 160 training records, 40 for each of 4 clients"
+
+
 def test_a_dry_run_of_a_users_data_set_looks_for_its_file(both, tmp_path):
     (tmp_path / "absent_data.py").write_text(OWN_DATA)
     dry, made, _ = both("dataset._target_=absent_data.Absent", "algorithm=dp_fl")

@@ -62,13 +62,14 @@ def test_clients_without_records_release_nothing_and_pay_nothing(algorithm, trai
     )  # fmt: skip
     assert result.summary["rounds"] == 2
     if algorithm == "dp_fl":
-        clients = pd.read_csv(result.folder / "clients.csv")
+        clients = pd.read_csv(result.folder / "clients.csv").dropna(subset="clip_norm")
         assert clients.client.max() > 103  # the first hundred that took part
 
 
 def test_with_a_declared_number_clients_without_records_send_noise(train, people):
     result = train(*DP, *people(rows(1200)), "partition.clients=500", "dataset.records=1000")
-    assert pd.read_csv(result.folder / "clients.csv").client.max() == 99
+    clients = pd.read_csv(result.folder / "clients.csv").dropna(subset="clip_norm")
+    assert clients.client.max() == 99
     assert CAVEATS["declared_records"] in caveats(result)
     assert not any("n_k of the clients" in caveat for caveat in caveats(result))
     assert "n_k" not in first_sentence(result)

@@ -198,6 +198,7 @@ def test_any_accountant_composes_trials_with_the_same_events(tmp_path):
         ([*CONSTANT, RATE], {"epsilon": None}, r"hydra\.sweeper\.epsilon must be a number > 0"),
         ([*CONSTANT, RATE], {"epsilon": 0.01}, "the cost of a single trial as planned"),
         ([*CONSTANT, RATE], {"objective": "train_loss"}, r"hydra\.sweeper\.objective must be one of"),
+        ([*CONSTANT, RATE], {"objective": "worst_decile_own_accuracy"}, "objective must be one of"),
         ([*CONSTANT, RATE], {"objective": "test_accuracy"}, "public_test_records=true declares"),
         ([*CONSTANT, RATE], {"sampler": "best"}, r"hydra\.sweeper\.sampler must be one of"),
         ([*CONSTANT[:-1], NOISE, "accountant=pld"], {}, "the accountant has no filter"),

@@ -63,7 +63,7 @@ def report(folders: Sequence[str], out: Path | None, latex: bool) -> int:
     cls=Command, short_help="overlay finished runs, any column against any: fedpriv plot --help"
 )
 @click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", type=PathParam())
-@flag("--x", "COLUMN", "default: round")
+@flag("--x", "COLUMN", "default: round; clients: all clients at the end, sorted by --y")
 @flag("--y", "COLUMN", "default: test_accuracy", default="test_accuracy")
 @flag("--points", "KEY", "the ends of the runs against a setting, or spent, or epsilon_sound")
 @switch("--each", "a line for every run")
@@ -82,8 +82,9 @@ def plot(**flags: Any) -> int:
 
     FOLDER is a run folder, or a folder that holds run folders. Runs that differ only in their seeds become
     one line, their mean, with Student's 95 % interval as band. --points draws the ends of the runs of a sweep
-    against a setting or a result: a curve for each combination of the other settings. The command writes the
-    picture (.png, .pdf or .svg) and, beside it, the drawn values (.csv).
+    against a setting or a result: a curve for each combination of the other settings. --x clients draws who
+    benefits: the sorted accuracies of clients.csv, or another column of it. The command writes the picture
+    (.png, .pdf or .svg) and, beside it, the drawn values (.csv).
     """
     refuse_present([*flags["out"], flags["out"][0].with_suffix(".csv")], flags["force"])
     if flags["points"] is not None and (flags["x"] is not None or flags["each"]):

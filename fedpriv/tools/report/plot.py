@@ -20,7 +20,7 @@ from fedpriv.common.files import write_csv
 from fedpriv.common.notices import notice
 from fedpriv.common.words import counted, in_short, printable
 from fedpriv.store.caveats import SEES_HIDDEN
-from fedpriv.store.columns import COLUMNS, Quantity
+from fedpriv.store.columns import BY_LABELS, COLUMNS, OWN, Quantity
 from fedpriv.store.display import console
 from fedpriv.store.pairs import BANDS, band, spread
 from fedpriv.store.plots import FONT_SIZE, WIDTHS, Line, Panel, distinct, draw_panels
@@ -98,12 +98,15 @@ def _rounds(runs: Runs, options: SimpleNamespace) -> tuple[Lines, list[StoredRun
         ConfigError: A column does not exist, or no run has values of both.
     """
     x, y = options.x, options.y
-    known = dict.fromkeys(column for run in runs for column in run.metrics)
+    read = [_sorted_clients(run) if x == "clients" else run.metrics for run in runs]
+    known = dict.fromkeys(column for table in read for column in table)
+    if x == "clients" and y == "test_accuracy":  # the default of --y
+        y = options.y = next((name for name in (OWN, BY_LABELS) if name in known), y)
     for flag, column in (("--x", x), ("--y", y)):
         if column not in known:
             hint = did_you_mean(column, known)
             raise ConfigError(flag, column, f"one of the columns {', '.join(known)}", hint)
-    points = [run.metrics.reindex(columns=[x, y]).set_axis(["x", "y"], axis=1) for run in runs]
+    points = [table.reindex(columns=[x, y]).set_axis(["x", "y"], axis=1) for table in read]
     points = [rows[np.isfinite(rows).all(axis=1)] for rows in points]
     drawn = [run for run, rows in zip(runs, points, strict=True) if len(rows)]
     if not drawn:
@@ -119,6 +122,15 @@ def _rounds(runs: Runs, options: SimpleNamespace) -> tuple[Lines, list[StoredRun
             label = name if label == ALL else f"{label} ({name})"
         lines.setdefault(label, []).append(rows * scales)
     return _ordered({label: band(members, options.band) for label, members in lines.items()}), drawn
+
+
+def _sorted_clients(run: StoredRun) -> pd.DataFrame:
+    """Return the last round of clients.csv, each column sorted, over the percentage of the clients."""
+    if not run.files.clients.exists():
+        return pd.DataFrame()
+    last = run.clients[run.clients["round"] == run.clients["round"].max()]
+    last = last.apply(lambda column: np.sort(column.to_numpy(dtype=float)))  # nan comes last
+    return last.assign(clients=100 * np.arange(1, len(last) + 1) / len(last))
 
 
 def _ends(runs: Runs, key: str, y: str) -> pd.DataFrame:

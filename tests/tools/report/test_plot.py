@@ -250,3 +250,18 @@ def test_lines_are_ordered_by_the_numbers_in_their_labels():
         for label, end in (("σ=10", 1), ("σ=2", 3), ("σ=2.5", 2))
     }
     assert list(plot._ordered(lines)) == ["σ=2", "σ=2.5", "σ=10"]
+
+
+def test_clients_are_sorted_by_their_accuracy(grid, command, tmp_path):
+    said = command("plot", str(grid), "--x", "clients")
+    assert said.status == 0, said.err
+    table = drawn(tmp_path)
+    ends = [pd.read_csv(grid / f"noise16-seed{n}" / "clients.csv") for n in (0, 1)]
+    ends = [100 * rows[rows["round"] == 4]["accuracy_by_labels"].sort_values() for rows in ends]
+    line = table[table["label"] == "noise_multiplier=16"]
+    assert line["x"].tolist() == [10 * k for k in range(1, 11)]
+    assert line["mean"].tolist() == pytest.approx([(a + b) / 2 for a, b in zip(*ends, strict=True)])
+    assert command("plot", str(grid), "--x", "clients", "--y", "epsilon", "--force").status == 0
+    assert "accuracy_by_labels" in refused(
+        command("plot", str(grid), "--x", "clients", "--y", "test_los")
+    )
