@@ -271,8 +271,11 @@ def _headline(facts: Mapping[str, Any]) -> str:
         )
     view = facts["views"]["sound"]
     protected = "honest client" if facts["attackers"] else "client"
-    if view["unit"] != "client":
-        protected = f"{view['unit']} of every {protected}"
+    # Records that are held out for tests or validation are not protected.
+    if view["unit"] == "client":
+        protected += ", with all its training records,"
+    else:
+        protected = f"training {view['unit']} of every {protected}"
     trust = TRUSTS[view["trust"]]
     # The server sees each upload, so each upload by itself is private.
     local = "local " if view["unit"] == "client" and trust.sees_each_upload else ""

@@ -30,7 +30,7 @@ def test_the_public_folder_holds_what_the_statement_covers_and_nothing_else(publ
     assert names(public) == FILES
     words = " ".join((public / "privacy.txt").read_text().split())
     assert words.endswith("This folder may be published.")
-    assert words.startswith("Every record of every client is protected by (")
+    assert words.startswith("Every training record of every client is protected by (")
     assert "Simulation" not in words
     model = torch.load(public / "model.pt", weights_only=True)
     assert model.keys() == torch.load(published.folder / "model.pt", weights_only=True).keys()

@@ -59,8 +59,8 @@ def test_reports_are_stated_as_local_differential_privacy_of_every_client(statem
     said = statement(*LDP)
     assert said.words.startswith(
         SIMULATION
-        + "every client is protected by (4.378, 1e-05)-local differential privacy against the "
-        "server."
+        + "every client, with all its training records, is protected by (4.378, 1e-05)-local "
+        "differential privacy against the server."
     )
     views = said.facts["views"]
     for view in ("sound", "published"):
@@ -155,7 +155,9 @@ def test_who_took_part_is_no_secret_among_reports(statement):
 
 def test_the_average_is_stated_as_privacy_of_every_client_against_all_but_the_server(statement):
     said = statement(*CDP)
-    assert said.words.startswith(SIMULATION + "every client is protected by (")
+    assert said.words.startswith(
+        SIMULATION + "every client, with all its training records, is protected by ("
+    )
     headline = said.words.partition(". ")[0]
     assert "-differential privacy against everyone but the server, which is trusted" in headline
     assert "local" not in headline

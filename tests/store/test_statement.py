@@ -116,7 +116,7 @@ def test_a_claim_without_a_finite_value_does_not_undo_a_guarantee(statement):
     facts = {**statement("rounds=1").facts, "epsilon_published": float("inf")}
     words = privacy_words(facts)
     assert " ".join(words.split()).startswith(
-        "Simulation: if seed and noise_seed are secret, every record of every client is "
+        "Simulation: if seed and noise_seed are secret, every training record of every client is "
         "protected by ("
     )
     assert "\n\nProtected: one record" in words
@@ -189,7 +189,7 @@ def test_no_statement_advises_a_seed(statement):
 
 def test_the_secrets_of_a_published_run_are_named(statement):
     said = statement("rounds=1", "publish=true")
-    assert said.words.startswith("Every record of every client is protected")
+    assert said.words.startswith("Every training record of every client is protected")
     assert "256 bits of the operating system's entropy" in said.words
 
 
