@@ -37,7 +37,7 @@ from fedpriv.common.config import (
 from fedpriv.common.errors import ConfigError, FedprivError, Interrupted
 from fedpriv.common.groups import ADDED, GROUPS
 from fedpriv.common.notices import complain
-from fedpriv.common.words import counted
+from fedpriv.common.words import counted, quoted
 from fedpriv.common.workers import end_earlier_workers, job_of_a_worker
 from fedpriv.experiment.consent import (
     refuse_odd_paths,
@@ -386,7 +386,7 @@ def _in_folder(arguments: list[str], sweep_dir: Path) -> list[str]:
         has_folder or "hydra/sweeper=search" in arguments
     ):  # the folder of a search follows from its arguments
         return arguments
-    return [*arguments, f"hydra.sweep.dir={sweep_dir}"]
+    return [*arguments, f"hydra.sweep.dir={quoted(sweep_dir)}"]
 
 
 def _left_to_the_jobs(error: ConfigCompositionException, arguments: list[str]) -> list[str]:
@@ -418,6 +418,7 @@ def _raise_failures(failures: list[FedprivError]) -> None:
     if len(failures) == 1:
         raise failures[0]
     if failures:
-        error = FedprivError(f"{counted(len(failures), 'run')} of the sweep failed, see above")
+        failed = f"{counted(len(failures), 'run')} of the sweep failed, see above"
+        error = FedprivError(f"{failed}; the first reason: {failures[0]}")
         error.exit_status = max(f.exit_status for f in failures)
         raise error

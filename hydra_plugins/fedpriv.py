@@ -242,8 +242,13 @@ class SearchSweeper(_Sweeper):
 
     def _launch(self, number: int, overrides: Sequence[str]) -> object:
         """Run a trial as the job of a sweep."""
+        from fedpriv.common.words import quoted
+
         folder = Path(self.config.hydra.sweep.dir)
-        where = [f"hydra.sweep.dir='{folder}'", f"runtime.run_dir='{folder / str(number)}'"]
+        where = [
+            f"hydra.sweep.dir={quoted(folder)}",
+            f"runtime.run_dir={quoted(folder / str(number))}",
+        ]
         job = ["runtime.progress=none", *overrides, *where, "runtime.reuse=true"]
         return self.launcher.launch([job], initial_job_idx=number)
 

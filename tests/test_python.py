@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import fedpriv
+from fedpriv.experiment.sweeps import SweepJob, raise_failures
 from fedpriv.experiment.train_arguments import swept_arguments
 
 ROOT = Path(__file__).parents[1]
@@ -156,6 +157,20 @@ def test_values_of_a_sweep_are_written_as_overrides():
         "-m", "c=1", "seed=0,1", "epsilon=1.5,null", "publish=true", "a=[1,2]", "b=x",
         "--config-dir=dir",
     ]  # fmt: skip
+
+
+def test_a_text_of_a_sweep_is_one_value_whatever_it_holds():
+    over = {"dataset.path": ["/a,b's.csv", Path("c.csv")], "a": "choice(1,2)"}
+    assert swept_arguments([], over, Path("/it's"), None) == [
+        "-m", r"dataset.path='/a,b\'s.csv',c.csv", "a=choice(1,2)", r"hydra.sweep.dir='/it\'s'",
+    ]  # fmt: skip
+
+
+def test_a_sweep_whose_runs_fail_says_why():
+    jobs = [SweepJob((f"seed={seed}",)) for seed in range(3)]
+    failures = [(job, fedpriv.FedprivError(f"{job.overrides[0]}: no room")) for job in jobs[1:]]
+    with pytest.raises(fedpriv.FedprivError, match=r"2 of 3 jobs.*seed=1: no room"):
+        raise_failures(jobs, failures)
 
 
 def test_a_key_without_values_is_refused():

@@ -18,6 +18,7 @@ from fedpriv.common.groups import OPTION, TARGET, conf_dir
 
 _BY_PROTOCOL = re.compile(r"\$\{oc\.select:protocol\.\w+, *(.*)\}")
 _BY_RESOLVER = re.compile(r"\$\{\w+:(\w+)\}")
+_BY_KEY = re.compile(r"\$\{oc\.select:([\w.]+), *")
 _MORE_KEYS = re.compile(r"/(keys/\w+)@_global_\.(\w+)")
 
 
@@ -61,9 +62,11 @@ class Key:
     def default(self) -> str:
         """The value for a run without a protocol, in one line."""
         line = _BY_RESOLVER.sub(r"\1", self.written)
+        if "oc.select" in line:
+            line = _BY_KEY.sub(r"\1, else ", line).rstrip("}")
         if not line and isinstance(self.node, yaml.SequenceNode):
             line = f"[{', '.join(item.value for item in self.node.value)}]"
-        return textwrap.shorten(line, 60, placeholder=" …")
+        return textwrap.shorten(line, 80, placeholder=" …")
 
 
 def keys_of_text(text: str) -> Iterator[Key]:

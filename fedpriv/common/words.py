@@ -115,6 +115,14 @@ def _plural(noun: str) -> str:
 
 
 def quoted(text: object) -> str:
-    """Return a text as a value of Hydra's grammar, in single quotes."""
-    escaped = str(text).replace("\\", "\\\\").replace("'", "\\'")
+    r"""Return a text as a value of Hydra's grammar: in single quotes where it would read something else.
+
+    A backslash is doubled before a quote alone, as Hydra takes every other one as it is.
+
+    >>> print(quoted("outputs/a"), quoted("it's, b"))
+    outputs/a 'it\'s, b'
+    """
+    if re.fullmatch(r"[\w/.+-]*[A-Za-z/][\w/.+-]*", str(text), re.ASCII):
+        return str(text)
+    escaped = re.sub(r"(\\*)('|\Z)", lambda m: 2 * m[1] + m[2].replace("'", r"\'"), str(text))
     return f"'{escaped}'"

@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from fedpriv.common.config import as_tree, flatten
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.groups import GROUPS, TARGET, conf_dir
+from fedpriv.common.words import quoted
 
 FLAG = "--allow"
 
@@ -82,7 +83,7 @@ def resume_command(folder: Path, config: DictConfig) -> str:
         if not is_shipped(key, target)
     }
     consent = (f"{FLAG} {module}" for module in sorted(modules))
-    resume = shlex.quote(f"resume={folder}")
+    resume = shlex.quote(f"resume={quoted(folder)}")
     return " ".join(("fedpriv train", resume, *_own_yamls(), *_tracking(config), *consent))
 
 
@@ -129,7 +130,8 @@ def _tracking(config: DictConfig) -> Iterator[str]:
         defaults = yaml.safe_load(path.read_text("utf-8"))[name] if path.exists() else values
         for key, value in values.items():
             if value != defaults.get(key):
-                text = f"[{','.join(map(str, value))}]" if isinstance(value, list) else show(value)
+                text = quoted(value) if isinstance(value, str) else show(value)
+                text = f"[{','.join(map(quoted, value))}]" if isinstance(value, list) else text
                 yield shlex.quote(f"tracker.{name}.{key}={text}")
 
 

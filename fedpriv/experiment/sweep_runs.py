@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError, FedprivError
+from fedpriv.common.words import quoted
 from fedpriv.experiment.sweeps import SEEDS, Identity, SweepJob, identity_of_job, swept_runtime
 from fedpriv.store.folder import RunFolder
 from fedpriv.store.run_folders import runs_below
@@ -17,7 +18,7 @@ def refuse_sweep_folder(folder: Path) -> None:
     """Raise ConfigError where the folder of a sweep is that of a run, or cannot be a folder."""
     key = "hydra.sweep.dir"
     if RunFolder(folder).config.exists():
-        hint = f"resume={folder} continues the run there"
+        hint = f"resume={quoted(folder)} continues the run there"
         raise ConfigError(key, str(folder), "a folder without a run of its own", hint)
     for path in (folder, *folder.parents):
         if path.is_file():

@@ -337,7 +337,7 @@ def raise_failures(
     for reason, labels in reasons.items():
         complain(f"{in_short(labels)}: {reason}")
     failed = f"{len(failures)} of {counted(len(jobs), 'job')} of the sweep failed, see above"
-    error = FedprivError(failed)
+    error = FedprivError(f"{failed}; the first reason: {failures[0][1]}")
     error.exit_status = max(failure.exit_status for _, failure in failures)
     raise error
 

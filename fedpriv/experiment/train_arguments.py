@@ -9,12 +9,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 
 from fedpriv.common.config import MULTIRUN
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.groups import ADDED, LISTED, conf_dir
 from fedpriv.common.notices import complain
+from fedpriv.common.words import quoted
 from fedpriv.experiment.consent import FLAG
 from fedpriv.store.folder import RunFolder, not_resumable
 from fedpriv.store.stored_run import StoredRun
@@ -139,7 +141,7 @@ def _is_kept(override: str, folder: RunFolder) -> bool:
     if key.partition(".")[0].partition("/")[0] == "tracker":
         return False  # trackers send data elsewhere: only the user who resumes may say where
     if key == "runtime.output_dir":
-        return folder.path.resolve().is_relative_to(Path(value.strip("'\"")).resolve())
+        return folder.path.resolve().is_relative_to(Path(str(_value(value))).resolve())
     return key not in _OF_THE_PROCESS
 
 
@@ -159,14 +161,19 @@ def _is_of_task(override: str) -> bool:
 
 
 def _folder_name(written: str) -> str:
-    """Return the value of ``resume=`` as Hydra reads it, without quotes."""
-    try:
-        name = yaml.safe_load(written)
-    except yaml.YAMLError:
-        name = written
+    """Return the value of ``resume=``."""
+    name = _value(written)
     if not isinstance(name, str) or not name.strip():
         raise not_resumable(written)
     return name
+
+
+def _value(written: str) -> object:
+    """Return the value of an override as Hydra reads it, without quotes."""
+    try:
+        return OverridesParser.create().parse_override(f"key={written}").value()
+    except HydraException:
+        return written
 
 
 def swept_arguments(
@@ -197,8 +204,7 @@ def swept_arguments(
             raise ConfigError(key, "no value", "one value or more to sweep over")
         arguments.append(f"{key}={','.join(texts)}")
     if folder is not None:
-        path = str(folder).replace("'", "\\'")
-        arguments.append(f"hydra.sweep.dir='{path}'")
+        arguments.append(f"hydra.sweep.dir={quoted(folder)}")
     if config_dir is not None:
         arguments.append(f"--config-dir={config_dir}")
     return arguments
@@ -210,4 +216,6 @@ def _override_text(value: object) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, (list, tuple)):
         return f"[{','.join(map(_override_text, value))}]"
-    return str(value)
+    # A list, a mapping or a function in Hydra's grammar stays one. Any other text is one value.
+    is_text = isinstance(value, str | Path) and not re.match(r"[\[{]|\w+\(", str(value))
+    return quoted(value) if is_text else str(value)

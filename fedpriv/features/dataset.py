@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _BLOCK = 250
 _MOST_THREADS = 32  # bounds the memory of the blocks
 _TRIED = 8  # number of images that are computed both alone and together
+_SECONDS_BETWEEN_LINES = 20.0  # of progress, in a log
 _KEPT = np.float16  # fresh coefficients are rounded like cached ones, so runs agree
 
 _KEPT_OUTSIDE = (
@@ -179,17 +181,20 @@ class Featured(DatasetView):
             (1, torch_threads) if is_own(self.features) else (min(torch_threads, _MOST_THREADS), 1)
         )
         pool = ThreadPoolExecutor(threads, "features", torch.set_num_threads, (each,))
-        console = Console(stderr=True)
+        console, said = Console(stderr=True), time.monotonic()
         try:
-            for _ in track(
+            blocks_done = track(
                 pool.map(fill, blocks),
                 total=len(blocks),
                 description=self.features.name,
                 console=console,
                 transient=True,
                 disable=not console.is_terminal,
-            ):
-                pass
+            )
+            for done, _ in enumerate(blocks_done, start=1):
+                if not console.is_terminal and time.monotonic() - said > _SECONDS_BETWEEN_LINES:
+                    said = time.monotonic()
+                    sys.stderr.write(f"{self.features.name}: {done / len(blocks):.0%} done\n")
         finally:
             # After Ctrl-C or an error the threads end with the blocks that they have begun.
             pool.shutdown(cancel_futures=True)

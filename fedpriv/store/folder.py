@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from fedpriv.common.errors import ConfigError
+from fedpriv.common.words import quoted
 
 SCHEMA_VERSION = 2
 CANARIES = "canaries.json"
@@ -78,7 +79,7 @@ class RunFolder:
                     "runtime.run_dir",
                     str(self.path),
                     "a folder without a run",
-                    f"resume={self.path} continues the one there",
+                    f"resume={quoted(self.path)} continues the one there",
                 )
             # A run writes these files after its configuration. Without one they are leftovers of a run.
             for path in (

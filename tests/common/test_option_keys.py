@@ -15,6 +15,7 @@ TEXT = """\
 _target_: fedpriv.Part
 rate: ${oc.select:protocol.rate, 0.1}  # q
 size: ${oc.select:protocol.size, ${records_at_most:128}}
+own: ${oc.select:algorithm.own_rate, ${oc.select:algorithm.rate, 0.1}}
 seed: ${seed}
 names: [a, "b # c"]  # who
 lines:  # several
@@ -31,6 +32,7 @@ def test_the_keys_of_a_yaml_with_values_and_comments():
         "_target_": ("fedpriv.Part", ""),
         "rate": ("0.1", "q"),
         "size": ("128", ""),
+        "own": ("algorithm.own_rate, else algorithm.rate, else 0.1", ""),
         "seed": ("${seed}", ""),
         "names": ('[a, "b # c"]', "who"),
         "lines": ("[one, two]", "several"),

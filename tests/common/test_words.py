@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpriv.common.words import counted, counted_span, digits_up, round_up, span
+from fedpriv.common.words import counted, counted_span, digits_up, quoted, round_up, span
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,10 @@ def test_what_has_few_digits_is_not_rounded():
         "0", "2", "0.3", "1500", "inf",
     ]  # fmt: skip
     assert (round_up(0.452119), round_up(0.452119, 6)) == ("0.453", "0.452119")
+
+
+@given(st.text("ab1'\\\\,\"= /:{}[]()\u00e9.", min_size=1).map(lambda text: f"/{text}"))
+def test_hydra_reads_a_quoted_text_as_it_is(text):
+    parsed = OverridesParser.create().parse_override(f"key={quoted(text)}")
+    assert not parsed.is_sweep_override()
+    assert parsed.value() == text

@@ -20,7 +20,7 @@ from fedpriv.data.federated import federate
 from fedpriv.data.partitions import Iid
 from fedpriv.data.records import Records
 from fedpriv.experiment.build import build_parts
-from fedpriv.features import Hog, Scattering, public_statistics
+from fedpriv.features import Hog, Scattering, dataset, public_statistics
 from fedpriv.features.base import ReleasedStatistics
 from fedpriv.features.dataset import Featured
 
@@ -326,3 +326,11 @@ def test_an_attack_on_pixels_needs_pixels():
     settings = ["features=scattering", "attack=pixel_pattern", "algorithm=fedavg", "rounds=2"]
     with pytest.raises(ConfigError, match=words):
         build_parts(fedpriv.compose(settings))
+
+
+def test_in_a_log_a_line_tells_now_and_then_how_far_the_computation_is(cache, capsys, monkeypatch):
+    monkeypatch.setattr(dataset, "_SECONDS_BETWEEN_LINES", -1.0)
+    Featured(Digits(), Scattering(**SMALL)).load()
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        f"{Scattering.name}: {percent:.0%} done" for percent in np.arange(1, 9) / 8
+    ]

@@ -86,9 +86,12 @@ def draw_table(
     panels = panels_of(figure, table, unsound)
     lines = [one for row in panels for p in row if isinstance(p, Panel) for one in p.lines]
     note = _DOTTED if any(line.dotted for line in lines) else ""
+    if kinds := [kind for kind in BANDS if kind != "none" and kind in set(table["band"])]:
+        bands = "; ".join(BANDS[kind] for kind in kinds)
+        note += f"\nMeans over up to {table['n'].max()} seeds; bands: {bands}."
     heading = " · ".join(filter(None, (figure.work, figure.title)))
     files = [folder / "figure.png", folder / "figure.pdf"]
-    draw_panels(files, panels, heading, note=note, stamp="\n".join(stamp))
+    draw_panels(files, panels, heading, note=note.strip(), stamp="\n".join(stamp))
 
 
 def unsound_curves(runs: Sequence[FigureRun]) -> set[tuple[str, str]]:

@@ -52,13 +52,12 @@ def privacy_paragraph(runs: Sequence[StoredRun], warning: str = "") -> str:
     for joint in joint_privacy(runs):
         if len(joint.runs) > 1 or joint.not_included or math.isnan(joint.epsilon):
             sentences += joint.sentences()
-    if warning:
-        sentences.append(warning)
     if len(finished) < len(runs):
         left_out = counted(len(runs) - len(finished), "run")
         sentences.append(f"No guarantee is stated for {left_out} that did not end.")
     text = _POWER.sub(_in_powers, "\n".join(map(latex_text, sentences)))
     head = f"% from the privacy statements of {counted(len(runs), 'run')}, by fedpriv"
+    head += f"\n% {printable(warning)}" if warning else ""
     return f"{head}\n\\paragraph{{Privacy.}}\n{text}\n"
 
 

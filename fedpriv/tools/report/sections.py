@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fedpriv.common.words import counted, digits_down, round_up
+from fedpriv.common.words import counted, digits_down, quoted, round_up
 from fedpriv.data.names import MISLABELLED
 from fedpriv.store.caveats import SEES_HIDDEN
 from fedpriv.store.pairs import spread_words
@@ -343,7 +343,8 @@ def repeat(run: ReportedRun) -> Markup:
         ]
         parts.append(command("The run again", shlex.join(["fedpriv", "train", *overrides])))
     if run.resumable:
-        parts.append(command("Go on from its checkpoint", f"fedpriv train resume={folder}"))
+        resume = shlex.quote(f"resume={quoted(run.path)}")
+        parts.append(command("Go on from its checkpoint", f"fedpriv train {resume}"))
     if run.files.ledger.is_file():
         title = "Its ledger under other accountants and δ"
         parts.append(command(title, f"fedpriv account --run {folder}"))

@@ -219,6 +219,9 @@ def test_the_paragraph_for_a_paper_is_printed(here, command):
     assert said.out == command("report", "own", "--latex").out
     assert "neither which runs were made nor when they stopped" in said.out
     assert said.out.startswith("% from the privacy statements of 6 runs")
+    chosen = [line for line in said.out.splitlines() if "hydra/sweeper=search" in line]
+    assert all(line.startswith("% Warning: ") for line in chosen)
+    assert chosen
     for word in (
         r"\paragraph{Privacy.}",
         "one client",

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedpriv.store.pairs import POINTS, band
+from fedpriv.store.pairs import BANDS, POINTS, band
+from fedpriv.study.figures import write
 from fedpriv.study.figures.definition import Axes
 from fedpriv.study.figures.series import FigureRun, frame_of, over_seeds, read_runs
 from fedpriv.study.figures.write import panels_of
@@ -155,3 +156,17 @@ def test_each_of_many_clients_has_a_line_of_its_own(read, tiny):
     ((panel,),) = panels_of(read(tiny), pd.DataFrame(rows, columns=names), set())
     assert [line.label for line in panel.lines] == [f"client {n}" for n in range(13)]
     assert len({(line.colour, line.dotted) for line in panel.lines}) == 13
+
+
+@pytest.mark.parametrize(("kind", "n"), [("t", 4), ("range", 2), ("none", 1)])
+def test_below_a_picture_stand_its_seeds_and_what_its_bands_are(
+    kind, n, figure, tmp_path, monkeypatch
+):
+    notes = []
+    monkeypatch.setattr(write, "draw_panels", lambda *_, note, **more: notes.append(note))
+    group, axes, curve = figure.groups[0], figure.axes[0], figure.groups[0].curves[0]
+    points = {"x": [1.0, 2.0], "mean": [0.5, 0.6], "low": [0.4, 0.5], "high": [0.6, 0.7]}
+    names = {"group": group.name, "axes": axes.name, "curve": curve.name, "n": n, "band": kind}
+    write.draw_table(figure, pd.DataFrame(points).assign(**names), set(), tmp_path)
+    said = f"Means over up to {n} seeds; bands: {BANDS[kind]}."
+    assert notes == ["" if kind == "none" else said]
