@@ -21,7 +21,7 @@ from fedpriv.common.attributes import is_own, own_classes
 from fedpriv.common.errors import ConfigError, ReleaseError
 from fedpriv.common.saved import StateDict
 from fedpriv.privacy.accountants import RunningTotal
-from fedpriv.privacy.core.columns import each_client, of_clients
+from fedpriv.privacy.core.client_groups import tensor
 from fedpriv.privacy.core.names import NOBODY, SOUND
 from fedpriv.privacy.core.sampling import WholeData
 from fedpriv.privacy.core.trade_off import EPSILONS, TradeOff, trade_off
@@ -501,7 +501,7 @@ class Budget:
             "published": None if self._published is None else self._published.state_dict(),
             "if_honest": None if self._if_honest is None else self._if_honest.state_dict(),
             "sound": self._sound.state_dict(),
-            "took_part": of_clients(self._took_part),
+            "took_part": tensor(self._took_part),
         }
 
     def load_state_dict(self, state: StateDict) -> None:
@@ -512,4 +512,4 @@ class Budget:
         if self._if_honest is not None:
             self._if_honest.load_state_dict(state["if_honest"])
         self._sound.load_state_dict(state["sound"])
-        self._took_part = each_client(state["took_part"])
+        self._took_part = state["took_part"].cpu().numpy().copy()

@@ -7,7 +7,7 @@ another absolute noise, but the same multiplier, hence the same privacy cost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +15,10 @@ import numpy as np
 
 from fedpriv.common.errors import FedprivError
 from fedpriv.common.saved import StateDict
-from fedpriv.privacy.core.alike import CountsOfClients
-from fedpriv.privacy.core.columns import pack, pack_counts, unpack, unpack_counts
+from fedpriv.privacy.core.client_groups import ClientGroups, objects
 from fedpriv.privacy.mechanisms.joint import JointQuery
 from fedpriv.privacy.mechanisms.release import Release
-from fedpriv.privacy.mechanisms.rows import joint_of, joint_row, queries_in
+from fedpriv.privacy.mechanisms.rows import joint_of, joint_row
 
 
 @dataclass
@@ -75,7 +74,7 @@ class Ledger:
         self.clients = clients
         self.neighbours: str | None = None
         self._entries: dict[JointQuery, Entry] = {}
-        self._counts: CountsOfClients[JointQuery] = CountsOfClients(clients)
+        self._counts = ClientGroups(clients, objects([{}]))  # joint query → samples
 
     def record(self, release: Release, claimed: int | None = None) -> None:
         """Enter a release.
@@ -98,13 +97,22 @@ class Ledger:
         entry = self._entries.setdefault(joint, Entry())
         if claimed is not None:
             entry.claimed = (entry.claimed or 0) + claimed
-        self._counts.add(joint, release.clients, release.count)
+        if release.count and len(release.clients):
+            self._count(joint, release.clients, release.count)
         for query in joint.queries:
             include(entry.sensitivity, query.name, release.sensitivity[query.name])
             if not query.protects:
                 include(entry.noise_std, query.name, np.zeros(1))
             elif query.name in release.noise_std:  # a bit is flipped, not added to
                 include(entry.noise_std, query.name, release.noise_std[query.name])
+
+    def _count(self, joint: JointQuery, clients: np.ndarray, count: int) -> None:
+        self._counts.charge(
+            joint,
+            clients,
+            count,
+            lambda histories: objects({**h, joint: h.get(joint, 0) + count} for h in histories),
+        )
 
     def claim(self, joint: JointQuery, samples: int) -> None:
         """Enter samples that the published theorem charges to everyone but that no client answered on.
@@ -124,40 +132,40 @@ class Ledger:
 
     def counts(self, joint: JointQuery) -> np.ndarray:
         """Return the number of samples on which each client answered this joint query, int64 [K]."""
-        return self._counts.of_kind(joint)
+        return self._spread(lambda history: history.get(joint, 0))
+
+    def _spread(self, number_of: Callable[[dict[JointQuery, int]], int]) -> np.ndarray:
+        numbers = np.array([number_of(history) for history in self._counts.distinct])
+        return self._counts.spread(numbers)
 
     def draws(self) -> Iterator[tuple[JointQuery, Entry, np.ndarray, int]]:
         """Iterate over (joint query, entry, clients [m], count), with clients of equal counts together.
 
         Clients that did not answer a joint query are left out of its clients.
         """
-        of_some = {joint: (clients, counts) for joint, clients, counts in self._counts.rows()}
+        members: dict[JointQuery, dict[int, list[np.ndarray]]] = {}
+        for history, clients in zip(self._counts.distinct, self._counts.members(), strict=True):
+            for joint, count in history.items():
+                members.setdefault(joint, {}).setdefault(count, []).append(clients)
         for joint, entry in self:
-            of_all = self._counts.everyone.get(joint, 0)
-            clients, counts = of_some.get(joint, (np.zeros(0, dtype=np.int64),) * 2)
-            if of_all:
-                of_each = np.full(self.clients, of_all)
-                of_each[clients] += counts
-                clients, counts = np.arange(self.clients), of_each
-            for count in np.unique(counts):
-                yield joint, entry, clients[counts == count], int(count)
+            for count, groups in sorted(members.get(joint, {}).items()):
+                yield joint, entry, np.sort(np.concatenate(groups)), count
 
     def composition(self, client: int) -> dict[JointQuery, int]:
         """Return the joint queries that one client answered, and how often."""
-        ((counts,), _) = self._counts.groups(np.array([client]))
-        return self._in_order(counts)
+        return self._in_order(self._counts.values[self._counts.group_of[client]])
 
     def histories(self) -> list[dict[JointQuery, int]]:
         """Return the distinct compositions of the clients that released anything."""
-        histories = map(self._in_order, self._counts.distinct())
+        histories = map(self._in_order, self._counts.distinct)
         joints = list(self._entries)
         return sorted(filter(None, histories), key=lambda h: [h.get(joint, 0) for joint in joints])
 
-    def _in_order(self, counts: dict[JointQuery, int]) -> dict[JointQuery, int]:
-        """Return the counts in the order in which joint queries were first answered, without zeros."""
-        if len(counts) > 1:
-            counts = {joint: counts[joint] for joint in self._entries if joint in counts}
-        return {joint: count for joint, count in counts.items() if count}
+    def _in_order(self, history: dict[JointQuery, int]) -> dict[JointQuery, int]:
+        """Return the counts in the order in which joint queries were first answered."""
+        if len(history) < 2:
+            return dict(history)
+        return {joint: history[joint] for joint in self._entries if joint in history}
 
     def samples_of(self, query: str | None = None) -> np.ndarray:
         """Return the number of samples that each client answered on [K].
@@ -165,34 +173,46 @@ class Ledger:
         Args:
             query: Name of a query; if given, only samples on which it was answered count.
         """
-        return self._counts.of_kinds(
-            [
-                joint
-                for joint in self._entries
-                if query is None or any(q.name == query for q in joint.queries)
-            ]
+        return self._spread(
+            lambda history: sum(
+                count for joint, count in history.items() if query is None or query in joint.names
+            )
         )
 
     def state_dict(self) -> dict[str, object]:
-        of_some = {joint: (clients, counts) for joint, clients, counts in self._counts.rows()}
-        everyone = self._counts.everyone
+        forms: dict[
+            Any, Any
+        ] = {}  # entries share their forms, so that a checkpoint has each of them once
+        entries = []
+        for joint, entry in self:
+            form, numbers = joint_row(joint)
+            extents = [
+                {name: (extent.low, extent.high) for name, extent in by_query.items()}
+                for by_query in (entry.noise_std, entry.sensitivity)
+            ]
+            entries.append((forms.setdefault(form, form), numbers, entry.claimed, extents))
+        place = {joint: i for i, joint in enumerate(self._entries)}
         return {
             "neighbours": self.neighbours,
-            "entries": pack(_row_of(joint, entry, everyone.get(joint, 0)) for joint, entry in self),
-            "some": pack_counts(of_some.get(joint) for joint in self._entries),
+            "entries": entries,
+            "counts": self._counts.state_dict(
+                lambda histories: [[(place[j], n) for j, n in h.items()] for h in histories]
+            ),
         }
 
     def load_state_dict(self, state: StateDict) -> None:
         self.neighbours = state["neighbours"]
-        self._entries, self._counts = {}, CountsOfClients(self.clients)
-        rows, everyone = unpack_counts(state["some"]), np.arange(self.clients)
-        for (form, numbers), of_some in zip(unpack(state["entries"]), rows, strict=True):
-            joint, entry, of_all = _entry_of(form, numbers)
-            self._entries[joint] = entry
-            if of_all:
-                self._counts.add(joint, everyone, of_all)
-            if of_some is not None:
-                self._counts.add_rows(joint, *of_some)
+        self._entries = {
+            joint_of(form, iter(numbers)): Entry(
+                claimed, *({name: Extent(*ends) for name, ends in e.items()} for e in extents)
+            )
+            for form, numbers, claimed, extents in state["entries"]
+        }
+        joints = list(self._entries)
+        self._counts.load_state_dict(
+            state["counts"],
+            lambda histories: objects({joints[i]: n for i, n in h} for h in histories),
+        )
 
 
 def include(extents: dict[str, Extent], name: str, values: np.ndarray) -> None:
@@ -207,35 +227,3 @@ def include(extents: dict[str, Extent], name: str, values: np.ndarray) -> None:
         extent = extents.setdefault(name, Extent())
         extent.low = min(extent.low, float(np.min(values)))
         extent.high = max(extent.high, float(np.max(values)))
-
-
-def _row_of(joint: JointQuery, entry: Entry, everyone: int) -> tuple[tuple[Any, ...], list[float]]:
-    """Return the form and the numbers of an entry, with the count of what all clients answered."""
-    form, numbers = joint_row(joint)
-    claimed = entry.claimed is not None
-    counts = [everyone, entry.claimed] if claimed else [everyone]
-    extents = [
-        extents_by_query.get(query.name, Extent())
-        for query in joint.queries
-        for extents_by_query in (entry.noise_std, entry.sensitivity)
-    ]
-    ends = [end for extent in extents for end in (extent.low, extent.high)]
-    # Entries of one form become rows of one matrix of floats, so counts and ranges come before the query's
-    # own.
-    return (form, claimed), [*counts, *ends, *numbers]
-
-
-def _entry_of(form: Any, numbers: Sequence[float]) -> tuple[JointQuery, Entry, int]:
-    """Return what :func:`_row_of` was given."""
-    (joint_form, claimed), remaining = form, iter(numbers)
-    entry, everyone = Entry(), int(next(remaining))
-    if claimed:
-        entry.claimed = int(next(remaining))
-    ends = [next(remaining) for _ in range(4 * queries_in(joint_form))]
-    joint = joint_of(joint_form, remaining)
-    for i, query in enumerate(joint.queries):
-        for extents_by_query, at in ((entry.noise_std, 4 * i), (entry.sensitivity, 4 * i + 2)):
-            low, high = ends[at : at + 2]
-            if low <= high:  # it was seen
-                extents_by_query[query.name] = Extent(low, high)
-    return joint, entry, everyone

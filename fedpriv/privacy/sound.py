@@ -26,7 +26,7 @@ from fedpriv.privacy.accountants import (
     RunningTotal,
 )
 from fedpriv.privacy.accountants.composition import CompositionTotal
-from fedpriv.privacy.core.columns import pack_events, unpack_events
+from fedpriv.privacy.core.events import described_counts, parse_counts
 from fedpriv.privacy.ledger import Ledger
 
 _PATIENCE = (
@@ -270,10 +270,10 @@ class Capped(SoundEpsilon):
         )
 
     def state_dict(self) -> dict[str, object]:
-        return {"composition": pack_events(self._composition)}
+        return {"composition": described_counts(self._composition)}
 
     def load_state_dict(self, state: StateDict) -> None:
-        self._composition = unpack_events(state["composition"])
+        self._composition = parse_counts(state["composition"])
 
 
 class Unguarded(SoundEpsilon):

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
@@ -22,13 +23,11 @@ from dp_accounting.privacy_accountant import UnsupportedEventError
 
 from fedpriv.common.saved import StateDict
 from fedpriv.privacy.accountants.base import Accountant, Composition, Compositions, RunningTotal
-from fedpriv.privacy.accountants.histories import Counts, Histories, weaker
 from fedpriv.privacy.accountants.rdp import RdpAccountant
 from fedpriv.privacy.accountants.search import MANY_STEPS
-from fedpriv.privacy.core.alike import AlikeRows
-from fedpriv.privacy.core.columns import each_client, of_groups
-from fedpriv.privacy.core.events import describe_event, parse_event
-from fedpriv.privacy.core.grid import FEW, gridded, on_grid
+from fedpriv.privacy.core.client_groups import ClientGroups, objects
+from fedpriv.privacy.core.events import described_counts, parse_counts
+from fedpriv.privacy.core.grid import FEW, gridded, on_grid, weaker_event
 from fedpriv.privacy.core.rdp import without_noise
 from fedpriv.privacy.core.trade_off import profile_of
 
@@ -40,13 +39,11 @@ _MANY_KINDS = 100  # kinds of draws from which on one ε takes a second or more
 _LONG = 30  # kinds of draws on the grid beyond which a forecast is only a bound
 _SHOWN = 16  # largest number of histories whose quick bounds are computed while a run goes on
 
-# How well the allowance of a client is known.
-_UNKNOWN, _AT_LEAST, _EXACTLY = 0, 1, 2
 _RDP = RdpAccountant()
-# Columns of an allowance: id of its event, draws left, how well it is known, draws since the event was set.
-_FOR, _LEFT, _KNOWN, _SERVED = range(4)
-_COLUMNS = {"_for": np.int64, "_left": np.int64, "_known": np.int8, "_served": np.int64}
-"""Names and types of these columns in checkpoints."""
+
+Counts = dict[dp_event.DpEvent, int]
+weaker = lru_cache(maxsize=16384)(weaker_event)
+"""The event on the grid; cached, because every round asks for it."""
 
 
 class CompositionAccountant(Accountant):
@@ -126,6 +123,37 @@ class CompositionAccountant(Accountant):
         return _RDP.steps_allowed(event, epsilon, delta, neighbours)
 
 
+@dataclass(frozen=True)
+class History:
+    """Draws of the clients of one group, and what is known about one further event.
+
+    Attributes:
+        draws: Number of draws of each event.
+        limit: Event, ε and δ of the allowance; None without an allowance.
+        left: Number of further draws of that event that are known to fit.
+        largest: Whether no more than ``left`` draws fit.
+        served: Number of draws since the allowance was found.
+    """
+
+    draws: Counts
+    limit: tuple[dp_event.DpEvent, float, float] | None = None
+    left: int = 0
+    largest: bool = False
+    served: int = 0
+
+    def kind(self, event: dp_event.DpEvent) -> dp_event.DpEvent:
+        """Return the event as it is accounted for beside these draws: on the grid if there are many kinds."""
+        few = len(self.draws) + (event not in self.draws) <= FEW
+        return event if few else weaker(event)
+
+    def with_draws(self, event: dp_event.DpEvent, count: int) -> History:
+        """Return the history after ``count`` draws of ``event``."""
+        draws = {**self.draws, event: self.draws.get(event, 0) + count}
+        if self.limit is None or self.limit[0] != self.kind(event):
+            return History(draws)
+        return replace(self, draws=draws, left=self.left - count, served=self.served + count)
+
+
 class CompositionTotal(RunningTotal):
     """Number of draws per event and client, accounted for by ``accountant.epsilon_of``.
 
@@ -143,34 +171,25 @@ class CompositionTotal(RunningTotal):
 
     def __init__(self, accountant: CompositionAccountant, clients: int, neighbours: str):
         self.accountant, self.neighbours = accountant, neighbours
-        self._histories = Histories(clients)
+        self._groups = ClientGroups(clients, objects([History({})]))
+        self._kinds: set[dp_event.DpEvent] = set()
         self._known_epsilons: dict[tuple[frozenset, float], float] = {}
         self._tightness = 1.0  # ρ of the last ε ÷ ρ of its quick bound
-        # The allowance of a client: this many more draws of one event, or of a cheaper one, fit within the
-        # budget (ε, δ) = _limit.
-        self._limit: tuple[float, float] | None = None
-        self._ids: dict[tuple[dp_event.DpEvent, bool], int] = {}  # (event, not on the grid) → id
-        self._allowances = AlikeRows(clients, np.array([-1, 0, _UNKNOWN, 0]))
 
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
         if not count or not len(clients):
             return
-        self._histories.add(event, clients, count)
-        # An exact allowance covers its event only. An allowance on the grid covers every event that rounds to
-        # its event, and cheaper events. After a cheaper draw more may be left than the allowance says.
-        same_ids = [self._ids.get((event, True), -2), self._ids.get((weaker(event), False), -2)]
-        covering_ids = [*same_ids, *self._covering(event)]
+        self._kinds.add(event)
+        self._groups.charge(
+            event,
+            clients,
+            count,
+            lambda histories: objects(history.with_draws(event, count) for history in histories),
+        )
 
-        def charged(allowances: np.ndarray) -> np.ndarray:
-            covered = np.isin(allowances[:, _FOR], covering_ids)
-            cheaper = ~np.isin(allowances[:, _FOR], same_ids)
-            allowances[:, _LEFT] -= count
-            allowances[:, _SERVED] += count
-            allowances[cheaper, _KNOWN] = np.minimum(allowances[cheaper, _KNOWN], _AT_LEAST)
-            allowances[~covered, _KNOWN] = _UNKNOWN
-            return allowances
-
-        self._allowances.change(clients, charged)
+    def _histories(self) -> list[Counts]:
+        """Return the distinct draws of clients, of many kinds of draws on the grid."""
+        return [on_grid(history.draws) for history in self._groups.distinct]
 
     @property
     def slow(self) -> bool:
@@ -178,10 +197,10 @@ class CompositionTotal(RunningTotal):
 
         The answer depends on the draws alone, so that a resumed run answers alike.
         """
-        return self._histories.kinds > _MANY_KINDS
+        return len(self._kinds) > _MANY_KINDS
 
     def bound(self, delta: float) -> float:
-        histories = self._histories.distinct()
+        histories = self._histories()
         if len(histories) > _SHOWN:
             return math.inf
         return max(self._bound(history, delta) for history in histories)
@@ -198,13 +217,13 @@ class CompositionTotal(RunningTotal):
         return min(1.0, self._tightness * _rho(bound, delta) / _rho(epsilon, delta))
 
     def epsilon(self, delta: float) -> np.ndarray:
-        histories, group_of = self._histories.groups()
+        histories = self._histories()
         epsilon_of = self._epsilon_of if self._few(largest(histories)) else self._bound
-        return np.array([epsilon_of(history, delta) for history in histories])[group_of]
+        return self._groups.spread(np.array([epsilon_of(draws, delta) for draws in histories]))
 
     def worst(self, delta: float) -> float:
         """Return ε of the worst client, computing as few ε as the quick bounds allow."""
-        histories = largest(self._histories.distinct())
+        histories = largest(self._histories())
         if not self._few(histories):
             return max(self._bound(history, delta) for history in histories)
         worst = 0.0
@@ -223,7 +242,7 @@ class CompositionTotal(RunningTotal):
         return self.patience is None or len(histories) <= self.patience
 
     def deltas(self, epsilons: np.ndarray) -> np.ndarray:
-        histories = largest(self._histories.distinct())
+        histories = largest(self._histories())
         accountant = self.accountant
         deltas_of = accountant.deltas_of if self._few(histories) else accountant.quick_deltas
         return np.max(
@@ -233,7 +252,7 @@ class CompositionTotal(RunningTotal):
     @property
     def bounded(self) -> bool:
         """True if there are so many histories that the quick bound stands for ε."""
-        return not self._few(largest(self._histories.distinct()))
+        return not self._few(largest(self._histories()))
 
     def _bound(self, history: Counts, delta: float) -> float:
         return self.accountant.bound(history, delta, self.neighbours) if history else 0.0
@@ -254,176 +273,56 @@ class CompositionTotal(RunningTotal):
         delta: float,
         clients: np.ndarray | None = None,
     ) -> np.ndarray:
-        aim = self._aim_at(event, epsilon, delta, clients)
-        allowances = self._allowances.distinct
-        sufficient = (allowances[:, _LEFT] >= count) & (allowances[:, _KNOWN] != _UNKNOWN)
-        exact = (allowances[:, _KNOWN] == _EXACTLY) & (allowances[:, _FOR] == aim)
-        unresolved_rows = ~sufficient & ~exact
-        if unresolved_rows.any():
-            everyone = np.arange(self._histories.clients) if clients is None else clients
-            index = self._allowances.index(everyone)
-            unresolved = everyone[unresolved_rows[index]]
-            index = index[unresolved_rows[index]]
-            histories, group_of = self._histories.groups(unresolved)
-            # Clients that share one history and one allowed event are looked at together.
-            ids, id_of_row = np.unique(allowances[:, _FOR], return_inverse=True)
-            pair_of = group_of * len(ids) + id_of_row[index]
-            for pair in np.unique(pair_of).tolist():
-                same = pair_of == pair
-                served = int(allowances[np.unique(index[same]), _SERVED].max())
-                allowed_event, history = int(ids[pair % len(ids)]), histories[pair // len(ids)]
-                allowance = self._allow(
-                    history, allowed_event, served, event, aim, count, (epsilon, delta)
-                )
-                self._allowances.change(unresolved[same], allowance)
-        exceeds = self._allowances.distinct[:, _LEFT] < count
-        return self._allowances.spread(exceeds, clients)
-
-    def _allow(
-        self,
-        history: Counts,
-        event_id: int,
-        served: int,
-        event: dp_event.DpEvent,
-        aim: int,
-        count: int,
-        budget: tuple[float, float],
-    ) -> Callable[[np.ndarray], np.ndarray]:
-        """Find the allowance of clients that share one history and one allowed event.
-
-        If their allowance is for an event that costs more than ``event``, that one is extended first. Where
-        this is not enough for ``count`` draws, the allowance becomes one for ``event``.
-
-        Args:
-            history: Their draws.
-            event_id: Id of their allowed event.
-            served: Largest number of draws since that event was set.
-            event: Event of the further draws.
-            aim: Its id.
-            count: Number of further draws.
-            budget: ε and δ.
-
-        Returns:
-            Function that writes the allowance into their rows.
-        """
-        moved = False
-        if event_id != aim:
-            costly_event = next(
-                kind for (kind, _), known_id in self._ids.items() if known_id == event_id
-            )
-            allowed, exact = self._further(history, costly_event, count, *budget, served)
-            moved = allowed < count
-        if event_id == aim or moved:
-            allowed, exact = self._further(history, event, count, *budget, 0 if moved else served)
-
-        def written(allowances: np.ndarray) -> np.ndarray:
-            if moved:
-                allowances[:, _FOR], allowances[:, _SERVED] = aim, 0
-            allowances[:, _LEFT] = allowed
-            allowances[:, _KNOWN] = _EXACTLY if exact else _AT_LEAST
-            return allowances
-
-        return written
-
-    def _aim_at(
-        self, event: dp_event.DpEvent, epsilon: float, delta: float, clients: np.ndarray | None
-    ) -> int:
-        """Make the allowances of ``clients`` apply to ``event`` and return the id of ``event``.
-
-        An allowance for an event that costs at least as much is kept. An allowance for any other event is
-        forgotten.
-        """
-        if self._limit != (epsilon, delta):
-            self._limit = (epsilon, delta)
-            self._allowances.change(None, _unknown)
-        exact = self._histories.kinds_with(event) <= FEW
-        aim = (event if exact else weaker(event), exact)
-        if aim not in self._ids:  # ids that no allowance uses are never looked up again
-            used = set(self._allowances.distinct[:, _FOR].tolist())
-            self._ids = {
-                known: known_id for known, known_id in self._ids.items() if known_id in used
-            }
-            self._ids[aim] = 1 + max(used)
-        event_id = self._ids[aim]
-        usable_ids = [event_id] if exact else [event_id, *self._covering(event)]
-
-        def usable(allowances: np.ndarray) -> np.ndarray:
-            outdated = ~np.isin(allowances[:, _FOR], usable_ids)
-            for column, value in ((_FOR, event_id), (_KNOWN, _UNKNOWN), (_SERVED, 0)):
-                allowances[outdated, column] = value
-            return allowances
-
-        if not np.isin(self._allowances.distinct[:, _FOR], usable_ids).all():
-            self._allowances.change(clients, usable)
-        return event_id
-
-    def _covering(self, event: dp_event.DpEvent) -> list[int]:
-        """Return the ids of the events on the grid that cost at least as much as ``event``."""
-        return [
-            event_id
-            for (known_event, exactly), event_id in self._ids.items()
-            if not exactly and _costs_more(known_event, weaker(event))
-        ]
-
-    def _further(
-        self,
-        history: Counts,
-        event: dp_event.DpEvent,
-        count: int,
-        epsilon: float,
-        delta: float,
-        served: int,
-    ) -> tuple[int, bool]:
-        """Return how many more draws of ``event`` fit, and whether that number is the largest."""
-        exact = self._histories.kinds_with(event) <= FEW
-        only_event = exact and set(history) <= {event}
-        at_most = MANY_STEPS if only_event else max(count, _AHEAD + 2 * served)
-        base, charged = (history, event) if exact else (gridded(history), weaker(event))
-        if not only_event:  # far from the budget a quick bound decides
-            counts = dict(base)
-            counts[charged] = counts.get(charged, 0) + at_most
-            if self.accountant.bound(counts, delta, self.neighbours) <= epsilon:
-                return at_most, False
-        allowed = self.accountant.further_steps(
-            base, charged, epsilon, delta, self.neighbours, at_most=at_most
+        groups = self._groups
+        asked = (
+            np.arange(len(groups.sizes)) if clients is None else np.unique(groups.group_of[clients])
         )
-        return allowed, allowed < at_most
+        exceeds = np.zeros(len(groups.sizes), dtype=bool)
+        for group in asked[groups.sizes[asked] > 0].tolist():
+            history = groups.values[group]
+            limit = (history.kind(event), epsilon, delta)
+            if history.limit != limit:
+                history = replace(history, limit=limit, left=0, largest=False, served=0)
+            if history.left < count and not history.largest:
+                history = self._allowed(history, event, count)
+            groups.values[group] = history
+            exceeds[group] = history.left < count
+        return exceeds[groups.group_of if clients is None else groups.group_of[clients]]
+
+    def _allowed(self, history: History, event: dp_event.DpEvent, count: int) -> History:
+        """Return the history with the number of further draws that fit, of ``count`` or a few more."""
+        assert history.limit is not None
+        (_, epsilon, delta), draws = history.limit, history.draws
+        only_event = set(draws) <= {event}
+        at_most = MANY_STEPS if only_event else max(count, _AHEAD + 2 * history.served)
+        if not only_event:  # far from the budget a quick bound decides
+            counts = {**draws, event: draws.get(event, 0) + at_most}
+            if self.accountant.bound(counts, delta, self.neighbours) <= epsilon:
+                return replace(history, left=at_most, largest=False)
+        left = self.accountant.further_steps(
+            draws, event, epsilon, delta, self.neighbours, at_most=at_most
+        )
+        return replace(history, left=left, largest=left < at_most)
 
     def agrees_with(self, other: Self, delta: float) -> bool:
-        return self._histories.same_draws(other._histories)
+        pairs = zip(*self._groups.pairs(other._groups), strict=True)
+        return all(mine.draws == its.draws for mine, its in pairs)
 
     def state_dict(self) -> dict[str, object]:
         return {
-            "histories": self._histories.state_dict(),
-            "limit": self._limit,
-            "ids": [
-                (describe_event(event), exactly, event_id)
-                for (event, exactly), event_id in self._ids.items()
-            ],
-            **self._state_of_allowances(),
-        }
-
-    def _state_of_allowances(self) -> dict[str, object]:
-        rows, index = self._allowances.distinct, self._allowances.index()
-        return {
-            name: of_groups(rows[:, column].astype(kind), index)
-            for column, (name, kind) in enumerate(_COLUMNS.items())
+            "kinds": described_counts(dict.fromkeys(self._kinds, 1)),
+            "groups": self._groups.state_dict(
+                lambda histories: [described_counts(h.draws) for h in histories]
+            ),
         }
 
     def load_state_dict(self, state: StateDict) -> None:
-        self._histories.load_state_dict(state["histories"])
         self._known_epsilons = {}
-        self._limit = state["limit"]
-        self._ids = {
-            (parse_event(text), exactly): event_id for text, exactly, event_id in state["ids"]
-        }
-        of_clients = [each_client(state[name]).astype(np.int64) for name in _COLUMNS]
-        self._allowances.load_rows(np.stack(of_clients, axis=1))
-
-
-def _unknown(allowances: np.ndarray) -> np.ndarray:
-    allowances[:, _KNOWN] = _UNKNOWN
-    return allowances
+        self._kinds = set(parse_counts(state["kinds"]))
+        self._groups.load_state_dict(
+            state["groups"],
+            lambda histories: objects(History(parse_counts(draws)) for draws in histories),
+        )
 
 
 def _rho(epsilon: float, delta: float) -> float:
@@ -446,18 +345,3 @@ def largest(histories: list[Counts]) -> list[Counts]:
         if not any(contained):
             largest_histories.append(history)
     return largest_histories
-
-
-def _costs_more(costly: dp_event.DpEvent, event: dp_event.DpEvent) -> bool:
-    """Return whether ``costly`` costs at least as much as ``event``.
-
-    Only Gaussians on the same kind of lot are compared: the first must have no more noise than the second.
-    """
-    if type(costly) is not type(event):
-        return False
-    if isinstance(event, dp_event.GaussianDpEvent):
-        return costly.noise_multiplier <= event.noise_multiplier
-    if isinstance(event, dp_event.PoissonSampledDpEvent):
-        same = costly.sampling_probability == event.sampling_probability
-        return same and _costs_more(costly.event, event.event)
-    return costly == event

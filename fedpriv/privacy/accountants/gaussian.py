@@ -29,7 +29,7 @@ from fedpriv.privacy.accountants.base import (
     alike,
 )
 from fedpriv.privacy.accountants.search import MANY_STEPS
-from fedpriv.privacy.core.alike import AlikeRows
+from fedpriv.privacy.core.client_groups import ClientGroups, tensor
 from fedpriv.privacy.core.events import event_words
 from fedpriv.privacy.core.rdp import without_noise
 
@@ -189,13 +189,13 @@ class GaussianTotal(RunningTotal):
 
     def __init__(self, accountant: GaussianAccountant, clients: int):
         self.accountant = accountant
-        self._sums = AlikeRows(clients, np.zeros(()))
+        self._sums = ClientGroups(clients, np.zeros(1))
         self._allowed: dict[tuple[float, float], float] = {}
 
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
         if count:
             step = count * inverse_square(event)
-            self._sums.change(clients, lambda spent: spent + step)
+            self._sums.charge(event, clients, count, lambda spent: spent + step)
 
     def epsilon(self, delta: float) -> np.ndarray:
         sums = self._sums.distinct.tolist()
@@ -247,10 +247,10 @@ class GaussianTotal(RunningTotal):
         return "the sum of the z^-2, kept within what the budget allows, guards it"
 
     def state_dict(self) -> dict[str, object]:
-        return {"sums": self._sums.state()}
+        return {"sums": self._sums.state_dict(tensor)}
 
     def load_state_dict(self, state: StateDict) -> None:
-        self._sums.load(state["sums"])
+        self._sums.load_state_dict(state["sums"], lambda sums: sums.cpu().numpy().copy())
 
 
 def _sum_of(counted: Iterable[tuple[dp_event.DpEvent, int]]) -> float:

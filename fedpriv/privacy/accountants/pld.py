@@ -95,24 +95,24 @@ class PldAccountant(CompositionAccountant):
         epsilon = _epsilon(_ordered(composition), delta, neighbours, self._cell(bound))
         return min(epsilon, bound) if holds else epsilon
 
-    def is_rdps(self, composition: Composition, delta: float, neighbours: str) -> bool:
-        """Return whether ε of a composition is RDP's upper bound, because PLD has none there.
+    def note(self, composition: Composition, delta: float, neighbours: str) -> str:
+        """Return in words why ε of a composition is RDP's; empty where it is that of PLD.
 
         Args:
-            composition: The composition, whose events have noise and are supported.
+            composition: The composition, whose events are supported.
             delta: δ.
             neighbours: The adjacency.
         """
         counted = on_grid(composition)
         bound, holds = self._rdp(counted, delta, neighbours)
-        return (
-            holds
-            and math.isfinite(bound)
-            and (
-                _not_composed(counted, bound)
-                or math.isinf(_epsilon(_ordered(counted), delta, neighbours, self._cell(bound)))
-            )
-        )
+        if not holds or not 0 < bound < math.inf:
+            return ""
+        epsilon = math.inf
+        if not _not_composed(counted, bound):
+            epsilon = _epsilon(_ordered(counted), delta, neighbours, self._cell(bound))
+        if math.isinf(epsilon):
+            return "not computed: RDP's upper bound"
+        return "RDP's epsilon, which is lower" if bound <= epsilon else ""
 
     def _cell(self, epsilon: float) -> float:
         """Return the width of the cells for compositions of about this ε."""

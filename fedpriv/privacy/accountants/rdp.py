@@ -24,7 +24,7 @@ from fedpriv.privacy.accountants.base import (
     alike,
 )
 from fedpriv.privacy.accountants.search import MANY_STEPS
-from fedpriv.privacy.core.alike import AlikeRows
+from fedpriv.privacy.core.client_groups import ClientGroups, tensor
 from fedpriv.privacy.core.events import event_words
 from fedpriv.privacy.core.names import CONVERSIONS, RELATION_WORDS
 from fedpriv.privacy.core.rdp import (
@@ -241,12 +241,12 @@ class RdpTotal(RunningTotal):
         self.neighbours = neighbours
         self.is_filter = is_filter
         self._order_array = np.asarray(self.orders)
-        self._rdp = AlikeRows(clients, np.zeros(len(self.orders)))
+        self._rdp = ClientGroups(clients, np.zeros((1, len(self.orders))))
 
     def add(self, event: dp_event.DpEvent, clients: np.ndarray, count: int = 1) -> None:
         if count:  # 0 draws of an event without noise cost nothing, but 0 · inf is nan
             step = count * self.accountant.rdp(event, self.neighbours)
-            self._rdp.change(clients, lambda spent: spent + step)
+            self._rdp.charge(event, clients, count, lambda spent: spent + step)
 
     def epsilon(self, delta: float) -> np.ndarray:
         return self._rdp.spread(self._epsilons(self._rdp.distinct, delta))
@@ -315,7 +315,7 @@ class RdpTotal(RunningTotal):
         return epsilon_from_rdp(rdp, self._order_array, delta, self.conversion)[0]
 
     def state_dict(self) -> dict[str, object]:
-        return {"rdp": self._rdp.state()}
+        return {"rdp": self._rdp.state_dict(tensor)}
 
     def load_state_dict(self, state: StateDict) -> None:
-        self._rdp.load(state["rdp"])
+        self._rdp.load_state_dict(state["rdp"], lambda rows: rows.cpu().numpy().copy())

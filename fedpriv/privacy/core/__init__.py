@@ -4,5 +4,5 @@ Begin with ``sampling`` (each sampler draws a sample and names its privacy event
 public grid). ``integer_noise`` and ``modular`` serve sums of whole numbers. ``discrete_events`` defines the
 privacy events that dp_accounting does not have; ``events`` writes events as text. ``rdp``,
 ``sampled_gaussian``, ``trade_off`` and ``grid`` compute what events cost. ``trust`` says who sees an upload,
-``columns`` what a checkpoint holds of counted events, ``names`` lists names of configuration and ledger.
+``client_groups`` keeps a value for each client, ``names`` lists names of configuration and ledger.
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attr
@@ -99,6 +99,16 @@ def parse_event(text: str) -> dp_event.DpEvent:
     if not 0 <= values.get("sampling_probability", 0.0) <= 1:
         raise ValueError(f"not a probability: {text}")
     return kind(**values)
+
+
+def described_counts(counted: Mapping[dp_event.DpEvent, int]) -> list[tuple[str, int]]:
+    """Return counted events as texts and numbers, for a checkpoint."""
+    return [(describe_event(event), int(count)) for event, count in counted.items()]
+
+
+def parse_counts(described: Iterable[tuple[str, int]]) -> dict[dp_event.DpEvent, int]:
+    """Return the counted events that :func:`described_counts` was given, in the same order."""
+    return {parse_event(text): count for text, count in described}
 
 
 def _form(kind: Any) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedpriv.common.errors import ReleaseError
 from fedpriv.common.saved import StateDict
-from fedpriv.privacy.core.columns import array, narrow, tensor
+from fedpriv.privacy.core.client_groups import tensor
 from fedpriv.privacy.matrix.participation import NEVER, Participation
 
 
@@ -57,8 +57,8 @@ class Attendance:
         self.count[cohort] += 1
 
     def state_dict(self) -> dict[str, object]:
-        return {"last": tensor(narrow(self.last)), "count": tensor(narrow(self.count))}
+        return {"last": tensor(self.last), "count": tensor(self.count)}
 
     def load_state_dict(self, state: StateDict) -> None:
-        self.last = array(state["last"]).astype(np.int64)
-        self.count = array(state["count"]).astype(np.int64)
+        self.last = state["last"].cpu().numpy().copy()
+        self.count = state["count"].cpu().numpy().copy()

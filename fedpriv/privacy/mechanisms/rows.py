@@ -48,11 +48,6 @@ def joint_of(form: Form, floats: Iterator[float]) -> JointQuery:
     )
 
 
-def queries_in(form: Form) -> int:
-    """Return the number of queries of a joint query with this form."""
-    return len(form[1])
-
-
 def _part(part: object) -> tuple[Form, list[float]]:
     form: list[tuple[Any, ...]] = []
     floats: list[float] = []

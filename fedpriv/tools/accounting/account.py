@@ -48,7 +48,7 @@ _FEWER = {"pld": 10, "prv": 4}
 _FEWER_SUMS = 20
 _MARKED = 15  # a curve with fewer points than this shows each of them by a marker
 _PRV_TAKES_LONG = (
-    "prv takes long with many noise multipliers, and pld is as tight (or: --accountant prv)"
+    "prv takes long with many noise multipliers (--accountant prv asks it nevertheless)"
 )
 
 
@@ -62,6 +62,7 @@ class Answer:
         reason: Why it cannot account for the releases; None if it can.
         epsilons: ε at each δ.
         orders: Best Rényi order at each δ; only of RDP accountants.
+        notes: Reason at each δ why ε of PLD is that of RDP, or an empty text; only of PLD accountants.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Answer:
     reason: str | None = None
     epsilons: list[float] = field(default_factory=list)
     orders: list[float] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def run(options: SimpleNamespace) -> int:
@@ -208,25 +210,19 @@ def answer_of(releases: Releases, accountant: Accountant, deltas: list[float]) -
     name = "published" if accountant is releases.published else accountant.name
     if reason is not None:
         return Answer(name, accountant, reason)
+    answer = Answer(name, accountant)
     try:
-        epsilons = [releases.epsilon(accountant, delta) for delta in deltas]
+        for delta in deltas:
+            worst = releases.worst(accountant, delta)
+            setting = (worst, delta, releases.neighbours)
+            answer.epsilons.append(accountant.epsilon_of(*setting))
+            if isinstance(accountant, RdpAccountant):
+                answer.orders.append(accountant.best_order_of(*setting))
+            if isinstance(accountant, PldAccountant):
+                answer.notes.append(accountant.note(*setting))
     except CannotAccount as error:
         return Answer(name, accountant, str(error))
-    answer = Answer(name, accountant, epsilons=epsilons)
-    if isinstance(accountant, RdpAccountant):
-        answer.orders = [_order(releases, accountant, delta) for delta in deltas]
     return answer
-
-
-def _order(releases: Releases, accountant: RdpAccountant, delta: float) -> float:
-    """Return the best Rényi order for the worst client."""
-    compositions = list(releases.largest.values())
-    worst = compositions[0]
-    if len(compositions) > 1:
-        worst = max(
-            compositions, key=lambda c: accountant.epsilon_of(c, delta, releases.neighbours)
-        )
-    return accountant.best_order_of(worst, delta, releases.neighbours)
 
 
 def _show(releases: Releases, deltas: list[float], answers: list[Answer]) -> None:
@@ -239,7 +235,7 @@ def _show(releases: Releases, deltas: list[float], answers: list[Answer]) -> Non
     epsilons = [Column(f"delta = {delta:g}", right=True, shown=_shown) for delta in deltas]
     table = Table("Epsilon", (Column("accountant", style="cyan"), *epsilons, "settings"))
     for answer in with_epsilon(answers):
-        table.add(answer.name, *answer.epsilons, _settings(answer, releases, deltas))
+        table.add(answer.name, *answer.epsilons, _settings(answer, releases))
     out.print(table)
     # ε after the fact is no guarantee where noise was chosen from what had been released.
     if releases.noise_adapts:
@@ -249,13 +245,12 @@ def _show(releases: Releases, deltas: list[float], answers: list[Answer]) -> Non
     else:
         for i, delta in enumerate(deltas):
             best = tightest(answers, i)
-            epsilon, accountant = best.epsilons[i], best.accountant
-            words = f"{best.name}, epsilon = {_shown(epsilon)} at delta = {delta:g}"
-            if isinstance(accountant, PldAccountant) and releases.is_rdps(
-                accountant, delta, epsilon
-            ):
-                bound = f"at most {_shown(epsilon)} at delta = {delta:g}"
-                words = f"rdp, epsilon is {bound}; PLD was not computed"
+            epsilon = _shown(best.epsilons[i])
+            words = f"{best.name}, epsilon = {epsilon} at delta = {delta:g}"
+            if best.notes and best.notes[i].startswith("not computed"):
+                words = (
+                    f"rdp, epsilon is at most {epsilon} at delta = {delta:g}; PLD was not computed"
+                )
             out.print(f"tightest: {words}")
     if (curve := best_attack(releases, answers)) is not None:
         low, high = (percent_up(rate) for rate in curve.largest().values())
@@ -295,7 +290,7 @@ def _guarantee(releases: Releases) -> Iterator[str]:
         )
 
 
-def _settings(answer: Answer, releases: Releases, deltas: list[float]) -> str:
+def _settings(answer: Answer, releases: Releases) -> str:
     """Return the settings of an accountant and what a reader should know about its ε."""
     settings = answer.accountant.describe()
     if answer.orders:
@@ -305,27 +300,16 @@ def _settings(answer: Answer, releases: Releases, deltas: list[float]) -> str:
             settings += " (the largest tried)"
         elif min(answer.orders) == orders[0]:
             settings += " (the smallest tried)"
-    return settings + _note_on_bound(answer, releases, deltas)
+    return settings + _note_on_bound(answer, releases)
 
 
-def _note_on_bound(answer: Answer, releases: Releases, deltas: list[float]) -> str:
+def _note_on_bound(answer: Answer, releases: Releases) -> str:
     """Return the end of the settings where ε is infinite, or PLD's ε is RDP's; empty elsewhere."""
     if math.inf in answer.epsilons:
         if any(without_noise(event) for event in releases.events()):
             return "; a release has no noise"
         return "; it finds no finite bound, which says nothing about those of the others"
-    if not isinstance(accountant := answer.accountant, PldAccountant):
-        return ""
-    finite = [
-        (delta, epsilon)
-        for delta, epsilon in zip(deltas, answer.epsilons, strict=True)
-        if math.isfinite(epsilon)
-    ]
-    if any(releases.is_rdps(accountant, *pair) for pair in finite):
-        return "; not computed: RDP's upper bound"
-    if any(releases.is_bound(accountant, *pair) for pair in finite):
-        return "; RDP's epsilon, which is lower"
-    return ""
+    return "".join(f"; {note}" for note in dict.fromkeys(filter(None, answer.notes)))
 
 
 def with_epsilon(answers: list[Answer]) -> list[Answer]:
@@ -391,7 +375,7 @@ def as_json(releases: Releases, deltas: list[float], answers: list[Answer]) -> d
             continue
         entry: dict[str, Any] = {
             "epsilon": keyed(answer.epsilons),
-            "settings": answer.accountant.describe() + _note_on_bound(answer, releases, deltas),
+            "settings": answer.accountant.describe() + _note_on_bound(answer, releases),
         }
         if answer.orders:
             entry["order"] = keyed(answer.orders)

@@ -15,11 +15,8 @@ from dp_accounting import dp_event
 from fedpriv.common import checks
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.words import counted
-from fedpriv.privacy.accountants import (
-    Accountant,
-    PldAccountant,
-)
-from fedpriv.privacy.accountants.composition import CompositionAccountant, largest
+from fedpriv.privacy.accountants import Accountant
+from fedpriv.privacy.accountants.composition import largest
 from fedpriv.privacy.calibration import MOST_NOISE, RepeatedRelease
 from fedpriv.privacy.core.names import BUDGET_VIEWS, PUBLISHED, SOUND
 from fedpriv.privacy.core.trade_off import TradeOff, trade_off_of
@@ -80,18 +77,12 @@ class Releases:
             if any(composition is other for other in maximal)
         }
 
-    def epsilon(self, accountant: Accountant, delta: float) -> float:
-        """Return ε(δ) of the worst client.
-
-        Args:
-            accountant: The accountant to ask; it must support the events, see :meth:`refusal`.
-            delta: δ.
-
-        Raises:
-            CannotAccount: The accountant finds no ε for this composition.
-        """
-        compositions = self.largest.values()
-        return max(accountant.epsilon_of(c, delta, self.neighbours) for c in compositions)
+    def worst(self, accountant: Accountant, delta: float) -> dict[dp_event.DpEvent, int]:
+        """Return the composition of the worst client."""
+        compositions = list(self.largest.values())
+        if len(compositions) == 1:
+            return compositions[0]
+        return max(compositions, key=lambda c: accountant.epsilon_of(c, delta, self.neighbours))
 
     def deltas(self, accountant: Accountant, epsilons: np.ndarray) -> np.ndarray:
         """Return δ(ε) of the worst client [e].
@@ -119,29 +110,6 @@ class Releases:
             for stages in self.largest
         ]
         return [max(epsilons) for epsilons in zip(*curves, strict=True)]
-
-    def is_bound(self, accountant: CompositionAccountant, delta: float, epsilon: float) -> bool:
-        """Return whether an ε is the accountant's quick bound rather than its own ε.
-
-        Args:
-            accountant: An accountant that falls back to a bound.
-            delta: δ.
-            epsilon: The ε that it returned.
-        """
-        bounds = (accountant.bound(c, delta, self.neighbours) for c in self.largest.values())
-        return epsilon > 0 and max(bounds) == epsilon
-
-    def is_rdps(self, accountant: PldAccountant, delta: float, epsilon: float) -> bool:
-        """Return whether an ε is RDP's upper bound, because PLD was not computed.
-
-        Args:
-            accountant: The accountant that returned it.
-            delta: δ.
-            epsilon: The ε that it returned.
-        """
-        return self.is_bound(accountant, delta, epsilon) and any(
-            accountant.is_rdps(c, delta, self.neighbours) for c in self.largest.values()
-        )
 
     def refusal(self, accountant: Accountant) -> str | None:
         """Return why the accountant cannot account for these releases, or None if it can."""

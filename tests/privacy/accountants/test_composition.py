@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from law_examples import examples
 
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant, pld
-from fedpriv.privacy.accountants.histories import Histories
 from fedpriv.privacy.core.grid import on_grid, weaker_event
 from fedpriv.privacy.core.names import ADD_OR_REMOVE
 from fedpriv.privacy.core.sampling import PoissonSampling
@@ -116,18 +115,18 @@ def test_the_worst_of_many_histories_is_priced_by_a_quick_bound_where_patience_e
 @pytest.mark.parametrize("cohort", [np.arange(3), np.array([0, 2])], ids=["all", "some"])
 def test_histories_are_what_gridding_them_as_a_whole_gives(cohort):
     """Few kinds exactly, many on the grid; also after a resumption, and for those who joined late."""
-    histories, exact = Histories(3), [{}, {}, {}]
+    total, exact = PLD.running(3, ADD_OR_REMOVE), [{}, {}, {}]
     for t in range(60):
         event = PoissonSampling(0.1).event(5.0 * 0.999**t)
         who = cohort if t % 3 else np.arange(3) if t > 50 else np.array([0])
-        histories.add(event, who, 1 + t % 2)
+        total.add(event, who, 1 + t % 2)
         for client in who:
             exact[client][event] = exact[client].get(event, 0) + 1 + t % 2
-    restored = Histories(3)
-    restored.load_state_dict(saved(histories.state_dict()))
-    for one in (histories, restored):
-        found, group_of = one.groups()
-        assert [found[group] for group in group_of] == [on_grid(own) for own in exact]
+    restored = PLD.running(3, ADD_OR_REMOVE)
+    restored.load_state_dict(saved(total.state_dict()))
+    for one in (total, restored):
+        found = one._histories()
+        assert [found[group] for group in one._groups.index()] == [on_grid(own) for own in exact]
 
 
 @pytest.mark.thorough
@@ -143,21 +142,3 @@ def test_falling_noise_is_composed_upon_what_was_composed_before(monkeypatch):
         if t >= 100 and t % 5 == 0:
             total.worst(1e-5)
     assert len(laid_out) == len(set(laid_out)) <= 62  # 300 values on a grid of 1 %
-
-
-@pytest.mark.thorough
-def test_noise_that_goes_up_and_down_is_accounted_for_seldom(monkeypatch):
-    """Near the budget too: an allowance for the least noise of late serves for all of it."""
-    asked = []
-    epsilon_of = PldAccountant._epsilon_of
-    monkeypatch.setattr(
-        PldAccountant, "_epsilon_of", lambda *what: asked.append(1) or epsilon_of(*what)
-    )
-    total, rounds = PldAccountant(discretization=1e-3).running(1, ADD_OR_REMOVE), 0
-    event = PoissonSampling(0.1).event(6.0)
-    while not total.would_exceed(event, 1, 0.6, 1e-5)[0]:
-        total.add(event, np.arange(1))
-        rounds += 1
-        event = PoissonSampling(0.1).event(6.0 * (1 + 0.2 * np.sin(rounds)))
-    assert rounds > 50
-    assert len(asked) < rounds / 2
