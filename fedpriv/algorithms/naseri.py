@@ -1,6 +1,7 @@
 """Local and central DP of Naseri, Hayes, De Cristofaro: defences against backdoors and inference.
 
-    LDP   m sampled clients run E epochs of DP-SGD (Poisson rate p, so E/p steps), and θ ← Σ (n_k/n) θ_k:
+    LDP   m sampled clients run E epochs of DP-SGD (Poisson rate p, so E/p steps; as printed, with
+          ``epochs=batches``, E steps of one random batch each), and θ ← Σ (n_k/n) θ_k:
           θ_k ← θ_k - η ( (1/(p n_k)) Σ_i g_i min(1, C/‖g_i‖) + noise ).  Record level, local trust
     CDP   each client comes with probability q, runs E epochs of SGD, and pulls its change back onto the
           ball of radius S after every batch;  θ ← θ + mean Δ_k + noise.  Client level, trusted server
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, cast
 from fedpriv.algorithms.base import cohort_size
 from fedpriv.algorithms.cdp_fedavg import CdpFedAvg
 from fedpriv.algorithms.record_level import LocalStepsAlgorithm
-from fedpriv.common.fields import declared, field, one_of, same_as, set_apart
+from fedpriv.common.fields import declared, field, one_of, or_null, same_as, set_apart
 from fedpriv.privacy.clippers import ConstantClipper
 from fedpriv.privacy.core.sampling import PoissonSampling, Sampling
 from fedpriv.privacy.mechanisms.claims import naseri_cdp, naseri_ldp, naseri_ldp_multiplier
@@ -123,6 +124,11 @@ class NaseriLdp(LocalStepsAlgorithm):
     name: str = same_as(LocalStepsAlgorithm, "name")
     sample_rate: float = same_as(LocalStepsAlgorithm, "sample_rate")
     local_epochs: int = same_as(CdpFedAvg, "local_epochs")
+    epochs: str | None = field(
+        or_null(one_of(("lots", "batches"))),
+        default=None,
+        help="an epoch is 1/p lots (lots), or one lot, as printed (batches); null: lots",
+    )
     learning_rate: float = same_as(LocalStepsAlgorithm, "learning_rate", default=0.1)
     clients_per_round: int | None = cohort_size()
     noise: str = field(
@@ -144,7 +150,8 @@ class NaseriLdp(LocalStepsAlgorithm):
     learning_rate_decay: None = set_apart(None)
 
     def __attrs_post_init__(self) -> None:
-        self.local_steps = max(1, round(self.local_epochs / self.sample_rate))
+        lots = 1.0 if self.epochs == "batches" else self.sample_rate
+        self.local_steps = max(1, round(self.local_epochs / lots))
         self.participation = "all" if self.clients_per_round is None else "sampled"
         super().__attrs_post_init__()
         self.cost_depends_on_records = self.noise == PRINTED

@@ -290,6 +290,13 @@ TABLE = (
         "releases statistics once, before the first round",
     ),
     Refusal(
+        lambda p: (
+            getattr(p.noise_schedule, "loop", None) == "printed" and p.settings.epsilon is not None
+        ),
+        "epsilon must be null with noise_schedule.loop=printed, whose last round spends more; "
+        "noise_schedule.epsilon is what its other rounds spend",
+    ),
+    Refusal(
         lambda p: p.noise_schedule.loss_query and not p.algorithm.trust.sees_each_upload,
         "noise_schedule asks clients for their losses, which algorithm.trust={a.trust.name} does not protect",
     ),

@@ -39,7 +39,8 @@ from fedpriv.privacy.noise_schedule import BETA, LossQuery, NoiseSchedule, Setti
 
 FORMS = ("printed", "exact")
 DISCOUNTS = ("beta_squared", "beta")
-DISCOUNTED_AT = ("completed_rounds", "printed")
+PRINTED = "printed"
+DISCOUNTED_AT = ("completed_rounds", PRINTED)
 TRIGGERS = ("validation", "noised", "exact")
 _ROUNDING = 1e-9  # share of B left unspent, so that T rounds fit however their sum is rounded
 
@@ -192,7 +193,9 @@ class RecalculatedNoise(UniformBudget):
         beta_squared   T ← β² (T - t) + t        (algorithm 2; ``discount_at=printed`` has t - 1)
         beta           T ← ⌈β T⌉                 (the authors' code)
 
-    and round t runs only if t + 1 ≤ T. ``trigger`` says which loss F is:
+    and round t runs only if t + 1 ≤ T; with ``loop=printed`` if t < T, as algorithm 2 has it, and then the
+    last round costs up to β^-2 times the one before it, which B does not cover. ``trigger`` says which loss
+    F is:
 
     - ``validation``: the loss of the validation split, which is public and hence free.
     - ``noised``: the mean loss of the round's clients. Each loss is cut at ``loss_bound`` b and noised by
@@ -203,6 +206,7 @@ class RecalculatedNoise(UniformBudget):
         beta: β, the discount.
         discount: ``beta_squared`` or ``beta``.
         discount_at: t of ``beta_squared``: ``completed_rounds``, or ``printed`` for one round fewer.
+        loop: ``whole`` (None) or ``printed``.
         trigger: ``validation``, ``noised`` or ``exact``.
         loss_bound: b.
         loss_noise_multiplier: Noise multiplier of the losses with ``trigger=noised``.
@@ -236,6 +240,14 @@ class RecalculatedNoise(UniformBudget):
         default="completed_rounds",
         help="t in discount=beta_squared: the completed rounds, or one fewer as printed",
     )
+    loop: str | None = field(
+        or_null(one_of(("whole", PRINTED))),
+        default=None,
+        help=(
+            "round t runs if t + 1 ≤ T (whole), or as printed if t < T, which spends more than epsilon "
+            "and needs epsilon=null, noise_schedule.epsilon=…; null: whole"
+        ),
+    )
     trigger: str = field(
         one_of(TRIGGERS),
         default="validation",
@@ -261,6 +273,9 @@ class RecalculatedNoise(UniformBudget):
             raise ArgumentError(
                 "discount_at", self.discount_at, "completed_rounds with discount=beta"
             )
+        if self.loop == self.discount_at == PRINTED:
+            why = "the last round could have next to no noise"
+            raise ArgumentError("discount_at", PRINTED, "completed_rounds with loop=printed", why)
         self.adaptive = self.beta < 1
         self.reads_validation = self.trigger == "validation"
         self._planned = float(self.rounds)
@@ -297,13 +312,19 @@ class RecalculatedNoise(UniformBudget):
 
     @property
     def total_noise_multiplier(self) -> float:
-        """B^(-1/2), which holds whatever is observed."""
+        """B^(-1/2), which holds whatever is observed; with ``loop=printed`` B is exceeded by a round."""
         assert self._whole is not None
-        return self._whole**-0.5
+        more = self.beta**-2 if self.loop == PRINTED else 0.0
+        return (self._whole * (1 + more)) ** -0.5
 
     def lowest(self, round_index: int) -> float:
         """Return B^(-1/2): no round can spend more than all of B."""
         return self.total_noise_multiplier
+
+    def ended(self, round_index: int) -> bool:
+        if self.loop == PRINTED:
+            return round_index >= self.planned_rounds
+        return super().ended(round_index)
 
     def begin(self, validation_loss: Callable[[], float]) -> None:
         if self.reads_validation:

@@ -133,6 +133,7 @@ def test_cdp_with_a_fixed_denominator_takes_a_clipper_that_asks(joint_of):
 def test_ldp_takes_as_many_steps_as_its_epochs_hold_lots(epochs, rate, steps):
     found = ldp(sample_rate=rate, local_epochs=epochs)
     assert found.local_steps == found.samples_per_round == steps
+    assert ldp(sample_rate=rate, local_epochs=epochs, epochs="batches").local_steps == epochs
     assert (found.unit, found.trust) == ("record", LOCAL_TRUST)
 
 

@@ -112,6 +112,8 @@ REFUSED = {
         @released @sums noise_schedule=calibrated noise_schedule.epsilon_per_draw=1 > .epsilon_per_draw
         @released @dp budget_view=published > none with budget_view=published
         @released @dp warm_start.records=public > none with warm_start.records""",
+    "epsilon must be null with noise_schedule.loop=printed": """
+        @wei noise_schedule=recalculated noise_schedule.loop=printed rounds=9 > whose last round""",
     "noise_schedule asks clients": """
         @sums @asks > trust=distributed
         algorithm=cdp_fedavg @asks > trust=central""",

@@ -131,6 +131,14 @@ def test_a_discount_after_ten_rounds():
     assert spent([*sigmas, *rest, rest[-1]]) > whole(schedule)
 
 
+def test_the_loop_as_printed_runs_one_round_more_and_overspends():
+    schedule, budget = recalculated(beta=0.9, loop="printed"), whole(recalculated(beta=0.9))
+    falling = [*(10.0 - t for t in range(9)), 5.0, *(4.0 - t / 1000 for t in range(500))]
+    sigmas = play(schedule, falling)
+    assert len(sigmas) == 164
+    assert budget < spent(sigmas) < 1.01 * budget
+
+
 def test_the_discount_as_printed_sets_the_rounds_before_t_is_advanced():
     schedule = recalculated(beta=0.9, discount_at="printed")
     first = schedule.noise_multiplier(0)
@@ -157,11 +165,13 @@ def test_eq_19_by_its_own_formula():
     losses=st.lists(st.floats(0, 10), min_size=1, max_size=300),
     beta=st.floats(0.05, 1.0),
     rounds=st.integers(1, 200),
-    discount=st.sampled_from([("beta_squared", "completed_rounds"), ("beta_squared", "printed"),
-                              ("beta", "completed_rounds")]),
+    discount=st.sampled_from([("beta_squared", "completed_rounds", None),
+                              ("beta_squared", "completed_rounds", "printed"),
+                              ("beta_squared", "printed", None), ("beta", "completed_rounds", None)]),
 )  # fmt: skip
 def test_whatever_is_heard_the_budget_is_kept_and_rounds_only_fall(losses, beta, rounds, discount):
-    schedule = recalculated(rounds=rounds, beta=beta, discount=discount[0], discount_at=discount[1])
+    names = ("discount", "discount_at", "loop")
+    schedule = recalculated(rounds=rounds, beta=beta, **dict(zip(names, discount, strict=True)))
     planned, sigmas = [schedule.planned_rounds], []
     for t, loss in enumerate(losses):
         if schedule.ended(t):
@@ -239,6 +249,7 @@ def test_a_state_goes_on_as_if_nothing_had_happened():
         ({"beta": 1.5}, "beta"),
         ({"discount": "gamma"}, "discount"),
         ({"discount": "beta", "discount_at": "printed"}, "discount_at"),
+        ({"loop": "printed", "discount_at": "printed"}, "discount_at"),
         ({"trigger": "test"}, "trigger"),
         ({"loss_bound": 0}, "loss_bound"),
         ({"loss_noise_multiplier": 0}, "loss_noise_multiplier"),
