@@ -51,13 +51,16 @@ def redraw(name: str) -> None:
 
 
 def unsound_in(folder: Path) -> set[tuple[str, str]]:
-    """Return (group, curve) of the curves whose sound ε is infinite according to ends.csv."""
+    """Return (group, curve) of the curves of finite published and infinite sound ε, by ends.csv."""
     path = folder / "ends.csv"
     ends = pd.read_csv(path) if path.exists() else pd.DataFrame()
     if "epsilon_sound" in ends:  # a figure with points: a row for each run
-        infinite = ends[np.isinf(ends["epsilon_sound"])]
+        infinite = ends[np.isinf(ends["epsilon_sound"]) & np.isfinite(ends["epsilon_published"])]
     elif "quantity" in ends:
-        infinite = ends[(ends["quantity"] == "epsilon_sound") & np.isinf(ends["mean"])]
+        means = ends.pivot(index=["group", "curve"], columns="quantity", values="mean")
+        means = means.reindex(columns=["epsilon_sound", "epsilon_published"])
+        unsound = np.isinf(means["epsilon_sound"]) & np.isfinite(means["epsilon_published"])
+        infinite = means[unsound].reset_index()
     else:
         return set()
     return set(zip(infinite["group"], infinite["curve"], strict=True))

@@ -107,6 +107,17 @@ def student_half_width(values: np.ndarray) -> np.ndarray:
     return quantile * values.std(0, ddof=1) / math.sqrt(len(values))
 
 
+def interval(mean: np.ndarray, half: np.ndarray, scale: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends of mean ± half on a scale of :func:`spread`."""
+    if scale == "linear":
+        return mean - half, mean + half
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = mean / 100 if scale == "share" else np.zeros_like(mean)
+        factor = np.exp(half / (mean * (1 - part)))
+        low, high = (mean * f / (1 - part + part * f) for f in (1 / factor, factor))
+    return np.where(half > 0, low, mean), np.where(half > 0, high, mean)
+
+
 INTERVALS = f"{LEVEL:.0%} intervals for the mean (Student's t; of 2 seeds lowest to highest)"
 """Kind of interval in all tables of means over seeds."""
 BANDS = {
@@ -118,27 +129,26 @@ BANDS = {
 """Kinds of bands, and their meaning in a caption."""
 
 
-def spread(x: np.ndarray, y: np.ndarray, kind: str) -> pd.DataFrame:
+def spread(x: np.ndarray, y: np.ndarray, kind: str, scale: str = "linear") -> pd.DataFrame:
     """Return x, mean, low, high and n of values over seeds.
 
     Args:
         x: Positions [p].
         y: Values [seeds, p].
         kind: A kind of :data:`BANDS`. With too few seeds for an interval it is lowest to highest.
+        scale: ``share`` (of 100) or ``log``: the interval is one of logits, or of logarithms, by the delta
+            method, so that it ends within 0 and 100, or above 0.
     """
     mean, low, high = y.mean(0), y.min(0), y.max(0)
     if kind == "none":
         low = high = mean
-    elif kind == "sd" and len(y) > 1:
-        sd = y.std(0, ddof=1)
-        low, high = mean - sd, mean + sd
-    elif kind == "t" and len(y) >= FEWEST:
-        half_width = student_half_width(y)
-        low, high = mean - half_width, mean + half_width
+    elif (kind == "sd" and len(y) > 1) or (kind == "t" and len(y) >= FEWEST):
+        half_width = y.std(0, ddof=1) if kind == "sd" else student_half_width(y)
+        low, high = interval(mean, half_width, scale)
     return pd.DataFrame({"x": x, "mean": mean, "low": low, "high": high, "n": len(y)})
 
 
-def band(lines: Sequence[pd.DataFrame], kind: str = "t") -> pd.DataFrame:
+def band(lines: Sequence[pd.DataFrame], kind: str = "t", scale: str = "linear") -> pd.DataFrame:
     """Return x, mean, low, high and n over several lines.
 
     Lines with the same x are averaged at each x. Lines with different x, as with a σ that adapts, are
@@ -149,6 +159,7 @@ def band(lines: Sequence[pd.DataFrame], kind: str = "t") -> pd.DataFrame:
         lines: Columns x and y of each line. Points that are not finite are left out, and of several points
             with one x all but the last.
         kind: A kind of :data:`BANDS`.
+        scale: As in :func:`spread`.
     """
     finite = (line[np.isfinite(line).all(axis=1)] for line in lines)
     lines = [
@@ -165,7 +176,7 @@ def band(lines: Sequence[pd.DataFrame], kind: str = "t") -> pd.DataFrame:
         begin = max(line["x"].iloc[0] for line in lines)
         end = min(line["x"].iloc[-1] for line in lines)
         x = np.linspace(begin, max(begin, end), POINTS)
-    return spread(x, np.stack([np.interp(x, line["x"], line["y"]) for line in lines]), kind)
+    return spread(x, np.stack([np.interp(x, line["x"], line["y"]) for line in lines]), kind, scale)
 
 
 def thin(count: int) -> np.ndarray:

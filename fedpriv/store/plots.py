@@ -265,11 +265,16 @@ def draw_panels(
         grid = inner.subplots(
             len(rows), columns, squeeze=False, width_ratios=widths, height_ratios=heights
         )
-        for row, axes in zip(rows, grid, strict=True):
-            for panel, axis in zip(row, axes, strict=False):
-                (draw_map if isinstance(panel, HeatMap) else draw_panel)(axis, cast("Any", panel))
-            for axis in axes[len(row) :]:
-                axis.set_axis_off()
+        for axis in grid.flat:
+            axis.set_axis_off()
+        drawn = [
+            pair
+            for row, axes in zip(rows, grid, strict=True)
+            for pair in zip(row, axes, strict=False)
+        ]
+        for panel, axis in drawn:
+            axis.set_axis_on()
+            (draw_map if isinstance(panel, HeatMap) else draw_panel)(axis, cast("Any", panel))
         ends = [(axes[len(row) - 1], row) for row, axes in zip(rows, grid, strict=True)]
         around: list[Artist] = []
         if not _label_ends(figure, ends, width is None, font_size - 1):
@@ -285,12 +290,16 @@ def draw_panels(
                 text = _wrapped(figure, words, room, size, look.get("weight", "normal"))
                 around.append(place(text, fontsize=size, parse_math=False, **look))
         pads = 2 * figure.get_layout_engine().get()["h_pad"]  # type: ignore[union-attr]
+        figure.draw_without_rendering()
+        for panel, axis in drawn:
+            across, up = axis.bbox.size / figure.dpi
+            axis.set_title(_wrapped(figure, panel.title, across, font_size + 0.5))
+            axis.set_ylabel(_wrapped(figure, panel.y_label, up, font_size))
         more = sum(artist.get_window_extent().height / figure.dpi + pads for artist in around)
         figure.set_figheight(height + more)
-        for row, axes in zip(rows, grid, strict=True):
-            for panel, axis in zip(row, axes, strict=False):
-                if isinstance(panel, Panel):
-                    _tick_measured(figure, axis, panel)
+        for panel, axis in drawn:
+            if isinstance(panel, Panel):
+                _tick_measured(figure, axis, panel)
         for path in files:
             save_picture(figure, path, DPI)
 
@@ -538,7 +547,7 @@ def _scale(axis: Axes, panel: Panel, x: np.ndarray) -> None:
         axis.set_xscale("log")
     if panel.x_log:  # powers of ten, and 2 and 5 between them if they fit
         low, high = panel.x_limits or (None, None)
-        wide = low is not None and high is not None and high / low > 300
+        wide = (high or np.nanmax(x, initial=1)) > 300 * (low or np.nanmin(x, initial=1))
         _tick(axis.xaxis, LogLocator(subs=(1,) if wide else (1, 2, 5)))
     if panel.vacuous_above is not None:
         # Powers of ten, and a tick for all points to the right of them.
@@ -643,7 +652,7 @@ def _tick_measured(figure: Figure, axis: Axes, panel: Panel) -> None:
     figure.draw_without_rendering()
     size = float(axis.xaxis.label.get_fontsize())  # an axis may have no tick so far
     places = axis.transData.transform([(value, 0) for value in values])[:, 0]
-    half = np.array([0.62 * figure.dpi * _width(figure, write(value), size) for value in values])
+    half = np.array([0.55 * figure.dpi * _width(figure, write(value), size) for value in values])
     left, right, kept = places - half, places + half, list[int]()
     for i in range(len(values)):
         if i < 2 or all(right[i] <= left[k] or right[k] <= left[i] for k in kept):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fedpriv.store.pairs import interval_words, paired_differences, share_noise, table_of
+from fedpriv.store.pairs import interval_words, paired_differences, share_noise, spread, table_of
 
 
 def runs_of(values: dict[str, list[float]], name: str | None = "one") -> pd.DataFrame:
@@ -120,3 +120,17 @@ def test_noise_seeds_of_one_seed_count_once():
     )
     (row,) = paired_differences(runs, ["clipper"], ["test_accuracy"]).itertuples()
     assert row.differences == pytest.approx((0.11, 0.2, 0.4))
+
+
+@pytest.mark.parametrize("kind", ["t", "sd"])
+def test_intervals_stay_within_0_and_100_percent_and_above_0_on_a_log_axis(kind):
+    seeds = np.array([[0.2, 99.0, 0.0, 50.0], [0.1, 99.9, 0.0, 50.2], [2.0, 97.0, 0.0, 49.8]])
+    plain, share, log = (spread(np.arange(4), seeds, kind, s) for s in ("linear", "share", "log"))
+    assert plain["low"].min() < 0
+    assert plain["high"].max() > 100
+    assert share["low"].min() == share["high"].iloc[2] == 0  # all seeds are 0
+    assert share["high"].max() < 100
+    assert log["low"].iloc[0] > 0
+    np.testing.assert_allclose(
+        share.iloc[3], plain.iloc[3], rtol=1e-4
+    )  # far from the ends they agree

@@ -170,14 +170,12 @@ def templates() -> Environment:
 
 def _origin(figure: Figure) -> str:
     """Return a line about the work, or the user's file, that the figure is of, and its scale."""
-    scale, fewer_rounds = "paper", figure.deviations.get("rounds")
+    scale = figure.whose
     if figure.scale == "quick":
         nothing = "it shows that everything works, not the figure's shape"
         scale = f"**quick**{figure.altered_words}: {figure.quick_shape.strip() or nothing}"
     elif figure.changed:
         scale = f"**changed** ({' '.join(figure.changed)})"
-    elif fewer_rounds is not None:
-        scale = f"**reduced**, rounds: {fewer_rounds}"
     if figure.file is None:
         return f"{figure.work}. Scale: {scale}."
     return f"Defined by `{figure.file}`.{'' if figure.as_defined else f' Scale: {scale}.'}"

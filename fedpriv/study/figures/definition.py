@@ -195,6 +195,7 @@ class Figure:
         orderings: Orders of curves that the paper states.
         deviations: Key → text of a difference from the paper's experiment.
         scale: ``paper`` or ``quick``.
+        whose: Whose settings the runs at the scale ``paper`` have, such as ``ours: smaller models``.
         quick: Overrides of all runs at the quick scale.
         notes: Text for comparison.md.
         reuse: Further folders, or archives, of finished runs.
@@ -215,6 +216,7 @@ class Figure:
     orderings: tuple[Stated, ...] = ()
     deviations: Mapping[str, str] = field(default_factory=dict)
     scale: str = "paper"
+    whose: str = "paper"
     quick: tuple[str, ...] = ()
     notes: str = ""
     reuse: tuple[str, ...] = ()

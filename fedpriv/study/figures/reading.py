@@ -18,6 +18,7 @@ of the work share. A figure of the user's own is a file with the same keys. Ever
     quick             overrides of every run at the quick scale
     quick_shape       what the quick scale shows
     work, title, notes, deviations, name    texts
+    whose             whose settings the runs have, such as "ours: smaller models"; null: the paper's
     compute           a function that computes the figure without runs
     scale, reuse, draw_only                 as the flags of ``fedpriv figure``
 
@@ -79,8 +80,8 @@ _SHARED = (*_OF_X, "y_label", "y_scale", "y_limits", "kind", "band", "best")
 _OF_METRIC = ("column", "x", *_SHARED, "vacuous_above")
 KEYS = (
     "work", "title", "x", "x_quick", *_SHARED, "metric", "base", "curves", "panels", "show",
-    "baselines", "stated", "orderings", "deviations", "quick", "quick_shape", "notes", "name", "compute",
-    *_FLAGS,
+    "baselines", "stated", "orderings", "deviations", "quick", "quick_shape", "notes", "name", "whose",
+    "compute", *_FLAGS,
 )  # fmt: skip
 _OF_CURVE = ("label", "colour", "overrides", "quick", "minutes", "seeds", "at")
 _OF_PANEL = ("title", "overrides", "seeds", "quick")
@@ -257,7 +258,7 @@ class _FigureReader:
             orderings = [o for o in orderings if o.group in left]
             marks = [m for m in marks if m.group in left and not quick[m.group]]  # of other data
             groups = [replace(g, title=quick[g.name] or g.title) for g in groups]
-        plain = ("name", "work", "scale", "quick", "notes", "reuse", "draw_only", "quick_shape")
+        plain = ("name", "work", "scale", "whose", "quick", "notes", *_FLAGS[2:], "quick_shape")
         return Figure(
             title=self.title,
             groups=tuple(groups),
@@ -692,7 +693,7 @@ def title_or(other: object) -> Check:
 
 
 _CHECKS: dict[str, Check] = {
-    **dict.fromkeys(("label", "work", "csv", "x_label", "y_label"), checks.text),
+    **dict.fromkeys(("label", "work", "csv", "x_label", "y_label", "whose"), checks.text),
     **dict.fromkeys(("title", "notes", "quick_shape", "source"), lambda _, value: str(value)),
     **dict.fromkeys(("base", "overrides", "quick", "run"), overrides_key),
     **dict.fromkeys(("x_scale", "y_scale"), one_of(("linear", "log"))),

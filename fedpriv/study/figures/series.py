@@ -126,7 +126,12 @@ def over_seeds(rows: pd.DataFrame, axes: Axes) -> pd.DataFrame:
         run[[axes.x, axes.y]].set_axis(["x", "y"], axis=1).astype(float) * scales
         for _, run in rows.groupby("run", sort=False)
     ]
-    return band(lines, axes.band)
+    return band(lines, axes.band, scale_of(axes))
+
+
+def scale_of(axes: Axes) -> str:
+    """Return the scale of the bands around means on these axes."""
+    return "share" if COLUMNS[axes.y].scale == 100 else axes.y_scale
 
 
 def over_points(rows: pd.DataFrame, axes: Axes, points: Points) -> pd.DataFrame:
@@ -157,7 +162,9 @@ def over_points(rows: pd.DataFrame, axes: Axes, points: Points) -> pd.DataFrame:
             x = max(sound, default=math.inf)
             x = x if x <= axes.vacuous_above else MARGIN * axes.vacuous_above
         if len(y):
-            tables.append(spread(np.array([x]), y.to_numpy()[:, np.newaxis], axes.band))
+            tables.append(
+                spread(np.array([x]), y.to_numpy()[:, np.newaxis], axes.band, scale_of(axes))
+            )
     if not tables:
         return band([])
     table = pd.concat(tables, ignore_index=True)

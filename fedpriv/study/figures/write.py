@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,17 +14,18 @@ from fedpriv.common.words import span
 from fedpriv.store.caveats import SEES_HIDDEN
 from fedpriv.store.colours import COLOURS
 from fedpriv.store.columns import CLIENT_COLUMNS, COLUMNS, STATED_COLUMNS, Quantity
-from fedpriv.store.pairs import BANDS
+from fedpriv.store.pairs import BANDS, FEWEST
 from fedpriv.store.plots import MARKERS, HeatMap, Line, Panel, distinct, draw_panels
 from fedpriv.store.stored_run import StoredRun
 from fedpriv.study.figures.comparison import compare, ends_table
 from fedpriv.study.figures.definition import POINT, SOUND, Axes, CurveGroup, Figure
-from fedpriv.study.figures.series import FigureRun, figure_table, frame_of, marks_on
+from fedpriv.study.figures.series import FigureRun, figure_table, frame_of, marks_on, scale_of
 
 _SIDE_BY_SIDE = 3
+_RUNNING = 15  # points of a client's line that are averaged
 _DOTTED = "Dotted: no sound guarantee, ε as the paper counts it."
 _MARK_SHAPES = "P>dx+8"  # shapes that no curve has
-_MARK_COLOURS = ("black", "grey")
+_MARK_COLOURS = ("black", "olive", "grey", "brown", "green", "purple", "red")
 _MARK_LEVELS = ("--", "-.", (0, (5, 1, 1, 1, 1, 1)))  # of lines of numbers from elsewhere
 
 
@@ -85,18 +87,22 @@ def draw_table(
         stamp.append(SEES_HIDDEN)
     panels = panels_of(figure, table, unsound)
     lines = [one for row in panels for p in row if isinstance(p, Panel) for one in p.lines]
-    note = _DOTTED if any(line.dotted for line in lines) else ""
-    if kinds := [kind for kind in BANDS if kind != "none" and kind in set(table["band"])]:
-        bands = "; ".join(BANDS[kind] for kind in kinds)
-        note += f"\nMeans over up to {table['n'].max()} seeds; bands: {bands}."
-    heading = " · ".join(filter(None, (figure.work, figure.title)))
+    whose = "" if figure.whose == "paper" else f"Scale: {figure.whose}."
+    bands = [BANDS[kind] for kind in BANDS if kind != "none" and kind in set(table["band"])]
+    means = f"Means over up to {table['n'].max()} seeds; bands: {'; '.join(bands)}." if bands else ""
+    dotted = _DOTTED if any(line.dotted for line in lines) else ""
+    note = "
+".join(filter(None, (dotted.strip(), means, whose)))
+    heading = "
+".join(filter(None, (figure.work, figure.title)))
     files = [folder / "figure.png", folder / "figure.pdf"]
-    draw_panels(files, panels, heading, note=note.strip(), stamp="\n".join(stamp))
+    draw_panels(files, panels, heading, note=note, stamp="\n".join(stamp))
 
 
 def unsound_curves(runs: Sequence[FigureRun]) -> set[tuple[str, str]]:
-    """Return (group, curve) of the curves with a run that claims privacy and has an infinite sound ε."""
-    return {(r.job.group.name, r.job.curve.name) for r in runs if r.without_guarantee}
+    """Return (group, curve) of the curves with a run of finite published and infinite sound ε."""
+    claimed = [r for r in runs if math.isfinite(r.summary.get("epsilon_published") or math.inf)]
+    return {(r.job.group.name, r.job.curve.name) for r in claimed if r.without_guarantee}
 
 
 def written_words(folder: Path) -> str:
@@ -169,11 +175,12 @@ def _panel(figure: Figure, group: CurveGroup, axes: Axes, lines: Sequence[Line])
 
 
 def _client_lines(rows: pd.DataFrame) -> Iterator[Line]:
-    """Yield a line for each client."""
+    """Yield a line for each client, its running mean."""
     for index, (client, line) in enumerate(rows.groupby("client") if len(rows) else ()):
         colour, marker, dotted = distinct(index)
+        smooth = line["mean"].rolling(_RUNNING, min_periods=1, center=True).mean()
         yield Line(
-            f"client {int(client)}", colour, line["x"], line["mean"], dotted=dotted, thin=True,
+            f"client {int(client)}", colour, line["x"], smooth, dotted=dotted, thin=True,
             marker=marker, sparse=True,
         )  # fmt: skip
 
@@ -216,12 +223,12 @@ def _marks(figure: Figure, group: CurveGroup, axes: Axes, rows: pd.DataFrame) ->
         marks = [mark for mark in on_axes if mark.label == label]
         if not marks:
             continue
-        cycle, shape = divmod(index, len(_MARK_SHAPES))
+        shape = index % len(_MARK_SHAPES)
         points = rows[(rows["curve"] == label) & (rows["n"] == 0)]
         ranged = any(mark.low is not None for mark in marks)
         yield Line(
             label=label,
-            colour=COLOURS[_MARK_COLOURS[cycle % len(_MARK_COLOURS)]],
+            colour=COLOURS[_MARK_COLOURS[index % len(_MARK_COLOURS)]],
             x=points["x"].tolist(),
             y=points["mean"].tolist(),
             low=points["low"].tolist() if ranged else None,
@@ -264,7 +271,8 @@ def caption_of(figure: Figure, frame: pd.DataFrame, missing: Collection[str]) ->
     """Return the caption: the text that a reader needs to understand the picture."""
     runs: list[FigureRun] = [*frame["run"].unique()]
     if figure.axes[0].kind == "clients":
-        sentences = [f"A line for each client of seed {figure.groups[0].seeds[0]}."]
+        seed = figure.groups[0].seeds[0]
+        sentences = [f"A line for each client of seed {seed}, a running mean of {_RUNNING} points."]
     else:
         sentences = list(_about_lines(figure, runs))
     if figure.altered:
@@ -305,10 +313,13 @@ def _about_lines(figure: Figure, runs: Sequence[FigureRun]) -> Iterator[str]:
             names = [name for name, other in of_axes.items() if other == kind]
             of = f" ({', '.join(names)})" if len(names) < len(of_axes) else ""
             bands += f"; bands{of}: {BANDS[kind]}"
+        drawn_on = {scale_of(axes) for axes in figure.axes if axes.kind == "lines"}
+        if most >= FEWEST and drawn_on - {"linear"}:
+            bands += ", of logits for percentages and of logarithms on logarithmic axes"
     each = "line" if figure.points is None else "point"
     begin = f"{drawn.capitalize()}: mean over seeds" if most > 1 else f"One run a {each}"
     yield f"{begin} ({'; '.join(seeds)}){bands}."
-    if any(run.without_guarantee for run in runs) and "lines" in kinds:
+    if unsound_curves(runs) and "lines" in kinds:
         yield _DOTTED
     if figure.points is not None:
         yield f"Each point is the end of runs with that {figure.points.label}."

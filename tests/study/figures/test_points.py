@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -102,6 +103,13 @@ def test_a_curve_without_a_quick_point_is_left_out_and_that_is_said(read, tiny, 
     assert [line.label for line in loss.lines] == ["T = 1", "reference"]
     assert a_map.rows == ("T = 1", "reference")
     assert np.isfinite(a_map.values).all()
+
+
+def test_only_a_curve_with_a_claimed_epsilon_is_dotted(read, tiny, jobs_of):
+    job, metrics = jobs_of(read(tiny))[0], pd.DataFrame({"test_accuracy": [0.5]})
+    for claimed, dotted in ((2.0, True), (math.inf, False), (None, False)):
+        ends = {"epsilon_sound": math.inf, "epsilon_published": claimed}
+        assert bool(unsound_curves([FigureRun(job, ends, metrics)])) == dotted
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import yaml
 
 from fedpriv.common.config import compose
 from fedpriv.common.errors import ConfigError
+from fedpriv.study.figures.comparison import compare
 from fedpriv.study.figures.reading import (
     compose_safely,
     key_label,
@@ -21,6 +22,7 @@ from fedpriv.study.figures.reading import (
     read_numbers,
     read_own,
 )
+from fedpriv.study.figures.series import frame_of
 
 OWN = {"x": {"epsilon": [1, 2]}, "metric": "accuracy"}
 
@@ -83,6 +85,16 @@ def test_the_curves_are_those_shown_in_their_order(read, tiny):
 def test_without_show_every_panel_has_every_curve(read, tiny):
     del tiny["show"]
     assert [c.name for c in read(tiny).groups[0].curves] == ["loud", "quiet"]
+
+
+def test_whose_settings_the_runs_have_stands_in_the_comparison(read, tiny):
+    own = read({**tiny, "whose": "ours: smaller models"})
+    assert (
+        compare(own, frame_of([]), {}, "", "")
+        .splitlines()[2]
+        .endswith("Scale: ours: smaller models.")
+    )
+    assert compare(read(tiny), frame_of([]), {}, "", "").splitlines()[2].endswith("Scale: paper.")
 
 
 def test_base_comes_before_the_overrides_of_a_panel(read, tiny):
