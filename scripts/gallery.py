@@ -69,7 +69,9 @@ def card(comparison: Path) -> str:
         "Large picture and comparison": "comparison.md",
     }
     links = " · ".join(f"[{words}]({folder}/{file})" for words, file in files.items())
-    lines = (f"![{title}]({folder}/figure.png)", f"**{title}**", verdict(text), links, found[1])
+    scale = re.search(r" (Scale: (?!paper).*)$", text, flags=re.MULTILINE)
+    judged = f"{verdict(text)} {scale[1]}" if scale else verdict(text)
+    lines = (f"![{title}]({folder}/figure.png)", f"**{title}**", judged, links, found[1])
     return "-   " + "\n\n    ".join(lines) + "\n"
 
 
