@@ -127,6 +127,8 @@ def panels_of(
         for axes in figure.axes:
             shown = table[table["axes"] == axes.name]
             rows = shown[shown["group"] == group.name]
+            if axes.x_limits and not figure.altered:  # so that y follows from what is seen
+                rows = rows[rows["x"].between(*axes.x_limits)]
             if axes.kind == "map":
                 panels[-1].append(_map(figure, group, axes, rows, {*shown["x"]}))
             else:
