@@ -18,7 +18,6 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what children import is compi
 
 import hypothesis
 import pytest
-import torch
 
 sys.path.append(str(Path(__file__).parent))
 
@@ -124,15 +123,6 @@ class Outcome:
         assert len(lines) == 1, self.err
         assert lines[0].startswith("fedpriv: "), self.err
         return lines[0]
-
-
-@pytest.fixture(autouse=True)
-def threads():
-    """``runtime.threads`` changes torch for the whole process: put it back."""
-    before = torch.get_num_threads()
-    yield
-    if torch.get_num_threads() != before:
-        torch.set_num_threads(before)
 
 
 @contextmanager

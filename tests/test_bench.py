@@ -37,6 +37,6 @@ def test_every_comparison_is_printed_and_written(bench, tmp_path, capsys):
     words = ["--models", "logistic", "--pairs", "1", "--threads", threads]
     bench.main([*words, "--csv", str(tmp_path / "bench.csv")])
     rows, printed = pd.read_csv(tmp_path / "bench.csv"), capsys.readouterr().out
-    assert len(rows) == 4 + (importlib.util.find_spec("pfl") is not None)
+    assert len(rows) == 5 + (importlib.util.find_spec("pfl") is not None)
     assert all(f"| {name} |" in printed for name in rows["against"])
     assert (rows["ratio"] > 0).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -31,6 +32,20 @@ def result(tmp_path_factory, rows) -> fedpriv.RunResult:
 
 
 # ---- what is public
+
+
+@pytest.mark.parametrize(
+    ("given", "spins"),
+    [({}, "20000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
+)
+def test_torch_s_threads_wait_awake_for_a_short_time_unless_the_user_says_how_long(given, spins):
+    bare = {key: value for key, value in os.environ.items() if key != "GOMP_SPINCOUNT"}
+    code = (
+        "import fedpriv, os, sys; print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
+    )
+    words = [sys.executable, "-c", code]
+    said = subprocess.run(words, capture_output=True, text=True, check=True, env={**bare, **given})
+    assert said.stdout.split() == [spins, "False"]
 
 
 def test_dir_shows_what_is_public_and_imports_nothing_heavy():

@@ -29,6 +29,7 @@ from fedpriv.experiment.machine import (
     processor,
     resolve_device,
     threads_before,
+    threads_restored,
 )
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
@@ -75,12 +76,14 @@ def assemble(
         ConfigError: The parts do not go together with the data, or the run cannot go on from its folder.
         DataError: The data cannot be read.
     """
+    import torch
+
     from fedpriv.engine import tune_allocator
     from fedpriv.experiment.loop import Loop
     from fedpriv.experiment.running import Run
     from fedpriv.experiment.second_draw import second_draw
 
-    began = time.process_time()
+    began = time.perf_counter(), time.process_time()
     settings, identity = parts.settings, configuration.identity(config)
 
     # 1. Device, data and model; then the budget, which depends on how many records the clients have.
@@ -88,13 +91,8 @@ def assemble(
     device = resolve_device(settings.runtime.device)
     # The checkpoint is read before the data: a folder of another run is refused within a second.
     state = None if folder is None else saved_state(folder, identity, device)
-    context = context_with_canaries(parts, device, source)
-    tune_allocator()
-    threads = choose_threads(
-        settings.runtime.threads or threads_before(state),
-        work_per_round(parts, context),
-        settings.runtime.workers,
-    )
+    context = context_with_canaries(parts, device, source, threads_before(state))
+    threads = torch.get_num_threads()
     budget = make_budget(parts, context.data, attackers_of(context)) if parts.private else None
     # Before the warm start: its rounding differs between machines, and what it is made of counts by itself.
     digest = run_digest(config, settings.rounds, context)
@@ -131,7 +129,7 @@ def assemble(
     drawn = second_draw(parts, context)  # before the algorithm sees the data
     loop = Loop(parts, context, budget)
     loop.second_draw = drawn
-    loop.cpu_began = began  # reading the data counts
+    loop.began = began  # reading the data and probing the model count
     if context.canaries is not None:
         from fedpriv.experiment.canaries import watch_canaries
 
@@ -151,7 +149,7 @@ def assemble(
 
 
 def context_with_canaries(
-    parts: Parts, device: torch.device, source: Source | None = None
+    parts: Parts, device: torch.device, source: Source | None = None, threads: int | None = None
 ) -> RunContext:
     """Return the context of a run, with the canaries that the key ``audit`` asks for."""
     settings = parts.settings
@@ -163,6 +161,7 @@ def context_with_canaries(
         fewer=EPSILON_AUDIT in settings.audit,
         canary=settings.canary,
         source=source,
+        threads=threads,
     )
 
 
@@ -179,10 +178,12 @@ def make_context(
     fewer: bool = False,
     canary: str = DIRECTION,
     source: Source | None = None,
+    threads: int | None = None,
 ) -> RunContext:
     """Build data, model and engine, with attackers among the clients if there are any.
 
-    The streams of the result are preliminary: they are those of no run.
+    The streams of the result are preliminary: they are those of no run. The calling process gets the run's
+    number of threads. The model is probed with one.
 
     Args:
         parts: The objects of all groups.
@@ -192,6 +193,7 @@ def make_context(
         fewer: Plant fewer canaries where there is no room for all of them, instead of refusing.
         canary: Kind of the canaries, see :mod:`fedpriv.data.names`.
         source: What has the data, or shares them with other processes; None: they are loaded.
+        threads: Number of threads, unless the configuration has one; None: the work of a step decides.
 
     Raises:
         ConfigError: The parts do not go together with the data, or with one another.
@@ -201,7 +203,8 @@ def make_context(
     from fedpriv.algorithms.run_context import RunContext
     from fedpriv.data.federated import federate, smallest_client
     from fedpriv.data.shadow import of_shadow
-    from fedpriv.engine import FlatModel, make_engine
+    from fedpriv.engine import FlatModel, make_engine, tune_allocator
+    from fedpriv.engine.probe import multiply_adds
     from fedpriv.models.fit import build_for
 
     settings, algorithm = parts.settings, parts.algorithm
@@ -250,7 +253,12 @@ def make_context(
         context.rule = RunRule(rule, model)
     # What a client releases may depend on how many records it has, and only here are they known.
     parts.mechanism.join(data.records_per_client)
-    _probe_model(parts, context)
+    tune_allocator()  # the data are read
+    with threads_restored(within=1):  # several would use more processor time
+        per_record = multiply_adds(module, context.random_records(2)[0])
+        _probe_model(parts, context, per_record)
+    wanted, workers = settings.runtime.threads or threads, settings.runtime.workers
+    choose_threads(wanted, per_record * _records_of_step(parts, context), workers)
     if attackers is not None:
         attackers.join(context)
     if planted is not None:
@@ -260,7 +268,7 @@ def make_context(
     if settings.chunk is None:
         cohort = algorithm.expected_cohort(data.client_count)
         assert cohort is not None
-        context.chunk = chunk_size(cohort, work_per_round(parts, context))
+        context.chunk = chunk_size(cohort, model.size * _records_of_step(parts, context))
     return context
 
 
@@ -283,7 +291,7 @@ def _start_attackers(parts: Parts, attack: Attack, data: FederatedData) -> Attac
     return attackers
 
 
-def _probe_model(parts: Parts, context: RunContext) -> None:
+def _probe_model(parts: Parts, context: RunContext, per_record: float) -> None:
     """Refuse a model that draws random numbers of its own, or in a private run mixes records.
 
     Raises:
@@ -291,6 +299,7 @@ def _probe_model(parts: Parts, context: RunContext) -> None:
     """
     from fedpriv.engine.probe import (
         LARGEST_LOT,
+        LARGEST_WORK,
         LOTS,
         refuse_own_randomness,
         refuse_record_mixing,
@@ -304,8 +313,7 @@ def _probe_model(parts: Parts, context: RunContext) -> None:
     lot: float = algorithm.batch_size or largest
     if algorithm.unit == "record":
         lot = algorithm.sampling_of(largest).expected_size(largest)
-    # Fewer records are looked at where each of them takes much memory.
-    most = min(LARGEST_LOT, 2**24 // getattr(module, "values_per_record", 1))
+    most = min(LARGEST_LOT, int(LARGEST_WORK / per_record))
     sizes = sorted({*LOTS, max(2, min(round(lot), most))})
     refuse_record_mixing(
         module, context.random_records, sizes, per_record=algorithm.unit == "record"
@@ -354,17 +362,17 @@ def refuse_smaller_clients(parts: Parts, smallest: int) -> None:
         )
 
 
-def work_per_round(parts: Parts, context: RunContext) -> float:
-    """Return parameters × records of one local step of the cohort: a measure of the work of a round.
+def _records_of_step(parts: Parts, context: RunContext) -> float:
+    """Return the records of one local step of the cohort; augmented copies of a record count.
 
-    Augmented copies of a record count. Only public numbers decide, never a timing: with a timing, sums would
-    be rounded otherwise on a busy machine.
+    The work of a step follows from public numbers alone, never from a timing: with a timing, sums would be
+    rounded otherwise on a busy machine.
     """
     algorithm, data = parts.algorithm, context.data
     share = min(1.0, (algorithm.clients_per_round or data.client_count) / data.client_count)
     records = algorithm.records_per_step(share * float(data.records_per_client.sum()))
     copies = 1 if algorithm.augmentation is None else algorithm.augmentation.multiplicity
-    return context.model.size * records * copies
+    return records * copies
 
 
 def make_budget(parts: Parts, data: FederatedData | ClientSizes, attackers: np.ndarray) -> Budget:

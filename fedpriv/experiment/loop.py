@@ -105,7 +105,8 @@ class Loop:
         not_finite: Number of gradients or uploads that were left out because they had nan or inf.
         aborted_rounds: Number of rounds that lost too many clients and released nothing.
         last_sigma: σ of the schedule in the last round; None before the first.
-        cpu_began: Processor time of this process from which on :attr:`cpu_seconds` counts.
+        began: Clock and processor time of this process from which on :attr:`seconds` and
+            :attr:`cpu_seconds` count.
     """
 
     def __init__(self, parts: Parts, context: RunContext, budget: Budget | None):
@@ -144,8 +145,7 @@ class Loop:
         self.aborted_rounds = 0
         self.last_sigma: float | None = None
         self._seconds_before = self._cpu_seconds_before = 0.0
-        self._started = time.perf_counter()
-        self.cpu_began = time.process_time()
+        self.began = time.perf_counter(), time.process_time()
 
     # ---- rounds
 
@@ -163,7 +163,6 @@ class Loop:
             ReleaseError: A round released something else than it had announced. The round is neither charged
                 nor saved.
         """
-        self._started = time.perf_counter()
         if self.rounds_done == 0:
             # A resumed run has the state of its schedule from the checkpoint instead.
             self.schedule.begin(self._validation_loss)
@@ -326,18 +325,18 @@ class Loop:
 
     @property
     def seconds(self) -> float:
-        """Time in rounds so far, over all sessions of a resumed run."""
-        return self._seconds_before + time.perf_counter() - self._started
+        """Time since :attr:`began`, over all sessions of a resumed run."""
+        return self._seconds_before + time.perf_counter() - self.began[0]
 
     @property
     def cpu_seconds(self) -> float:
-        """Processor time since :attr:`cpu_began`, over all sessions of a resumed run.
+        """Processor time since :attr:`began`, over all sessions of a resumed run.
 
         All threads count, and so do chunks that workers computed.
         """
         crew = self.context.crew
         of_workers = 0.0 if crew is None else crew.cpu_seconds
-        return self._cpu_seconds_before + time.process_time() - self.cpu_began + of_workers
+        return self._cpu_seconds_before + time.process_time() - self.began[1] + of_workers
 
     def fraction(self) -> float | None:
         """Return the progress of the run in [0, 1], by rounds or by budget, whichever is further.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import platform
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,9 @@ from fedpriv.common.errors import ConfigError
 if TYPE_CHECKING:
     import torch
 
-_SMALL = 2e6  # parameters × records below which a second thread costs more than it brings
+_OF_A_THREAD = (
+    5e8  # multiply-adds of a step for each thread: with fewer, threads wait more than they compute
+)
 _CHUNK = 2e7  # parameters × records of a chunk at least: 5 ms or more of a processor core
 _LARGE_CHUNK = 10 * _CHUNK  # where there are more than four: a chunk by itself costs 1 to 2 ms
 _FEW_PROCESSES = 16  # as many may run on any machine
@@ -22,23 +26,54 @@ _FEWEST_CHUNKS, _MOST_CHUNKS = 4, 64
 
 
 def choose_threads(wanted: int | None, work: float, processes: int = 1) -> int:
-    """Set the number of torch's threads and return it.
+    """Set the number of torch's threads and return it. A number that the user has set stays.
 
     Args:
-        wanted: Number of threads; None for one thread if there is little work, else torch's own choice.
-        work: Parameters × records of one step. It decides instead of a timing, so that a run takes the same
-            path on every machine.
+        wanted: Number of threads; None for as many as the work keeps busy, and at most torch's own choice.
+        work: Multiply-adds of one step. They decide instead of a timing or the load of the machine, because
+            the number of threads decides how sums are rounded.
         processes: Number of processes of the run on this machine, which share its processor cores.
     """
     import torch
 
     if wanted is not None:
         torch.set_num_threads(wanted)
-    elif work < _SMALL:
-        torch.set_num_threads(1)
-    elif processes > 1:
-        torch.set_num_threads(max(1, min(torch.get_num_threads(), cores() // processes)))
+    elif not _set_by_user():
+        most = min(
+            torch.get_num_threads(), cores() // processes, int(work / processes / _OF_A_THREAD)
+        )
+        torch.set_num_threads(max(1, most))
     return torch.get_num_threads()
+
+
+def _set_by_user() -> bool:
+    """Return whether the environment sets torch's threads, or they are another number than torch takes."""
+    import psutil
+    import torch
+
+    # joblib sets the variable itself, to the share of each of its processes.
+    in_joblib = multiprocessing.current_process().name.startswith("Loky")
+    if {"OMP_NUM_THREADS", "MKL_NUM_THREADS"} & os.environ.keys():
+        return not in_joblib
+    # torch takes every core, or with MKL one of two that share their arithmetic.
+    logical, physical = os.cpu_count() or 1, psutil.cpu_count(logical=False) or 1
+    own = {cores(), min(physical, cores()), max(1, cores() * physical // logical)}
+    return torch.get_num_threads() not in own
+
+
+@contextmanager
+def threads_restored(within: int | None = None) -> Iterator[None]:
+    """Context after which torch has as many threads as before; in it ``within``, if that is given."""
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        if within is not None:
+            torch.set_num_threads(within)
+        yield
+    finally:
+        if torch.get_num_threads() != before:
+            torch.set_num_threads(before)
 
 
 def threads_before(state: Mapping[str, Any] | None) -> int | None:

@@ -27,7 +27,7 @@ from fedpriv.data.federated import (
 from fedpriv.data.records import CLASSIFICATION
 from fedpriv.experiment import assemble, checkpoint
 from fedpriv.experiment.instantiate import within_group
-from fedpriv.experiment.machine import refuse_many_processes, resolve_device
+from fedpriv.experiment.machine import refuse_many_processes, resolve_device, threads_restored
 from fedpriv.experiment.own_code import own_targets
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan
@@ -158,12 +158,14 @@ def _client_sizes(parts: Parts) -> ClientSizes:
     from fedpriv.experiment.loop import Loop
     from fedpriv.experiment.second_draw import second_draw
 
-    context = assemble.context_with_canaries(parts, resolve_device(parts.settings.runtime.device))
-    budget = None
-    if parts.private:
-        budget = assemble.make_budget(parts, context.data, assemble.attackers_of(context))
-    second_draw(parts, context)
-    Loop(parts, context, budget)
+    device = resolve_device(parts.settings.runtime.device)
+    with threads_restored():
+        context = assemble.context_with_canaries(parts, device)
+        budget = None
+        if parts.private:
+            budget = assemble.make_budget(parts, context.data, assemble.attackers_of(context))
+        second_draw(parts, context)
+        Loop(parts, context, budget)
     return ClientSizes(context.data.records_per_client)
 
 

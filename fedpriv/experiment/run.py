@@ -25,6 +25,7 @@ from fedpriv.experiment import checkpoint
 from fedpriv.experiment.assemble import assemble
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.consent import resume_command
+from fedpriv.experiment.machine import threads_restored
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import Plan, make_plan, plan_of_smallest
 from fedpriv.experiment.preflight import (
@@ -180,6 +181,7 @@ def run(
         # From here on torch is needed, the data are read, and the folder exists.
         from fedpriv.experiment.reporter import Reporter
 
+        held.enter_context(threads_restored())
         team = _team(parts, held)
         source = None if team is None else team.records.loaded
         running = assemble(parts, config, folder, overrides, source)

@@ -57,11 +57,10 @@ class _Chunks:
         config = OmegaConf.create(setup["config"])
         rounds = setup["rounds"]
         parts = build_parts(config if rounds is None else with_rounds(config, rounds))
-        torch.set_num_threads(setup["threads"])
         tune_allocator(reading=True)
         device = self.device = _device(setup["device"], rank)
-        context = context_with_canaries(parts, device, found_at(setup["records"]))
-        tune_allocator()
+        records, threads = found_at(setup["records"]), setup["threads"]
+        context = context_with_canaries(parts, device, records, threads)
         digest = run_digest(config, parts.settings.rounds, context)
         numerics = numeric_environment(
             device, torch.get_num_threads(), context.engine.name, context.chunk

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch.nn import functional
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import torch_stream
-from fedpriv.engine.probe import refuse_own_randomness, refuse_record_mixing
+from fedpriv.engine.probe import multiply_adds, refuse_own_randomness, refuse_record_mixing
 from fedpriv.models import Cnn, CnnEmnist, CnnScattering, Logistic, LstmClassifier, LstmLm, Mlp, Svm
 from fedpriv.models.normalized import NormalizedInputs
 
@@ -62,6 +63,32 @@ def test_an_embedding_scaled_by_frequency_is_refused():
 def test_a_layer_opacus_cannot_treat_names_its_counterpart():
     with pytest.raises(ConfigError, match=r"\(LSTM\) .* opacus.layers"):
         refuse(nn.LSTM(3, 4))
+
+
+def test_opacus_is_imported_only_for_layers_that_it_may_refuse(monkeypatch):
+    monkeypatch.setitem(sys.modules, "opacus.validators", None)
+    refuse(nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 3)))
+    with pytest.raises(ImportError):
+        refuse(nn.GRU(3, 4))
+
+
+PIXELS = torch.zeros(2, 3, 8, 8)
+MULTIPLY_ADDS = {
+    "linear": (nn.Linear(6, 4), torch.zeros(2, 6), 7 * 4),
+    "tokens": (nn.Linear(6, 4), torch.zeros(2, 5, 6), 5 * 7 * 4),
+    "pixels": (nn.Conv2d(3, 4, 3), PIXELS, 6 * 6 * (27 + 1) * 4),
+    "groups": (nn.Conv2d(3, 3, 3, stride=2, groups=3), PIXELS, 3 * 3 * (9 + 1) * 3),
+    "gates": (nn.LSTM(6, 4, batch_first=True), torch.zeros(2, 5, 6), 5 * 4 * 4 * (6 + 4 + 2)),
+    "a sequence": (nn.Sequential(nn.Flatten(), nn.Linear(192, 4), nn.ReLU()), PIXELS, 193 * 4),
+    "a lookup": (nn.Embedding(50, 4), torch.zeros(2, 5, dtype=torch.int64), 200),
+}
+
+
+@pytest.mark.parametrize("name", MULTIPLY_ADDS)
+def test_the_work_of_a_record_is_counted(name):
+    module, inputs, count = MULTIPLY_ADDS[name]
+    assert multiply_adds(module, inputs) == count
+    assert not any(layer._forward_hooks for layer in module.modules())
 
 
 class Net(nn.Module):

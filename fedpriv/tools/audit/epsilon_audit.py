@@ -131,7 +131,7 @@ def audit_epsilon(
         run: The run.
         options: Options of the audit.
         device: Device of the trainings.
-        threads: Number of threads of the trainings; None chooses by the size of the model.
+        threads: Number of threads of the trainings; None chooses by the work of a step.
         allowed: Modules outside fedpriv that the run's configuration may name.
 
     Returns:

@@ -19,13 +19,13 @@ from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import numpy_stream
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.data.names import DIRECTION
-from fedpriv.experiment.assemble import make_context, work_per_round
+from fedpriv.experiment.assemble import make_context
 from fedpriv.experiment.build import build_parts, without_rule
 from fedpriv.experiment.canaries import watch_canaries, watched_computation
 from fedpriv.experiment.combinations import NO_STATISTICS
 from fedpriv.experiment.interrupts import Interrupts
 from fedpriv.experiment.loop import Loop
-from fedpriv.experiment.machine import choose_threads, resolve_device
+from fedpriv.experiment.machine import resolve_device
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.warm_start import NOT_AUDITED, begin_warm
 from fedpriv.privacy.core.names import REPLACE_ONE
@@ -224,9 +224,8 @@ def context_of(
     if warm_start is not None and warm_start.on_clients:
         allowed = "public or null for an audit of epsilon"
         raise ConfigError("warm_start.records", warm_start.records, allowed, NOT_AUDITED)
-    runtime = parts.settings.runtime
-    context = make_context(parts, resolve_device(runtime.device), canaries, seed, fewer, canary)
-    choose_threads(runtime.threads, work_per_round(parts, context))
+    device = resolve_device(parts.settings.runtime.device)
+    context = make_context(parts, device, canaries, seed, fewer, canary)
     begin_warm(warm_start, context)
     return context
 

@@ -20,12 +20,10 @@ from fedpriv.experiment.assemble import make_context
 from fedpriv.experiment.build import build_parts, without_rule
 from fedpriv.experiment.consent import refuse_odd_paths, refuse_strangers
 from fedpriv.experiment.instantiate import first_line
-from fedpriv.experiment.machine import choose_threads, resolve_device
+from fedpriv.experiment.machine import resolve_device
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.warm_start import begin_warm
 from fedpriv.store.stored_run import StoredRun
-
-_RECORDS_AT_ONCE = 256  # about the number of records in a pass of an audit
 
 
 @dataclass
@@ -106,7 +104,7 @@ def open_run(
     Args:
         path: The run folder.
         device: Device to compute on, such as ``auto`` or ``cpu``.
-        threads: Number of threads; None chooses by the size of the model.
+        threads: Number of threads; None chooses by the work of a step.
         allowed: Modules outside fedpriv that the run's configuration may name.
 
     Raises:
@@ -115,12 +113,11 @@ def open_run(
     run = StoredRun(path)
     config = stored_configuration(run, allowed)
     run.files.refuse_links()
-    config.runtime.device = device
+    config.runtime.device, config.runtime.threads = device, threads
     parts = build_parts(without_rule(config))
     resolved_device = resolve_device(device, "--device")
     stored, rounds = _weights(run, resolved_device)
     context = make_context(parts, resolved_device)
-    choose_threads(threads, context.model.size * _RECORDS_AT_ONCE)
     begin_warm(parts.settings.warm_start, context)
     context.model.module.eval()
     initial = context.model.flat.clone()

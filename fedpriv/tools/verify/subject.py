@@ -30,7 +30,7 @@ from fedpriv.engine import FlatModel, make_engine
 from fedpriv.experiment.assemble import make_budget, make_context
 from fedpriv.experiment.build import build_parts
 from fedpriv.experiment.loop import Loop
-from fedpriv.experiment.machine import choose_threads, resolve_device
+from fedpriv.experiment.machine import resolve_device
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.secrets import run_digest, streams_of_run
 from fedpriv.experiment.warm_start import NOT_AUDITED
@@ -146,7 +146,6 @@ class Subject:
         context = make_context(self.parts, device)
         if unequal:
             context.data = unequal_clients(context.data, seed)
-        choose_threads(self.parts.settings.runtime.threads, context.model.size * 256)
         self.context: RunContext = context
         self.budget: Budget | None = None
         if self.parts.private:
