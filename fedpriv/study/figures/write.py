@@ -91,10 +91,8 @@ def draw_table(
     bands = [BANDS[kind] for kind in BANDS if kind != "none" and kind in set(table["band"])]
     means = f"Means over up to {table['n'].max()} seeds; bands: {'; '.join(bands)}." if bands else ""
     dotted = _DOTTED if any(line.dotted for line in lines) else ""
-    note = "
-".join(filter(None, (dotted.strip(), means, whose)))
-    heading = "
-".join(filter(None, (figure.work, figure.title)))
+    note = "\n".join(filter(None, (dotted, means, whose)))
+    heading = "\n".join(filter(None, (figure.work, figure.title)))
     files = [folder / "figure.png", folder / "figure.pdf"]
     draw_panels(files, panels, heading, note=note, stamp="\n".join(stamp))
 
