@@ -89,7 +89,9 @@ def draw_table(
     lines = [one for row in panels for p in row if isinstance(p, Panel) for one in p.lines]
     whose = "" if figure.whose == "paper" else f"Scale: {figure.whose}."
     bands = [BANDS[kind] for kind in BANDS if kind != "none" and kind in set(table["band"])]
-    means = f"Means over up to {table['n'].max()} seeds; bands: {'; '.join(bands)}." if bands else ""
+    means = (
+        f"Means over up to {table['n'].max()} seeds; bands: {'; '.join(bands)}." if bands else ""
+    )
     dotted = _DOTTED if any(line.dotted for line in lines) else ""
     note = "\n".join(filter(None, (dotted, means, whose)))
     heading = "\n".join(filter(None, (figure.work, figure.title)))
