@@ -177,8 +177,11 @@ def test_values_of_a_sweep_are_written_as_overrides():
 def test_a_text_of_a_sweep_is_one_value_whatever_it_holds():
     over = {"dataset.path": ["/a,b's.csv", Path("c.csv")], "a": "choice(1,2)"}
     assert swept_arguments([], over, Path("/it's"), None) == [
-        "-m", r"dataset.path='/a,b\'s.csv',c.csv", "a=choice(1,2)", r"hydra.sweep.dir='/it\'s'",
-    ]  # fmt: skip
+        "-m",
+        r"dataset.path='/a,b\'s.csv',c.csv",
+        "a=choice(1,2)",
+        r"hydra.sweep.dir='/it\'s'",
+    ]
 
 
 def test_a_sweep_whose_runs_fail_says_why():

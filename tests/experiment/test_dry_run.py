@@ -117,10 +117,17 @@ def test_a_dry_run_tells_how_many_records_a_table_has(command, tmp_path):
     rows = "".join(f"{i % 2},{i},{i % 4}\n" for i in range(200))
     (tmp_path / "own.csv").write_text(f"y,x,who\n{rows}")
     own = (
-        "dataset=csv", "dataset.path=own.csv", "dataset.label=y", "dataset.client=who", "rounds=2",
-        "dataset.ranges=[0,200]", "partition=natural", "algorithm=dp_fl", "dry_run=true",
+        "dataset=csv",
+        "dataset.path=own.csv",
+        "dataset.label=y",
+        "dataset.client=who",
+        "rounds=2",
+        "dataset.ranges=[0,200]",
+        "partition=natural",
+        "algorithm=dp_fl",
+        "dry_run=true",
         "dataset.labels=[0,1]",
-    )  # fmt: skip
+    )
     said = command("train", *own)
     line = said.out.splitlines()[-1]
     numbers = [int(word.rstrip(";")) for word in line.split() if word.rstrip(";").isdigit()]

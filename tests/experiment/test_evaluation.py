@@ -74,9 +74,16 @@ def test_records_without_a_label_have_no_accuracy_by_labels(context):
 
 
 RUN = (
-    "train", "algorithm=cdp_fedavg", "rounds=2", "evaluation_interval=1", "partition=iid",
-    "partition.clients=20", "runtime.plots=false", "runtime.progress=none", "runtime.run_dir=run",
-)  # fmt: skip
+    "train",
+    "algorithm=cdp_fedavg",
+    "rounds=2",
+    "evaluation_interval=1",
+    "partition=iid",
+    "partition.clients=20",
+    "runtime.plots=false",
+    "runtime.progress=none",
+    "runtime.run_dir=run",
+)
 
 
 def test_the_last_round_has_a_row_for_every_client_and_the_summary_the_worst(command, tmp_path):
