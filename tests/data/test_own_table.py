@@ -339,7 +339,12 @@ def test_a_path_that_is_no_table_is_named(tmp_path, name, words):
     for file in ("table.xls", "text.npz"):
         (tmp_path / file).write_text("x")
     with pytest.raises(DataError, match=rf"cannot read .*{words}"):
-        OwnTable(path=str(Path(tmp_path) / name))  # before a label or ranges are asked for
+        OwnTable(path=str(Path(tmp_path) / name), label="y", ranges=[0, 1])
+
+
+def test_a_file_that_is_not_there_is_told_before_label_and_ranges_are_asked_for():
+    with pytest.raises(DataError, match=r"dataset\.path=nowhere\.csv: there is no such file"):
+        OwnTable(path="nowhere.csv")
 
 
 def test_semicolons_are_told(table):
@@ -397,6 +402,7 @@ def test_a_file_of_test_records_may_name_the_client(table, tmp_path):
 
 
 def test_where_clients_are_protected_their_test_records_are_of_others(table):
-    dataset = table(HOSPITALS.replace(",b", ",q"), **BY_HOSPITAL, test_share=0.5)
+    rows = "".join(f"{'lh'[i % 2]},{i},hospital {i % 20}\n" for i in range(60))
+    dataset = table(f"income,age,hospital\n{rows}", **BY_HOSPITAL, test_share=0.5)
     dataset.split_for("client")
     assert federate(dataset, Natural(), validation=False, seed=0).test_clients is None
