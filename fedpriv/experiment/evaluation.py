@@ -77,9 +77,10 @@ def evaluate(context: RunContext, diagnostics: bool) -> Evaluation:
         with np.errstate(invalid="ignore"):  # a client may have no record of these classes
             clients = labels @ per_class[tested] / labels.sum(1)
     if clients is not None:
-        attackers = [] if context.attack is None else context.attack.attackers
-        honest = np.sort(np.delete(clients, attackers))  # nan comes last
-        honest = honest[np.isfinite(honest)]
+        honest = clients
+        if context.attack is not None:
+            honest = np.delete(clients, context.attack.attackers)
+        honest = np.sort(honest[np.isfinite(honest)])
         worst = float(honest[: math.ceil(len(honest) / 10)].mean()) if len(honest) else None
     classes = None
     if per_class is not None:

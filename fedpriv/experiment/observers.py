@@ -178,7 +178,7 @@ class ClientsTable(Quiet):
             row |= {"round": done.number, "client": client}
             if epsilon is not None:
                 row["epsilon"] = float(epsilon[client])
-            if accuracies is not None and np.isfinite(accuracies[client]):
+            if self._measure and accuracies is not None and np.isfinite(accuracies[client]):
                 row[self._measure] = float(accuracies[client])
             self._table.append(row)
 
