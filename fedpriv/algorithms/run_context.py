@@ -10,8 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedpriv.common.errors import ConfigError
 from fedpriv.common.random_streams import torch_stream
 from fedpriv.common.secret_streams import SecretStreams
+from fedpriv.data.records import LANGUAGE_MODEL
 from fedpriv.engine import Engine, FlatModel
 from fedpriv.privacy.clippers.base import Clipper
 from fedpriv.privacy.core.sampling import PoissonSampling, Sampling, poisson_lots, sample_lot
@@ -359,13 +361,21 @@ class RunContext:
             ConfigError: The engine cannot treat the model.
         """
         inputs, targets = self.random_records(4 * (copies or 1))
-        self.engine.clipped_sums(
-            inputs if copies is None else RandomCopies(inputs, copies),
-            targets[:4],
-            torch.zeros(4, dtype=torch.int64),
-            1,
-            lambda norms, clients: torch.ones_like(norms),
-        )
+        try:
+            self.engine.clipped_sums(
+                inputs if copies is None else RandomCopies(inputs, copies),
+                targets[:4],
+                torch.zeros(4, dtype=torch.int64),
+                1,
+                lambda norms, clients: torch.ones_like(norms),
+            )
+        except RuntimeError as error:
+            if "dtype" not in str(error):
+                raise
+            raise ConfigError(
+                f"model: fedpriv computes in float32, and its gradients are not ({error}); leave out "
+                "torch.autocast, .half() and torch.bfloat16"
+            ) from None
 
     def mean_norm_on_noise(self) -> float:
         """Return the mean gradient norm of the model on random records.
@@ -383,14 +393,20 @@ class RunContext:
     def random_records(self, records: int) -> tuple[Tensor, Tensor]:
         """Return (inputs [records, …], targets [records, …]) that are random and read no data.
 
-        These are uniform noise with uniform labels, unless the model has a method ``random_records``, as
-        models of text do. They follow from the run's seed: each call returns the same ones.
+        These are uniform noise or tokens with uniform labels, or the next tokens, unless the model has a
+        method ``random_records``. They follow from the run's seed: each call returns the same ones.
         """
         stream, data = torch_stream(self.seed, "initial_clip_norm"), self.data
         draw = getattr(self.model.module, "random_records", None)
         if draw is not None:
             inputs, targets = draw(records, stream)
         else:
-            inputs = torch.rand(records, *data.input_shape, generator=stream)
+            shape = (records, *data.input_shape)
+            if data.vocabulary_size is None:
+                inputs = torch.rand(*shape, generator=stream)
+            else:
+                inputs = torch.randint(1, data.vocabulary_size, shape, generator=stream)
             targets = torch.randint(data.classes, (records,), generator=stream)
+            if data.task == LANGUAGE_MODEL:
+                targets = torch.nn.functional.pad(inputs[:, 1:], (0, 1))
         return inputs.to(self.model.device), targets.to(self.model.device)

@@ -7,6 +7,7 @@ import importlib
 import itertools
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -92,7 +93,18 @@ def _records_at_most(most: int, *, _root_: DictConfig, _parent_: DictConfig) -> 
     return max(1, min(most, share))
 
 
+def _enough_bit_noise(usual: float, *, _root_: DictConfig, _parent_: DictConfig) -> object:
+    """Resolve ``${enough_bit_noise:usual}``: the usual σ_b, or the noise multiplier z where split needs more.
+
+    Noise σ_b = z on the bits leaves 2/√3 of z for the gradient.
+    """
+    sigma = OmegaConf.select(_root_, "noise_schedule.noise_multiplier")
+    splits = _parent_.split is True and _parent_.get("bit_mechanism", "gaussian") == "gaussian"
+    return sigma if splits and isinstance(sigma, int | float) and sigma >= 2 * usual else usual
+
+
 OmegaConf.register_new_resolver("records_at_most", _records_at_most, replace=True)
+OmegaConf.register_new_resolver("enough_bit_noise", _enough_bit_noise, replace=True)
 
 
 def refuse_unknown_protocol(overrides: Sequence[str]) -> None:
@@ -124,13 +136,20 @@ def with_protocol(config: DictConfig) -> DictConfig:
 
     A user's own algorithm has no row in ``conf/protocols.yaml``. Its YAML may name the algorithm whose
     numbers it takes (``protocol: dp_fl``). If that algorithm has no numbers for the data set, the defaults
-    hold.
+    hold. A YAML of the user's own that takes over ``csv`` has the numbers of ``csv``.
 
     Raises:
         ConfigError: The named algorithm has no protocols.
     """
     algorithm = config.get("protocol")
     if not isinstance(algorithm, str):
+        name = f"{OmegaConf.select(config, 'algorithm._option_')}_csv"
+        row = table_options(conf_dir(), "protocol").get(name)
+        if row is not None and OmegaConf.select(config, "dataset._option_") == "csv":
+            config = config.copy()
+            OmegaConf.set_struct(config, False)
+            config.protocol = OmegaConf.merge(row.content, algorithm)  # what is given comes first
+            OmegaConf.set_struct(config, True)
         return config
     protocols = table_rows(conf_dir(), "protocol")
     if algorithm not in protocols:
@@ -196,9 +215,26 @@ MULTIRUN = {"-m", "--multirun", "hydra.mode=MULTIRUN"}
 
 
 def _unreadable(override: str) -> ConfigError:
+    key, _, value = override.partition("=")
+    # Texts are quoted, but in a mapping Hydra takes names with backslashes only.
+    text = re.compile(r"""(?<=[\[{,:])\s*(?:"([^"]*)"|'([^']*)'|([^\[\]{},:'"]+))\s*(?=[\]},:])""")
+
+    def mended(found: re.Match[str]) -> str:
+        word = next(filter(None, found.groups()), "").strip()
+        if found.string[found.end()] == ":":
+            return " " + re.sub(r"([\\()=,\[\]{}:])", r"\\\1", word)
+        is_plain = found[3] is not None and re.fullmatch(r"[-+\w./ ]+", word)
+        return f" {word}" if is_plain else f' "{word}"'
+
+    inside = value.startswith(("[", "{"))
+    fixed = f"{key}=" + (
+        text.sub(mended, value).replace("[ ", "[").replace("{ ", "{") if inside else f'"{value}"'
+    )
+    if "=" in override and _parsed(fixed) is not None:
+        return ConfigError(f"cannot read the override {show(override)}; write {shlex.quote(fixed)}")
     return ConfigError(
         f"cannot read the override {show(override)}; write key=value, and quote values with special "
-        "characters: 'key=\"a, b\"'"
+        "characters: 'key=\"a, b\"'; a list or mapping may be written in a YAML (--config-dir)"
     )
 
 

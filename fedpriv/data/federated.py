@@ -40,6 +40,7 @@ class FederatedData:
         input_shape: Shape of one record.
         task: ``classification`` or ``language_model``.
         vocabulary: Meaning of the token ids of text, or None.
+        vocabulary_size: Number of token ids; None if the records are not text.
         numbers: Position in the data set of each record in ``train`` [n]; None means that ``train`` holds all
             records in their order.
         declared_records: Declared number N of the clients' records, from which public sizes follow, or None.
@@ -54,6 +55,7 @@ class FederatedData:
     input_shape: tuple[int, ...]
     task: str = CLASSIFICATION
     vocabulary: Vocabulary | None = None
+    vocabulary_size: int | None = None
     numbers: np.ndarray | None = None
     declared_records: int | None = None
     test_clients: np.ndarray | None = None
@@ -198,6 +200,7 @@ def federate(
         input_shape=dataset.input_shape,
         task=dataset.task,
         vocabulary=loaded.vocabulary,
+        vocabulary_size=dataset.vocabulary_size,
         numbers=train_indices,
         declared_records=dataset.declared_records,
         test_clients=_test_clients(loaded, units, clients),
@@ -317,10 +320,18 @@ def _refuse_other_than_said(dataset: Dataset, loaded: object) -> None:
 
 
 def _refuse_out_of_range(dataset: Dataset, records: Records) -> None:
-    """Raise DataError for labels or token ids out of range.
+    """Raise DataError for labels that are no classes, and for labels or token ids out of range.
 
     Without this check the run would fail only in the round that draws such a record.
     """
+    targets = records.targets
+    several = targets.dim() != 1 and dataset.vocabulary_size is None
+    if "int" not in str(targets.dtype) or several:
+        raise DataError(
+            f"{dataset.name}: targets are {str(targets.dtype).removeprefix('torch.')} of shape "
+            f"{list(targets.shape)}; fedpriv trains classifiers and language models, whose targets are whole "
+            f"numbers: a class in 0 … {dataset.classes - 1} for each record (int64, [n])"
+        )
     checked: list[tuple[str, torch.Tensor, int | None]] = [
         ("targets", records.targets, dataset.classes)
     ]

@@ -47,8 +47,8 @@ from fedpriv.data.table_files import (
     texts,
 )
 
-MOST_LABELS = 1000
-"""Labels that are read from the records: a column with more of them is probably a number."""
+MOST_LABELS, FEW_LABELS = 1000, 20
+"""Labels that are read from the records: more are refused, and up to so few may be any numbers."""
 DECLARED = (
     "The ranges of dataset.ranges and the categories of dataset.categories are taken as public: the "
     "guarantee holds if they were chosen without looking at the records. Values outside a range were set to "
@@ -350,9 +350,24 @@ class OwnTable(Dataset):
                 f"it has {len(found):,}; if these are classes, list them in dataset.labels",
             )
         try:
-            return tuple(sorted(found, key=float))
+            words = tuple(sorted(found, key=float))
+            first = float(words[0])
+            are_codes = first in (0, 1) and list(map(float, words)) == [
+                first + place for place in range(len(words))
+            ]
         except ValueError:
-            return tuple(sorted(found))
+            words, are_codes = tuple(sorted(found)), True
+        records = sum(len(table.labels) for table in self._tables.values())
+        if len(words) > FEW_LABELS and (not are_codes or records < 5 * len(words)):
+            raise ArgumentError(
+                "label",
+                self.label,
+                "a column of classes",
+                f"it has {len(words)} different values in {records} records, such as {', '.join(words[:3])}; "
+                "numbers and names cannot be learnt, only classes: make a column of a few ranges of it; "
+                "if the values are classes, list all of them in dataset.labels",
+            )
+        return words
 
     def _refuse_other_labels(self, path: str | None, labels: np.ndarray) -> None:
         known = set(self.words)
@@ -521,9 +536,7 @@ def _refuse_absent(path: Path, declaration: _Declaration, columns: Columns) -> N
     for key, name in named.items():
         if name is not None and name not in columns:
             hint = did_you_mean(name, columns)
-            if len(columns) == 1 and ";" in next(iter(columns)):
-                hint = "columns of a .csv are separated by commas, and this header has semicolons"
-            elif any(c.lstrip("-").replace(".", "", 1).isdigit() for c in columns):
+            if any(c.lstrip("-").replace(".", "", 1).isdigit() for c in columns):
                 hint = "its first line looks like a record, not like a header with the names of columns"
             raise ArgumentError(key, name, f"a column of {path} ({in_short(tuple(columns))})", hint)
 

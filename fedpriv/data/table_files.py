@@ -215,6 +215,13 @@ def _read_text(path: Path) -> Columns:
     try:
         header = pd.read_csv(path, header=None, nrows=1, **settings).iloc[0].fillna("").tolist()
         names = [str(name).strip() for name in header]
+        for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
+            if sum(name.count(mark) for name in names) >= len(names):
+                more = ', decimal=","' if mark == ";" else ""
+                raise DataError(
+                    f"{path}: its columns are separated by {word}; write it with commas and decimal points: "
+                    f'pandas.read_csv("{path}", sep="{mark}"{more}).to_csv("new.csv", index=False)'
+                )
         _refuse_bad_names(path, names)
         with warnings.catch_warnings():
             # Rows that are all longer than the header are only warned of.
@@ -280,6 +287,9 @@ def _columns(frame: pd.DataFrame) -> Columns:
 def _refuse_bad_names(path: Path, names: Sequence[str]) -> None:
     for place, name in enumerate(names):
         if not name:
-            raise DataError(f"{path}: column {place + 1} has no name in the header")
+            remedy = (
+                "give it one" if place else "to_csv(FILE, index=False) leaves out pandas' index"
+            )
+            raise DataError(f"{path}: column {place + 1} has no name in the header; {remedy}")
         if name in names[:place]:
             raise DataError(f"{path} has two columns named {name}; rename one")

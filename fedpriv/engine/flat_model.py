@@ -25,13 +25,19 @@ from torch import nn
 from torch.nn import functional
 
 from fedpriv.common.errors import ConfigError
+from fedpriv.models.text_networks import LanguageModel
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """(outputs [n, …], targets [n, …]) → loss of each record [n]."""
 
 
 def cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Return the cross entropy of each record [n], for outputs [n, classes] and targets [n]."""
+    """Return the cross entropy of each record [n], for outputs [n, classes] and targets [n].
+
+    For outputs [n, L, tokens] of a language model it is the mean over the next tokens.
+    """
+    if outputs.dim() == 3:
+        return LanguageModel.record_loss(outputs, targets)
     return functional.cross_entropy(outputs, targets, reduction="none")
 
 
@@ -42,7 +48,8 @@ Correct = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tenso
 def one_answer(outputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Count one answer for each record.
 
-    The predicted class is that of the largest output; with one output, a score, it is 1 where score > 0.
+    The predicted class is that of the largest output; with one output, a score, it is 1 where score > 0. For
+    outputs [n, L, tokens] of a language model each known next token counts.
 
     Args:
         outputs: Outputs [n, classes] or scores [n, 1].
@@ -51,6 +58,8 @@ def one_answer(outputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tens
     Returns:
         (mask of the right answers [n], ones [n]).
     """
+    if outputs.dim() == 3:
+        return LanguageModel.record_correct(outputs, targets)
     predicted = outputs.squeeze(1) > 0 if outputs.shape[1] == 1 else outputs.argmax(1)
     right = predicted == targets
     return right, torch.ones_like(right)

@@ -52,11 +52,11 @@ def refuse_record_mixing(
     Raises:
         ConfigError: The error names the layer or its behaviour, the reason and the alternative.
     """
-    for name, layer in module.named_modules():
+    start = with_other_weights(module).cpu()
+    start.train()  # a module may keep some of its layers in evaluation mode
+    for name, layer in start.named_modules():
         if reason := _reason(layer) or (per_record and _no_gradients(layer)):
             raise _refusal(f"layer {name or 'model'} ({type(layer).__name__}) {reason}")
-    start = with_other_weights(module).cpu()
-    start.train()
     for size in sizes:
         inputs, targets = (values.cpu() for values in draw(size))
         try:
@@ -187,12 +187,17 @@ def _refusal(reason: str) -> ConfigError:
 
 
 def _reason(layer: nn.Module) -> str | None:
+    norm = isinstance(layer, nn.modules.batchnorm._NormBase)
+    if norm and not layer.training and layer.running_mean is not None:
+        return None  # its statistics are constants
     if isinstance(layer, nn.modules.batchnorm._BatchNorm):
         return (
             "normalises a record by the other records of its batch, so clipping one record's "
-            "gradient does not bound its influence; use GroupNorm"
+            "gradient does not bound its influence; use GroupNorm, or freeze a pretrained one: "
+            "norm.requires_grad_(False), and a method train(self, mode=True) of the model that calls "
+            "super().train(mode) and norm.eval(), and returns self"
         )
-    if isinstance(layer, nn.modules.batchnorm._NormBase) and layer.track_running_stats:
+    if norm and layer.track_running_stats:
         return (
             "keeps running statistics of private records, which would leave without noise; "
             "use GroupNorm or track_running_stats=False"
@@ -206,14 +211,24 @@ def _reason(layer: nn.Module) -> str | None:
 
 
 def _no_gradients(layer: nn.Module) -> str | None:
-    if not isinstance(layer, (nn.RNNBase, nn.MultiheadAttention)):
+    trained = any(p.requires_grad for p in layer.parameters(recurse=False))
+    if not trained or not isinstance(layer, (nn.RNNBase, nn.MultiheadAttention)):
         return None  # Opacus, which takes 3 seconds to import, has per-record gradients of all other layers
     from opacus.validators import ModuleValidator
 
     validator = ModuleValidator.VALIDATORS.get(type(layer))
     if validator is None or not validator(layer):
         return None
-    return "has no per-record gradients in Opacus; use its counterpart in opacus.layers"
+    remedy = "freeze its weight and bias, requires_grad_(False)"
+    if isinstance(layer, nn.RNNBase):
+        remedy = f"use opacus.layers.DP{type(layer).__name__}, with batch_first=True"
+    if isinstance(layer, nn.MultiheadAttention):
+        remedy = (
+            "use nn.Linear for queries, keys, values and outputs with scaled_dot_product_attention of "
+            "torch.nn.functional (opacus.layers.DPMultiheadAttention of Opacus 1.6.0 computes something else "
+            "with batch_first=True)"
+        )
+    return f"has no per-record gradients in Opacus; {remedy}"
 
 
 def _which_dropout(module: nn.Module) -> str:

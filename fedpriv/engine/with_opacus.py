@@ -65,7 +65,10 @@ class OpacusEngine(BlockEngine):
             sample = getattr(p, "grad_sample", None)
             if sample is not None and p in self.model.columns:
                 if isinstance(sample, list) or len(sample) != read:
-                    raise Unsupported(f"{name} has no gradient for each record")
+                    raise Unsupported(
+                        f"{name} has no gradient for each record; records must be the first dimension of all "
+                        "that its layer reads"
+                    )
                 rows[name] = added_copies(sample.flatten(1), n)
                 columns[name] = self.model.columns[p]
         if not rows:

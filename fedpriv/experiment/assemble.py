@@ -5,6 +5,7 @@ The order is that in which a step can fail: a run that is refused has made no fo
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,7 +15,8 @@ import numpy as np
 from omegaconf import DictConfig
 
 from fedpriv.common import config as configuration
-from fedpriv.common.errors import ArgumentError, ConfigError
+from fedpriv.common.attributes import is_own
+from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
 from fedpriv.common.files import write_json, write_text
 from fedpriv.common.secret_streams import STREAM_VERSION, SecretStreams
 from fedpriv.data.names import DIRECTION, MISLABELLED
@@ -306,6 +308,8 @@ def _probe_model(parts: Parts, context: RunContext, per_record: float) -> None:
     )
 
     algorithm, module = parts.algorithm, context.model.module
+    if is_own(parts.model):
+        _refuse_odd_answers(parts.model, context)
     refuse_own_randomness(module, context.random_records(LOTS[-1])[0])
     if not parts.private:
         return
@@ -318,6 +322,34 @@ def _probe_model(parts: Parts, context: RunContext, per_record: float) -> None:
     refuse_record_mixing(
         module, context.random_records, sizes, per_record=algorithm.unit == "record"
     )
+
+
+def _refuse_odd_answers(factory: object, context: RunContext) -> None:
+    """Raise ConfigError if a model of the user's own fails on random records, or answers in another form."""
+    import torch
+
+    from fedpriv.engine import FlatModel
+    from fedpriv.models.own_module import failure_of
+
+    name = f"{type(factory).__module__}.{type(factory).__name__}"
+    module = copy.deepcopy(context.model.module).eval()
+    model, (inputs, targets) = FlatModel(module), context.random_records(3)
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            outputs = model(inputs)
+            losses, correct = model.loss(outputs, targets), model.correct(outputs, targets)
+    except (FedprivError, MemoryError):
+        raise
+    except Exception as error:
+        raise failure_of(name, "fails on three random records", error) from None
+    for method, given, form, count in (
+        ("record_loss", (losses,), "one loss for each record [n]", 1),
+        ("record_correct", correct, "(right answers [n], answers that count [n])", 2),
+    ):
+        if [tuple(getattr(answer, "shape", ())) for answer in given] != [(3,)] * count:
+            code = getattr(getattr(module, method, None), "__code__", None)
+            place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
+            raise ConfigError(f"model: {method} of {name} must return {form}{place}")
 
 
 def _plant_canaries(

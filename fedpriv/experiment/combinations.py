@@ -22,6 +22,7 @@ from fedpriv.data.own_table import OwnTable
 from fedpriv.data.partitions import Iid
 from fedpriv.data.records import CLASSIFICATION
 from fedpriv.experiment.instantiate import within_group
+from fedpriv.models.own_module import ANY_TASK
 from fedpriv.privacy.accountants import PublishedAccountant
 from fedpriv.privacy.clippers import ConstantClipper, NoClipper
 from fedpriv.privacy.core.names import REPLACE_ONE
@@ -133,7 +134,9 @@ def _moving_clip_norm(p: Any) -> bool:
 def _unread(p: Any) -> str:
     """Return what the data set holds, if the model reads something else."""
     task = None if p.dataset.vocabulary_size is None else p.dataset.task
-    return p.model.task != task and ("numbers" if task is None else f"texts for the task {task}")
+    return p.model.task not in (task, ANY_TASK) and (
+        "numbers" if task is None else f"texts for the task {task}"
+    )
 
 
 def _images_only(p: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,6 +96,22 @@ def _shares(groups: np.ndarray, counts: np.ndarray, size: int) -> np.ndarray:
         return right / answers
 
 
+TIMES_GUESSING = 10.0  # a loss that is so many times that of guessing is told
+
+
+def runaway(row: Mapping[str, object], classes: int) -> str:
+    """Return words on a loss far above that of guessing in a row of the metrics; else an empty text."""
+    guessing = math.log(max(2, classes))
+    for name in ("test_loss", "validation_loss", "train_loss"):
+        loss = row.get(name)
+        if isinstance(loss, float):
+            if not TIMES_GUESSING * guessing < loss < math.inf:
+                return ""
+            words = f"{name.replace('_', ' ')} {loss:.3g} is {loss / guessing:.3g} times that of guessing"
+            return f"{words} ({guessing:.2g})"
+    return ""
+
+
 @dataclass
 class Results:
     """The results of all evaluations so far, as the summary has them.
@@ -108,6 +125,7 @@ class Results:
         attacked_rounds: Number of rounds in which attackers took part, evaluated or not.
         class_accuracy: Accuracy on each class at the last evaluation.
         worst_decile: Mean accuracy of the worst tenth of the clients at the last evaluation.
+        ran_away: Whether a loss of any round was far above that of guessing.
     """
 
     test_accuracy: float | None = None
@@ -118,6 +136,7 @@ class Results:
     attacked_rounds: int = 0
     class_accuracy: list[float | None] | None = None
     worst_decile: float | None = None
+    ran_away: bool = False
 
     def include(self, latest: Evaluation) -> None:
         """Take in the latest evaluation."""

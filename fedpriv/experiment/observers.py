@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedpriv.experiment import checkpoint
-from fedpriv.experiment.evaluation import Results, accuracy_of_clients
+from fedpriv.experiment.evaluation import Results, accuracy_of_clients, runaway
 from fedpriv.experiment.loop import Loop, Round
 from fedpriv.experiment.snapshots import Snapshots
 from fedpriv.store.folder import RunFolder
@@ -129,6 +129,7 @@ class Metrics(Quiet):
                 done.stop is not None or has_few_digits(evaluations, 1 if budget.slow else 2)
             ):
                 row.update(budget.worst(seldom=True))
+        self.results.ran_away |= bool(runaway(row, self._loop.context.data.classes))
         self.row = row
         self.table.append(row)
 

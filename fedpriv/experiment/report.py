@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.files import saying_where, write_json, write_tensors, write_text
@@ -121,6 +122,8 @@ def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, 
             attack_facts = {k: v for k, v in attack_facts.items() if "backdoor" not in k}
         if attack.settings.hidden(loop.parts.algorithm):
             attack_facts["omniscient"] = True
+    guessing = math.log(max(2, loop.context.data.classes))
+    diverging = results.ran_away and (results.test_loss or 0.0) > guessing
     return {
         "schema_version": 1,
         "algorithm": loop.parts.algorithm.name,
@@ -130,6 +133,7 @@ def summarise(run: Run, stop_reason: str, privacy: dict[str, Any]) -> dict[str, 
         "rounds": loop.rounds_done,
         **({"aborted_rounds": loop.aborted_rounds} if loop.can_abort else {}),
         "stop_reason": stop_reason,
+        **({"diverging": True} if diverging else {}),
         "epsilon": privacy.get("epsilon") if private else None,
         "epsilon_published": privacy.get("epsilon_published") if private else None,
         "epsilon_sound": privacy.get("epsilon_sound") if private else None,

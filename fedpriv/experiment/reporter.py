@@ -20,6 +20,7 @@ from fedpriv.common.files import saying_where
 from fedpriv.common.notices import complain
 from fedpriv.common.words import counted, round_up
 from fedpriv.data.federated import size_words
+from fedpriv.experiment.evaluation import runaway
 from fedpriv.experiment.plan import Plan
 from fedpriv.experiment.running import Run
 from fedpriv.store.display import console, duration, statement_lines, summary_lines
@@ -30,9 +31,6 @@ _SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BETWEEN_FRAMES = 0.2
 _SECONDS_TO_JUDGE = 1.0  # of rounds, before their pace tells anything
 _MARKS = 60  # of the pace, a second apart: older ones are forgotten
-
-
-_TIMES_GUESSING = 10.0  # a loss that is so many times that of guessing is told
 _REMEDY = "a smaller algorithm.learning_rate may help"
 _REMEDY_OF_NOISE = "a smaller algorithm.learning_rate or clip norm, or less noise, may help"
 
@@ -97,7 +95,7 @@ class Reporter:
         self._last_fraction, self._last_noted = loop.fraction() or 0.0, 0.0
         self._pace = Pace()
         self._evaluated: dict[str, Any] = {}
-        self._runaway = ""  # words on a loss far above that of guessing
+        self._warned = False  # of a loss far above that of guessing
         self._live: Live | None = None
         self._log = open(self.folder.log, "a", encoding="utf-8")  # noqa: SIM115 - see close
         if self.mode != "none" and not brief:
@@ -170,7 +168,7 @@ class Reporter:
         """
         if row.get("epsilon") is not None:
             self._epsilon = cast("float", row["epsilon"])
-        self._note_runaway(row)
+        self._warn_of_runaway(row)
         if row.get("test_accuracy") is not None:
             columns = ("test_accuracy", "backdoor_accuracy")
             self._evaluated = {column: row[column] for column in columns if column in row}
@@ -200,24 +198,16 @@ class Reporter:
     def _remedy(self) -> str:
         return _REMEDY if self.loop.budget is None else _REMEDY_OF_NOISE
 
-    def _note_runaway(self, row: Mapping[str, object]) -> None:
+    def _warn_of_runaway(self, row: Mapping[str, object]) -> None:
         """Warn once of a loss far above that of guessing: the weights run away."""
-        guessing = math.log(max(2, self.loop.context.data.classes))
-        for name in ("test_loss", "validation_loss", "train_loss"):
-            loss = cast("float | None", row.get(name))
-            if loss is None:
-                continue
-            runs_away = math.isfinite(loss) and loss > _TIMES_GUESSING * guessing
-            words = f"{name.replace('_', ' ')} {loss:.3g} is {loss / guessing:.3g} times that of guessing"
-            if runs_away and not self._runaway:
-                # A job of a sweep or figure is told apart by its folder; its overrides fill lines.
-                job = f"{self.folder.path.name}: " if self.label else ""
-                self.line(
-                    f"warning: {job}round {row['round']}: {words} ({guessing:.2g}): the run diverges; "
-                    f"{self._remedy}"
-                )
-            self._runaway = words if runs_away else ""
-            return
+        words = "" if self._warned else runaway(row, self.loop.context.data.classes)
+        if words:
+            self._warned = True
+            # A job of a sweep or figure is told apart by its folder; its overrides fill lines.
+            job = f"{self.folder.path.name}: " if self.label else ""
+            self.line(
+                f"warning: {job}round {row['round']}: {words}: the run diverges; {self._remedy}"
+            )
 
     def _summary_lines(self, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         limited = self.loop.settings.epsilon is not None
@@ -302,16 +292,11 @@ class Reporter:
         if self.mode == "none":
             return
         if self.label is not None:
-            rows = self._summary_lines(summary)[3:]
-            rows += [("diverging", self._runaway)] if self._runaway else []
-            results = "; ".join(f"{name} {value}" for name, value in rows)
+            results = "; ".join(f"{n} {value}" for n, value in self._summary_lines(summary)[3:])
             job = self.label or self.folder.path.name
             self.out.print(Text(f"{job}: {results}"))
             return
-        rows = self._summary_lines(summary)
-        if self._runaway:
-            rows.append(("diverging", f"{self._runaway}; {self._remedy}"))
-        self.out.print(pairs("Result", rows))
+        self.out.print(pairs("Result", self._summary_lines(summary)))
         style = "red" if math.isinf(privacy.get("epsilon_sound", 0.0)) else "green"
         if not privacy["private"]:
             style = "yellow"

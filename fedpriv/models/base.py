@@ -99,8 +99,14 @@ def refuse_small_images(
     """Raise ConfigError unless a record is an image with sides of at least ``smallest`` pixels."""
     if len(input_shape) != 3 or input_shape[0] < 1 or min(input_shape[1:]) < smallest:
         requirement = f"it reads {reads} with sides of at least {smallest}"
-        hint = f"{requirement}, a record has shape {tuple(input_shape)}"
+        hint = f"{requirement}, a record has shape {tuple(input_shape)}{channels_hint(input_shape)}"
         raise ConfigError("model", model, "one that fits the data", hint)
+
+
+def channels_hint(shape: tuple[int, ...]) -> str:
+    """Return a hint for records that look like images with the channels last; else an empty text."""
+    last = len(shape) == 3 and shape[2] in (1, 3, 4) and shape[0] > 4
+    return "; channels come first: numpy.moveaxis(images, -1, 1)" if last else ""
 
 
 def inputs_per_record(input_shape: tuple[int, ...], model: str) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.fields import boolean, declared, field, or_null, same_as, whole
 from fedpriv.models.activation import Activation
-from fedpriv.models.base import ModelFactory
+from fedpriv.models.base import ModelFactory, channels_hint
 
 if TYPE_CHECKING:
     from torch import nn
@@ -119,5 +119,6 @@ def _network(
 
 
 def _does_not_fit(shape: tuple[int, ...], why: str) -> ConfigError:
-    hint = f"{why}, a record has shape {tuple(shape)}; model=mlp or model=logistic reads any shape"
+    hint = f"{why}, a record has shape {tuple(shape)}{channels_hint(shape)}"
+    hint += "; model=mlp or model=logistic reads any shape"
     return ConfigError("model", "cnn", "one that fits the data", hint)

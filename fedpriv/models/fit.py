@@ -72,6 +72,11 @@ def _built(model: ModelFactory, build: Callable[[], nn.Module], seed: int) -> nn
     except Exception as error:
         raise failure_of(kind + type(model).__name__, "could not be built", error) from None
     for name, parameter in module.named_parameters():
+        if parameter.requires_grad and str(parameter.dtype) != "torch.float32":
+            raise ConfigError(
+                f"model: fedpriv trains in float32, and {name} is {parameter.dtype}; "
+                "leave out .half(), .double() and .to(dtype), or freeze it by requires_grad_(False)"
+            )
         if not is_lazy(parameter) and not parameter.numel():
             raise ConfigError(
                 f"model: {kind}{type(model).__name__} could not be built: its parameter {name} has no "

@@ -30,7 +30,7 @@ FROM_DATA = {
     "vocabulary_size": "vocabulary_size",
 }
 """Arguments of a module's constructor that follow from the data, unless the configuration sets them."""
-SEED = "seed"
+SEED, ANY_TASK = "seed", "any"
 
 
 class OwnModule(ModelFactory):
@@ -161,7 +161,7 @@ def factory_of(target: object, settings: Mapping[str, object]) -> ModelFactory |
     if not issubclass(target, nn.Module) or hasattr(target, "build"):
         return None
     # The class counts as the user's own and is called by the module's name.
-    facts = {"__module__": target.__module__, "task": getattr(target, "task", None)}
+    facts = {"__module__": target.__module__, "task": getattr(target, "task", ANY_TASK)}
     kind: type[OwnModule] = type(target.__name__, (OwnModule,), facts)
     return kind(target, settings)
 

@@ -189,6 +189,10 @@ CAVEATS = {
 }
 
 
+DIVERGING = "a loss was over ten times that of guessing, and the test loss is still above it"
+"""Words on a run with ``diverging`` in its summary."""
+
+
 def own_code(targets: Mapping[str, str]) -> str:
     """Return the caveat on code outside fedpriv.
 

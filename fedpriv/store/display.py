@@ -7,7 +7,7 @@ from typing import Any
 
 from fedpriv.common.console import console
 from fedpriv.common.words import counted, round_up
-from fedpriv.store.caveats import SEES_HIDDEN
+from fedpriv.store.caveats import DIVERGING, SEES_HIDDEN
 from fedpriv.store.columns import WORST
 from fedpriv.store.statement import epsilon_rows, headline
 from fedpriv.store.table import pairs
@@ -54,6 +54,8 @@ def summary_lines(
         ("seed", "withheld" if summary["seed"] is None else str(summary["seed"])),
         ("rounds", f"{summary['rounds']} (stopped by: {summary['stop_reason']})"),
     ]
+    if summary.get("diverging"):
+        rows.append(("diverging", DIVERGING))
     if summary.get("aborted_rounds") is not None:
         rows.append(("aborted rounds", f"{summary['aborted_rounds']} of {summary['rounds']}"))
     if summary["test_accuracy"] is not None:
@@ -61,10 +63,13 @@ def summary_lines(
             ("test accuracy", f"{100 * summary['test_accuracy']:.2f} %"),
             ("test loss", f"{summary['test_loss']:.4f}"),
         ]
-    for key, how in zip(WORST, ("own test records", "their labels"), strict=True):
-        if key in summary:
-            words = f"{100 * summary[key]:.2f} % (mean of a tenth of the clients, by {how})"
-            rows.append(("worst accuracy", words))
+    measured_by = zip(WORST, ("own test records", "their labels"), strict=True)
+    words = "{:.2f} % (mean of a tenth of the clients, by {})"
+    rows += [
+        ("worst accuracy", words.format(100 * summary[k], by))
+        for k, by in measured_by
+        if k in summary
+    ]
     if "attackers" in summary:
         attackers = counted(len(summary["attackers"]), "attacker")
         description = f"{attackers}, attacks in {counted(summary['attacked_rounds'], 'round')}"

@@ -35,7 +35,8 @@ class ListedRun:
     Attributes:
         name: Path of the run below the folder that the user gave.
         path: The run folder.
-        state: The stop reason; ``unfinished`` without one, ``damaged`` where a file cannot be read.
+        state: The stop reason, with a mark if the run diverged; ``unfinished`` without one, ``damaged``
+            where a file cannot be read.
         problem: The reason why a file cannot be read, in a sentence; else empty.
         config: Values of the configuration by dotted key, and the chosen option of each group.
         results: The summary; for a run that has not ended, the last round in ``metrics.csv``.
@@ -59,7 +60,8 @@ class ListedRun:
             if reason is None or (so_far and so_far["rounds"] > run.summary.get("rounds", 0)):
                 self.results |= so_far
             else:
-                self.state, self.results = reason, run.summary
+                mark = ", diverging" if run.summary.get("diverging") else ""
+                self.state, self.results = reason + mark, run.summary
         except ConfigError as error:
             self.state, self.problem = DAMAGED, str(error)
 

@@ -17,7 +17,7 @@ from fedpriv.common.files import write_csv, write_text
 from fedpriv.common.groups import GROUPS, option_name
 from fedpriv.common.notices import notice
 from fedpriv.common.words import round_up, span
-from fedpriv.store.caveats import SEES_HIDDEN
+from fedpriv.store.caveats import DIVERGING, SEES_HIDDEN
 from fedpriv.store.columns import WORST
 from fedpriv.store.display import console
 from fedpriv.store.figure_rows import LABELS, add_baselines, with_labels
@@ -44,6 +44,7 @@ _AS_ASKED = "asked "
 ASKED_EPSILON = f"{_AS_ASKED}epsilon"
 VALUES = ("rounds", "stop_reason", "epsilon", "epsilon_sound", "test_accuracy")
 BACKDOOR = "backdoor_accuracy"  # of runs with a backdoor
+DIVERGING_RUN = "diverging"  # of runs whose loss ran away
 OMNISCIENT = "omniscient"  # of runs whose attackers see what the trust model hides
 PUBLISHED = "epsilon_published"  # of algorithms with a published theorem
 _SETTING = "setting"  # fingerprint of the configuration without seeds
@@ -100,7 +101,7 @@ def table_of_runs(paths: Iterable[Path]) -> pd.DataFrame:
                 **{value: run.summary[value] for value in VALUES},
                 **{
                     key: run.summary[key]
-                    for key in (PUBLISHED, BACKDOOR, OMNISCIENT, *WORST)
+                    for key in (PUBLISHED, BACKDOOR, OMNISCIENT, DIVERGING_RUN, *WORST)
                     if key in run.summary
                 },
             }
@@ -286,7 +287,8 @@ def sweep_table(
             Rows without a finite sound ε do not compete with those that have one.
         labels: Columns that tell the rows of a figure apart; None: the settings do.
     """
-    results_of_runs = ("run", "seed", _SETTING, *VALUES, PUBLISHED, BACKDOOR, OMNISCIENT, *WORST)
+    known = (*VALUES, PUBLISHED, BACKDOOR, OMNISCIENT, DIVERGING_RUN, *WORST)
+    results_of_runs = ("run", "seed", _SETTING, *known)
     settings = labels or [c for c in runs.columns if c not in results_of_runs]
     # As numbers 2 and 2.0 are the same setting.
     plain = {c: runs[c].map(lambda v: v if _number(v) is None else _number(v)) for c in settings}
@@ -349,8 +351,9 @@ def _show(runs: pd.DataFrame, table: Table, varied: list[str], folder: Path | No
     """Print the table, and the differences of paired runs, which are also written to ``folder``."""
     out = console()
     out.print(table)
-    if OMNISCIENT in runs and len(hidden := runs.loc[runs[OMNISCIENT].eq(True), "run"]):
-        out.print(f"in these runs {SEES_HIDDEN}: {', '.join(map(str, hidden))}")
+    for key, words in ((OMNISCIENT, SEES_HIDDEN), (DIVERGING_RUN, DIVERGING)):
+        if key in runs and len(named := runs.loc[runs[key].eq(True), "run"]):
+            out.print(f"in these runs {words}: {', '.join(map(str, named))}")
     if PAIRED not in runs:
         return
     shares = [c for c in ("test_accuracy", BACKDOOR) if c in runs]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import hydra
 import hypothesis
 import pytest
@@ -356,3 +358,57 @@ def test_another_application_of_hydra_keeps_its_configuration(tmp_path):
     with hydra.initialize_config_dir(str(tmp_path), version_base="1.2"):
         assert fedpriv.compose(["algorithm=dp_fl"]).algorithm.name == "dp_fl"
         assert hydra.compose("app") == {"mine": 1}
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("dataset.labels=[<=50K, >50K]", ["<=50K", ">50K"]),
+        ("dataset.label=a(b)", "a(b)"),
+        (
+            "dataset.ranges={'age (years)': [18, 80], hours: [0, 60]}",
+            {"age (years)": [18, 80], "hours": [0, 60]},
+        ),
+        ("dataset.categories={job: [a&b, 'x, y', no]}", {"job": ["a&b", "x, y", "no"]}),
+    ],
+)
+def test_an_override_that_cannot_be_read_is_shown_as_it_can(written, value):
+    with pytest.raises(ConfigError, match="cannot read the override") as caught:
+        fedpriv.compose(["dataset=csv", written])
+    (remedy,) = shlex.split(str(caught.value).partition("; write ")[2])
+    config = fedpriv.compose(["dataset=csv", remedy])
+    assert as_tree(config)["dataset"][written.partition("=")[0].partition(".")[2]] == value
+
+
+@pytest.mark.parametrize(
+    ("overrides", "noise"),
+    [
+        ((), 12),
+        (("noise_schedule.noise_multiplier=9",), 5),
+        (("clipper.split=false",), 5),
+        (("clipper.bit_noise=3",), 3),
+        (("clipper=per_layer_quantile",), 12),
+    ],
+)
+def test_noise_on_bits_follows_the_noise_multiplier_where_its_default_is_too_small(
+    overrides, noise
+):
+    config = fedpriv.compose(["algorithm=dp_fl", "clipper=quantile", *overrides])
+    assert config.clipper.bit_noise == noise
+
+
+def test_client_level_runs_on_a_table_have_rounds_also_by_a_yaml_that_takes_over_csv(tmp_path):
+    (tmp_path / "dataset").mkdir()
+    (tmp_path / "dataset" / "mine.yaml").write_text("# x\ndefaults: [csv, _self_]\nlabel: y\n")
+    for algorithm in ("cdp_fedavg", "naseri_cdp"):
+        for dataset in ("csv", "mine"):
+            chosen = [f"algorithm={algorithm}", f"dataset={dataset}"]
+            config = fedpriv.compose([*chosen, "clipper.clip_norm=3"], tmp_path)
+            found = (
+                config.rounds,
+                config.noise_schedule.noise_multiplier,
+                config.clipper.clip_norm,
+            )
+            assert found == (100, 2.5, 3)
+    assert fedpriv.compose(["algorithm=cdp_fedavg", "dataset=adult"]).rounds is None
+    assert fedpriv.compose(["algorithm=dp_fl", "dataset=csv"]).rounds is None

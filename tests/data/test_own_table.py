@@ -347,10 +347,31 @@ def test_a_file_that_is_not_there_is_told_before_label_and_ranges_are_asked_for(
         OwnTable(path="nowhere.csv")
 
 
-def test_semicolons_are_told(table):
+@pytest.mark.parametrize(
+    ("rows", "word"),
+    [
+        ("age;income\n1;low\n", "semicolons"),
+        ("age;hours\n1,5;2,0\n", 'decimal=","'),
+        ("age\tincome\n1\tlow\n", "tabs"),
+        (",age,income\n0,1,low\n", "index=False"),
+    ],
+)
+def test_a_table_with_other_marks_or_an_index_is_told_how_to_write_it(table, rows, word):
+    with pytest.raises(DataError, match=word):
+        table(rows)
+
+
+def test_labels_that_are_numbers_or_names_are_asked_about(table):
+    measured = "age,sex,income\n" + "".join(f"{i % 50},f,{i / 4}\n" for i in range(300))
     with pytest.raises(ArgumentError) as caught:
-        table("age;income\n1;low\n")
-    assert "semicolons" in caught.value.hint
+        table(measured)
+    assert "300 different values in 300 records" in caught.value.hint
+    with pytest.raises(ArgumentError) as caught:
+        table("age,sex,income\n" + "".join(f"1,f,name{i}\n" for i in range(30)))
+    assert "list all of them in dataset.labels" in caught.value.hint
+    codes = "age,sex,income\n" + "".join(f"{i % 50},f,{i % 62}\n" for i in range(620))
+    assert table(codes).classes == 62
+    assert table(measured, labels=[i / 4 for i in range(300)]).classes == 300
 
 
 def test_a_column_of_very_many_labels_is_refused(table):

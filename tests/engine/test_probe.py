@@ -55,6 +55,30 @@ def test_a_layer_that_mixes_records_is_refused_with_name_reason_and_remedy(name,
     assert "\n" not in message
 
 
+class Pretrained(nn.Module):
+    """A batch norm that stays in evaluation mode."""
+
+    def __init__(self, trained=False):
+        super().__init__()
+        self.norm, self.head = nn.BatchNorm1d(6), nn.Linear(6, 3)
+        self.norm.requires_grad_(trained)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.norm.eval()
+        return self
+
+    def forward(self, x):
+        return self.head(self.norm(x))
+
+
+def test_a_batch_norm_frozen_in_evaluation_mode_is_accepted():
+    refuse(Pretrained())
+    refuse(Pretrained(trained=True), per_record=False)
+    with pytest.raises(ConfigError, match="requires_grad_"):
+        refuse(Pretrained(trained=True))
+
+
 def test_an_embedding_scaled_by_frequency_is_refused():
     with pytest.raises(ConfigError, match="scale_grad_by_freq=False"):
         refuse(nn.Embedding(5, 3, scale_grad_by_freq=True))

@@ -84,7 +84,8 @@ def rounds_words(run: ReportedRun) -> str:
     rounds = run.rounds
     shown = "none yet" if rounds is None else f"{rounds:,.0f}"
     stop = run.summary.get("stop_reason")
-    return f"{shown} (stopped by: {stop})" if stop else f"{shown} (not finished)"
+    mark = ", diverging" if run.summary.get("diverging") else ""
+    return f"{shown} (stopped by: {stop}{mark})" if stop else f"{shown} (not finished)"
 
 
 def key_numbers(run: ReportedRun) -> Markup:
