@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fedpriv.common.config import compose
     from fedpriv.common.errors import ConfigError, DataError, FedprivError
     from fedpriv.experiment.run import RunResult
+    from fedpriv.tools.evaluate import load
 
 __all__ = [
     "ConfigError",
@@ -36,6 +37,7 @@ __all__ = [
     "FedprivError",
     "RunResult",
     "compose",
+    "load",
     "run",
     "runs",
     "sweep",
@@ -47,6 +49,7 @@ _HOMES = {
     "FedprivError": "fedpriv.common.errors",
     "RunResult": "fedpriv.experiment.run",
     "compose": "fedpriv.common.config",
+    "load": "fedpriv.tools.evaluate",
 }
 """Modules that are imported when somebody asks for one of these names, because they take long to import."""
 

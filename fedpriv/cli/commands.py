@@ -45,6 +45,7 @@ from fedpriv.common.notices import complain, take
 from fedpriv.study.figures.command import figure
 from fedpriv.tools.accounting.flags import account, calibrate
 from fedpriv.tools.audit.flags import audit
+from fedpriv.tools.evaluate import evaluate
 from fedpriv.tools.report.command import plot, report
 from fedpriv.tools.run_flags import runs
 
@@ -55,6 +56,7 @@ examples:
   fedpriv train -m noise_schedule.noise_multiplier=3,4,6 seed=0,1,2
   fedpriv train resume=outputs/<run folder>
   fedpriv runs outputs --sort -test_accuracy
+  fedpriv evaluate outputs/<run folder> --data new.csv
   fedpriv figure accuracy.yaml                    a figure of your own: curves, seeds, baselines
   fedpriv figure adap_dpfl/fig4 --jobs 2
   fedpriv plot outputs/<run folder> outputs/<another> --y test_loss
@@ -262,7 +264,7 @@ def train(given: list[str], config_dir: str | None, **_: Any) -> int:
     return 0
 
 
-for _command in (runs, figure, plot, report, account, calibrate):
+for _command in (runs, evaluate, figure, plot, report, account, calibrate):
     fedpriv.add_command(_command)
 
 

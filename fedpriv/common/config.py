@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
@@ -103,8 +104,31 @@ def _enough_bit_noise(usual: float, *, _root_: DictConfig, _parent_: DictConfig)
     return sigma if splits and isinstance(sigma, int | float) and sigma >= 2 * usual else usual
 
 
+def weights_file(path: str) -> Path:
+    """Return the file of weights that a key names: a file, or the model of a run folder."""
+    file = Path(path).expanduser()
+    return file / "model.pt" if file.is_dir() else file
+
+
+def file_digest(path: str | Path | None) -> str | None:
+    """Resolve ``${sha256_of:path}``: the SHA-256 of a file of weights, or None if it cannot be read."""
+    try:
+        file = weights_file(str(path or ""))
+        facts = file.stat()
+        return _digest(file, facts.st_mtime_ns, facts.st_size)
+    except (OSError, ValueError):
+        return None
+
+
+@lru_cache(maxsize=8)  # a configuration is resolved several times in a run
+def _digest(file: Path, *state: int) -> str:
+    with open(file, "rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
 OmegaConf.register_new_resolver("records_at_most", _records_at_most, replace=True)
 OmegaConf.register_new_resolver("enough_bit_noise", _enough_bit_noise, replace=True)
+OmegaConf.register_new_resolver("sha256_of", file_digest, replace=True)
 
 
 def refuse_unknown_protocol(overrides: Sequence[str]) -> None:
@@ -375,12 +399,12 @@ def config_dir_of(arguments: Sequence[str]) -> Path | None:
 
 NOT_IDENTITY = (
     "runtime", "tracker", "dry_run", "resume", "protocol", "dataset.path", "dataset.download",
-    "dataset.population", "publish_validation_metrics",
+    "dataset.population", "publish_validation_metrics", "model.weights",
 )  # fmt: skip
 """Keys that cannot change a result. ``protocol`` changes results only through the keys that read it.
 
 ``dataset.path`` belongs here only for data sets that can be downloaded, because checksums then fix the
-content of the files. For other data sets the path is the data set.
+content of the files. For other data sets the path is the data set. Of ``model.weights`` the digest counts.
 """
 
 

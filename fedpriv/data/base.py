@@ -123,6 +123,16 @@ class Dataset(ABC):  # noqa: B024 (users' classes are registered with it)
         raise AttributeError("classes")
 
     @fact
+    def class_names(self) -> Sequence[object]:
+        """Names of the classes in their order; their numbers by default."""
+        return range(self.classes)
+
+    @fact
+    def encoding(self) -> str:
+        """How a record becomes an input of the model, in words, for readers of the model alone."""
+        return f"as {type(self).__module__}.{type(self).__qualname__} encodes records"
+
+    @fact
     def task(self) -> str:
         """Task of the model: ``classification``, which is the default, or ``language_model``."""
         return CLASSIFICATION

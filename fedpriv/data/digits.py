@@ -54,6 +54,12 @@ class Digits(Dataset):
         help="records held out of the training records as a public split, if a part of the run reads it",
     )
 
+    @property
+    def encoding(self) -> str:
+        """How pixels become inputs."""
+        own = ", each image minus its mean and divided by its standard deviation"
+        return f"pixels / 16{own * self.normalize}"
+
     def load(self) -> LoadedDataset:
         """Read the digits that come with scikit-learn, in its order within each split."""
         import torch

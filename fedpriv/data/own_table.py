@@ -38,6 +38,7 @@ from fedpriv.data.roles import coin, keys_of_names, told_apart
 from fedpriv.data.table_files import (
     FORMATS,
     Columns,
+    columns_of,
     digests,
     numbers,
     one_hot,
@@ -71,7 +72,7 @@ class _Declaration:
     """The declared columns of a table, as values that can be compared.
 
     Attributes:
-        label: Column of the label.
+        label: Column of the label; None: the records have none.
         user: Column of the user, or None.
         client: Column of who holds a record, or None.
         id: Column of the record's own id, or None.
@@ -81,7 +82,7 @@ class _Declaration:
         labels: The labels as texts, or None to read them.
     """
 
-    label: str
+    label: str | None
     user: str | None
     client: str | None
     id: str | None
@@ -310,6 +311,43 @@ class OwnTable(Dataset):
             )
         return (DECLARED, split, *read)
 
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The labels, in the order of the classes."""
+        return self.words
+
+    @property
+    def encoding(self) -> str:
+        """How each column becomes inputs, in their order."""
+        declaration = _declaration(self)
+        ranges, words = _by_column(declaration.ranges), dict(declaration.categories)
+        columns = []
+        for name in self._table.order:
+            low, high = ranges.get(name) or declaration.rest or (0.0, 1.0)
+            number = f"{name} cut to [{low:g}, {high:g}], minus {low:g}, divided by {high - low:g}"
+            columns.append(f"{name} as {'/'.join(words[name])}" if name in words else number)
+        return "; ".join(columns)
+
+    def read(self, source: Any, labelled: bool = True) -> Records:
+        """Return other records, encoded as those of ``path``.
+
+        Args:
+            source: File of the same columns, or a data frame of them.
+            labelled: True if they have the column of the label; else all targets are 0.
+
+        Raises:
+            DataError: The records are not as declared.
+        """
+        plain = replace(_declaration(self), user=None, client=None, id=None)
+        plain = plain if labelled else replace(plain, label=None)
+        path = Path("the data frame" if hasattr(source, "columns") else source).expanduser()
+        columns = columns_of(source) if hasattr(source, "columns") else read_table(path)
+        table = _encoded(path, columns, plain, self._table.order)
+        if not labelled:
+            table = replace(table, labels=np.full(len(table.inputs), self.words[0], dtype=object))
+        self._refuse_other_labels(str(path), table.labels)
+        return self._records(table)
+
     def load(self) -> LoadedDataset:
         """Return the records as tensors."""
         ids, owners = None, self._table.names.get("client", self._table.names.get("user"))
@@ -480,10 +518,14 @@ def _read_once(
     path: Path, declaration: _Declaration, order: tuple[str, ...] | None, state: object
 ) -> _Table:
     columns = read_table(path)
-    if (
-        order is not None and declaration.client not in columns
-    ):  # a file of test records need not say whose
-        declaration = replace(declaration, client=None)
+    if order is not None and declaration.client not in columns:
+        declaration = replace(declaration, client=None)  # a file of test records need not say whose
+    return _encoded(path, columns, declaration, order)
+
+
+def _encoded(
+    path: Path, columns: Columns, declaration: _Declaration, order: tuple[str, ...] | None
+) -> _Table:
     ranges = _by_column(declaration.ranges)
     categories = dict(declaration.categories)
     _refuse_absent(path, declaration, columns)
@@ -521,7 +563,9 @@ def _read_once(
         raise DataError(
             f"{path}: {named['id']} must name each record (dataset.id), and {show(double)} is in it twice"
         )
-    labels = texts(path, declaration.label, columns[declaration.label])
+    labels = np.zeros(0, dtype=object)
+    if declaration.label is not None:
+        labels = texts(path, declaration.label, columns[declaration.label])
     for record in np.flatnonzero(labels == "")[:1]:
         raise DataError(
             f"{path}, {place_of(path, record)}: {declaration.label} (the label) is missing"

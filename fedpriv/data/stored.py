@@ -202,6 +202,12 @@ class StoredImages(StoredFiles):
     validation_records: int = same_as(StoredFiles, "validation_records")
     download_if_absent: bool = same_as(StoredFiles, "download_if_absent")
 
+    @property
+    def encoding(self) -> str:
+        """How pixels become inputs."""
+        public = f", minus {self.mean}, divided by {self.std} (by channel)"
+        return f"pixels / 255{public * self.normalize}"
+
     def _records(self, pixels: np.ndarray, labels: np.ndarray) -> Records:
         """Convert pixels uint8 [n, C·H·W] or [n, C, H, W] and labels [n] to float32 and int64 tensors."""
         import torch

@@ -239,7 +239,7 @@ def _read_text(path: Path) -> Columns:
         ) from None
     except (UnicodeDecodeError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} is not a table in UTF-8: {error}") from None
-    return _columns(frame)
+    return columns_of(frame)
 
 
 def _read_parquet(path: Path) -> Columns:
@@ -254,7 +254,7 @@ def _read_parquet(path: Path) -> Columns:
     except ValueError as error:  # pyarrow's errors are ValueErrors
         raise DataError(f"{path} is not a Parquet file: {show(str(error))}") from None
     _refuse_bad_names(path, [str(name) for name in frame.columns])
-    return _columns(frame)
+    return columns_of(frame)
 
 
 def _read_npz(path: Path) -> Columns:
@@ -272,7 +272,7 @@ def _read_npz(path: Path) -> Columns:
     return columns
 
 
-def _columns(frame: pd.DataFrame) -> Columns:
+def columns_of(frame: pd.DataFrame) -> Columns:
     """Return the columns as arrays: numbers and dates as they are, others as objects with None if missing."""
     columns = {}
     for name, series in frame.items():

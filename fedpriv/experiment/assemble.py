@@ -37,8 +37,10 @@ from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.plan import make_plan
 from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
 from fedpriv.experiment.settings import EPSILON_AUDIT
+from fedpriv.experiment.starting_point import EARLIER_RUN
 from fedpriv.experiment.warm_start import begin_warm
 from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.core.events import describe_event
 from fedpriv.privacy.target import Adaptation, Target
 from fedpriv.store.folder import RunFolder, environment, new_folder, not_resumable
 from fedpriv.store.stored_run import StoredRun
@@ -444,8 +446,12 @@ def make_budget(parts: Parts, data: FederatedData | ClientSizes, attackers: np.n
         attackers=attackers,
         makers=parts.makers_of_events,
     )
-    if parts.unprotected:  # when a run goes on, the ledger of its checkpoint replaces this one
+    # When a run goes on, the ledger of its checkpoint replaces this one.
+    if parts.unprotected:
         budget.expose(parts.unprotected)
+    for event, count in parts.earlier.items():
+        everyone = np.arange(data.client_count)
+        budget.charge_earlier(describe_event(event), everyone, count, EARLIER_RUN)
     return budget
 
 

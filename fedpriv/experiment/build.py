@@ -13,10 +13,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.common.groups import option_of
+from fedpriv.data.base import Dataset
 from fedpriv.experiment.combinations import refuse_combinations
 from fedpriv.experiment.instantiate import first_line, instantiate, within_group
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.settings import read_settings
+from fedpriv.experiment.starting_point import starting_point_of
 from fedpriv.features.dataset import Featured
 from fedpriv.models.fit import seeded_for
 from fedpriv.privacy.accountants import PublishedAccountant
@@ -60,14 +62,12 @@ def _make_parts(config: DictConfig) -> Parts:
         raise ConfigError(first_line(error)) from None
 
     algorithm = instantiate(config, "algorithm")
-    dataset = instantiate(config, "dataset")
-    if config.get("features") is not None:
-        dataset = Featured(dataset, instantiate(config, "features"))
-    dataset.split_for(algorithm.unit)
+    dataset = make_dataset(config, algorithm.unit)
     partition = instantiate(config, "partition")
     # A model of the user's own may draw initial weights in its constructor.
     with seeded_for(str(OmegaConf.select(config, "model._target_")), settings.seed):
         model = instantiate(config, "model")
+    model.start = within_group("model", lambda: starting_point_of(config))
 
     def optional(group: str) -> Any:
         return None if config.get(group) is None else instantiate(config, group)
@@ -87,6 +87,15 @@ def _make_parts(config: DictConfig) -> Parts:
             name: instantiate(config, f"tracker.{name}") for name in config.get("tracker") or ()
         },
     )
+
+
+def make_dataset(config: DictConfig, unit: str) -> Dataset:
+    """Return the data set of a configuration with its features, split where ``unit`` is protected."""
+    dataset: Dataset = instantiate(config, "dataset")
+    if config.get("features") is not None:
+        dataset = Featured(dataset, instantiate(config, "features"))
+    dataset.split_for(unit)
+    return dataset
 
 
 def without_rule(config: DictConfig) -> DictConfig:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -18,12 +19,13 @@ from typing import Any
 
 import yaml
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
-from fedpriv.common.config import as_tree, flatten
+from fedpriv.common.config import as_tree, compose, flatten
 from fedpriv.common.errors import ConfigError, show
 from fedpriv.common.groups import GROUPS, TARGET, conf_dir
 from fedpriv.common.words import quoted
+from fedpriv.store.stored_run import StoredRun
 
 FLAG = "--allow"
 
@@ -66,6 +68,52 @@ def refuse_odd_paths(config: DictConfig, where: object) -> None:
                     raise ConfigError(
                         f"{where}: {key}={show(value)} is neither a file nor a folder"
                     )
+
+
+def stored_configuration(
+    run: StoredRun, allowed: Collection[str], seeds: bool = True
+) -> DictConfig:
+    """Return the configuration of a stored run, to be built here.
+
+    Keys that it was written without get their defaults. The keys that say where it ran are left out, and
+    nothing is downloaded. If ``allowed`` names any module, the current folder is added to ``sys.path``.
+
+    Args:
+        run: The stored run.
+        allowed: Modules outside fedpriv that the configuration may name.
+        seeds: True if the seeds are needed, which some folders do not tell; False: those stand at 0.
+
+    Raises:
+        ConfigError: The folder holds no run, or its configuration cannot be used.
+    """
+    path = run.files.config
+    if not path.exists():
+        inside = sorted(p.parent.name for p in run.path.glob("*/config.yaml"))
+        hint = f"there is one in {run.path / inside[-1]}" if inside else ""
+        raise ConfigError(f"{run.path} is no run folder (one with config.yaml)", hint=hint)
+    config = run.configuration.copy()
+    refuse_strangers(config, allowed, path)
+    refuse_odd_paths(config, path)
+    known = compose()
+    with open_dict(config):
+        for key in known:
+            if key not in config:
+                config[key] = known[key]
+        config.runtime, config.resume = known.runtime, None
+        # A folder may come from anybody: it must not decide what is downloaded, and to where.
+        if "download" in config.dataset:
+            config.dataset.download = False
+        for node in (config, config.model, config.partition):
+            if not seeds and node.get("seed", 0) is None:
+                node.seed = 0
+    if config.seed is None:
+        raise ConfigError(
+            f"{run.path} was written with runtime.diagnostics=false: without its seeds its data cannot "
+            "be rebuilt"
+        )
+    if allowed and str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # a _target_ may name a module of the user's own
+    return config
 
 
 _OF_ONE_RUN = ("publish", "dry_run", "resume", "runtime", "hydra", "tracker")

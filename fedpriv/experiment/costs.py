@@ -10,7 +10,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from dp_accounting import dp_event
@@ -60,6 +60,7 @@ class Costs:
         delta: δ at which ε is stated.
         rounds: T, the number of rounds; None if only the budget ends the run.
         clients: K, the number of clients; None if only the data tell.
+        earlier: Events of an earlier run on the same data, which count with those of this run.
     """
 
     mechanism: Mechanism
@@ -70,6 +71,7 @@ class Costs:
     delta: float
     rounds: int | None
     clients: int | None
+    earlier: Mapping[dp_event.DpEvent, int] = field(default_factory=dict)
 
     @property
     def neighbours(self) -> str:
@@ -92,7 +94,8 @@ class Costs:
         return self.mechanism.joint(self.sampling, sigma, round_index)
 
     def _events(self, planned: Mapping[JointQuery, int]) -> Counter[dp_event.DpEvent]:
-        events: Counter[dp_event.DpEvent] = Counter()
+        """Return the events of planned draws, and those of the earlier run."""
+        events: Counter[dp_event.DpEvent] = Counter(self.earlier)
         for joint, count in planned.items():
             event = self._event(joint)
             if event is not None:
@@ -204,7 +207,7 @@ class Costs:
         if (together := self.mechanism.charged_at_once) is not None:
             return together if self.epsilon(sigma, together) <= epsilon else 0
         one_round = self.mechanism.plan(self.sampling, sigma, 1)
-        if len(one_round) > 1:  # two samples a round are not a number of steps of one event
+        if len(one_round) > 1 or self.earlier:  # not a number of steps of one event
             return most_steps(lambda rounds: self.epsilon(sigma, rounds), epsilon, MANY_STEPS, 1)
         (first,) = self._events(one_round)
         # The event repeats, so the accountant searches by itself, which is faster than pricing each
@@ -279,7 +282,7 @@ class Costs:
     def _before(self) -> dict[dp_event.DpEvent, int]:
         """Return the events of what is released before the first round, with their numbers."""
         joint = self.mechanism.joint_before(self.sampling)
-        return {} if joint is None else dict(self._events({joint: 1}))
+        return dict(self._events({} if joint is None else {joint: 1}))
 
     def _events_of_rounds(self, rounds: range, alike: bool) -> dict[dp_event.DpEvent, int]:
         """Return the events of these rounds; ``alike``: the clipper asks the same queries in all of them."""

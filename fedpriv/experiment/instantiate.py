@@ -18,6 +18,7 @@ from fedpriv.common.config import unknown_key
 from fedpriv.common.errors import ArgumentError, ConfigError, FedprivError
 from fedpriv.common.groups import OPTION, TARGET, options, options_of_target
 from fedpriv.experiment.contracts import MAY_EXTEND, refuse_incomplete, refuse_near_misses
+from fedpriv.experiment.starting_point import KEYS
 from fedpriv.models.base import ModelFactory
 from fedpriv.models.own_module import factory_of
 
@@ -59,6 +60,8 @@ def instantiate(config: DictConfig, group: str) -> Any:
     with open_dict(node):
         if top == "dataset":
             node.pop("population", None)  # a fact of the run, not of its data
+        for key in KEYS if top == "model" else ():
+            node.pop(key, None)
         for part in (node, node.get("trigger")):
             if isinstance(part, DictConfig):
                 _refuse_other_class(top, part.get(TARGET), part.pop(OPTION, None))

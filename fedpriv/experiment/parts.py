@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from dp_accounting.dp_event import DpEvent
+
 from fedpriv.aggregation import Aggregation
 from fedpriv.algorithms.base import Algorithm
 from fedpriv.attacks.base import Attack
@@ -21,6 +23,7 @@ from fedpriv.data.records import ReleasedStatistics
 from fedpriv.experiment.costs import Costs
 from fedpriv.experiment.replaced import replaced_parts
 from fedpriv.experiment.settings import Settings
+from fedpriv.experiment.starting_point import StartingPoint
 from fedpriv.experiment.trackers import Tracker
 from fedpriv.models.fit import model_size
 from fedpriv.privacy.accountants import Accountant, PldAccountant, RdpAccountant
@@ -97,12 +100,23 @@ class Parts:
     def claim(self) -> Claim | None:
         """Theorem of the algorithm's paper, or None.
 
-        No theorem is about a warm start on clients' records, or about parts of the user's own in its place.
+        No theorem is about a warm start on clients' records, weights of an earlier run on them, or parts of
+        the user's own in its place.
         """
         parts: tuple[object, ...] = (self.clipper, self.noise_schedule)
         if is_own(self.algorithm):
             parts += (self.mechanism, *self.samplings())
-        return None if self._warmed_by_clients or own_classes(parts) else self.algorithm.claim
+        begun = self._warmed_by_clients or self.earlier
+        return None if begun or own_classes(parts) else self.algorithm.claim
+
+    @cached_property
+    def earlier(self) -> dict[DpEvent, int]:
+        """Events, with numbers, of the earlier run on the same data whose weights this run begins with."""
+        start: StartingPoint | None = self.model.start
+        if start is None or not self.private:
+            return {}
+        sampling = self.algorithm.sampling_of(self.even_share)
+        return start.releases(self.algorithm.unit, sampling.neighbours, self.adaptive)
 
     def samplings(self, clients: int | None = None) -> tuple[object, ...]:
         """Return what draws cohorts and lots.
@@ -261,4 +275,5 @@ class Parts:
             delta=self.settings.delta,
             rounds=self.settings.rounds,
             clients=self.partition.clients,
+            earlier=self.earlier,
         )

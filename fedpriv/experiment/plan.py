@@ -129,7 +129,9 @@ def make_plan(parts: Parts, records_per_client: int | None = None) -> Plan:
     forecast = _of_the_worst_client(parts, forecast, allowed)
 
     unit = Plan.unit
-    if parts.released_statistics is not None:
+    if parts.earlier:
+        unit = f"the run behind model.weights and {unit}"
+    elif parts.released_statistics is not None:
         unit = f"the release before the first round and {unit}"
     elif parts.mechanism.charged_at_once is not None:
         unit = "the whole run"
@@ -229,6 +231,8 @@ def _setup_rows(parts: Parts) -> Iterator[Row]:
         details.append(("augmentation", algorithm.augmentation.describe()))
     if settings.averaging is not None:
         details.append(("evaluated", settings.averaging.describe()))
+    if parts.model.start is not None:
+        details.append(("starting point", parts.model.start.describe()))
     if settings.warm_start is not None:
         details.append(("warm start", settings.warm_start.describe()))
     if algorithm.search is not None:

@@ -60,6 +60,7 @@ class Featured(DatasetView):
     released_statistics: ReleasedStatistics | None
     notes: tuple[str, ...]
     caveats: tuple[str, ...]
+    encoding: str
 
     def __init__(self, dataset: Dataset, features: Features):
         super().__init__(dataset)
@@ -87,6 +88,7 @@ class Featured(DatasetView):
         )
         self.notes = (*dataset.notes, f"features: {description}")
         self.caveats = (*dataset.caveats, _KEPT_OUTSIDE)
+        self.encoding = f"{description}, of images ({dataset.encoding})"
         if features.statistics is not None:
             self.caveats += (_STATISTICS.format(features.statistics),)
 

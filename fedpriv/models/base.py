@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from fedpriv.common.base_classes import fact
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.fields import Allowed, declared, field, own_check, random_seed
 from fedpriv.common.random_streams import stream_key
@@ -36,6 +37,11 @@ class ModelFactory(ABC):
     task: ClassVar[str | None] = None
 
     seed: int = field(random_seed, help="seed of the initial weights")
+
+    @fact
+    def start(self) -> Callable[[nn.Module], None] | None:
+        """Function that sets weights of a built module and freezes parameters; None, the default: none."""
+        return None
 
     def refuse_misfit(self, input_shape: tuple[int, ...], classes: int) -> None:
         """Raise ConfigError if the model cannot read such records or distinguish so many classes.

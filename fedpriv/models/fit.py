@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.common.random_streams import seeded_globals
@@ -34,7 +34,8 @@ def build_for(model: ModelFactory, dataset: Dataset, seed: int = 0) -> nn.Module
     """Build the model for a data set.
 
     A text model also gets the size of the vocabulary. If the clients release statistics of the features, a
-    first layer that normalizes by these statistics is added.
+    first layer that normalizes by these statistics is added. The starting point is that of the module without
+    this layer.
 
     Args:
         model: Factory of the model.
@@ -44,12 +45,13 @@ def build_for(model: ModelFactory, dataset: Dataset, seed: int = 0) -> nn.Module
     Raises:
         ConfigError: The model does not fit the data, or its code fails.
     """
-    shape, classes = dataset.input_shape, dataset.classes
+    facts: tuple[Any, ...] = dataset.input_shape, dataset.classes
     if dataset.vocabulary_size is not None:
         # The build method of a text model has one more argument.
-        build: Callable[..., nn.Module] = model.build
-        return _built(model, lambda: build(shape, classes, dataset.vocabulary_size), seed)
-    module = _built(model, lambda: model.build(shape, classes), seed)
+        facts += (dataset.vocabulary_size,)
+    module = _built(model, lambda: model.build(*facts), seed)
+    if model.start is not None:
+        model.start(module)
     if dataset.released_statistics is None:
         return module
     from fedpriv.models.normalized import NormalizedInputs

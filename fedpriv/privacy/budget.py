@@ -31,7 +31,7 @@ from fedpriv.privacy.mechanisms.announcement import Announcement, Group, as_one_
 from fedpriv.privacy.mechanisms.claims import Claim
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import JointQuery
-from fedpriv.privacy.mechanisms.query import EarlierQuery
+from fedpriv.privacy.mechanisms.query import EARLIER, EarlierQuery
 from fedpriv.privacy.mechanisms.release import Release
 from fedpriv.privacy.mechanisms.rows import joint_row
 from fedpriv.privacy.recount import recount
@@ -349,15 +349,18 @@ class Budget:
             )
         )
 
-    def charge_earlier(self, event: str, clients: np.ndarray, count: int) -> None:
-        """Enter what an earlier process released in a round that came out otherwise when it was run again.
+    def charge_earlier(
+        self, event: str, clients: np.ndarray, count: int, name: str = EARLIER
+    ) -> None:
+        """Enter what an earlier run released, or a round that came out otherwise when it was run again.
 
         Args:
             event: Text of the event of one sample.
             clients: Clients that were charged [m].
             count: Number of samples.
+            name: Name in the ledger.
         """
-        query = EarlierQuery(event)
+        query = EarlierQuery(event, name)
         joint, nothing = JointQuery(WholeData(self.neighbours), (query,)), {query.name: np.zeros(1)}
         self.charge_prior(Release(joint, clients, nothing, {}, count=count))
 

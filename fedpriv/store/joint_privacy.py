@@ -172,7 +172,7 @@ def joint_privacy(runs: Iterable[StoredRun]) -> list[JointPrivacy]:
             if is_search(path.parent):
                 key, cost = path.parent, _search_cost(run)
             else:
-                cost = _stored_cost(run)
+                cost = stored_cost(run)
                 streams = (run.environment.get("guarantee") or {}).get("streams")
                 if cost is not None and cost.view is not None and streams:
                     key = streams
@@ -224,7 +224,7 @@ def _noted(run: StoredRun) -> Mapping[str, Any] | None:
     return noted
 
 
-def _stored_cost(run: StoredRun) -> RunCost | None:
+def stored_cost(run: StoredRun) -> RunCost | None:
     """Return the cost of a run; None if it released nothing."""
     dataset, values = population(run.values), run.values
     if values.get("shadow.half") is not None:

@@ -25,9 +25,9 @@ _KEYS = """
     classes client client_rate clients clients_per_round clip_norm clip_norms cohort confidence
     conversion cooldown coordinates crop_fill decay_index delta dialects discount discount_at
     discretization draws drop_missing dropout edges embedding epochs eps_error epsilon epsilon_per_draw
-    equal feature_skew features filter_order filtered first_kernel form gamma groups hidden horizon id
-    initial_accumulator initial_alpha initial_clip_norm initial_weights interval iterations label
-    label_skew labels largest_exponent layers learning_rate learning_rate_decay length level
+    equal feature_skew features filter_order filtered first_kernel form freeze gamma groups hidden
+    horizon id initial_accumulator initial_alpha initial_clip_norm initial_weights interval iterations
+    label label_skew labels largest_exponent layers learning_rate learning_rate_decay length level
     local_epochs local_learning_rate local_steps long_texts loop loss_bound loss_noise_multiplier
     max_lot_size max_participations min_clip_norm min_noise_multiplier min_records
     min_records_per_client min_separation momentum most_records_per_user name noise noise_multiplier
@@ -39,7 +39,7 @@ _KEYS = """
     statistics_clip_norm statistics_noise_multiplier strategy target_quantile tempering test_records
     test_share threshold tolerated tolerated_collusion tolerated_dropouts tree_rounds trigger trust
     update update_interval updates user users validation_records validation_share vocabulary
-    vocabulary_size warm_start weight_decay weight_standardization width wrap_limit
+    vocabulary_size warm_start weight_decay weight_standardization weights_are_public width wrap_limit
 """
 """Keys of fedpriv's own parts that are published. Of a part of the user's own it is the name of its class."""
 _MAPPINGS = ("ranges", "categories", "scale")

@@ -33,6 +33,7 @@ TESTED_ELSEWHERE = (
     "clusters.md",
     "trackers.md",
     "own-table.md",
+    "trained-models.md",
     "own-dataset.md",
     "adapters.md",
 )

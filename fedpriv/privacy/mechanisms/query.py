@@ -122,7 +122,7 @@ EARLIER = "round_run_before"
 
 @dataclass(frozen=True)
 class EarlierQuery(Query):
-    """All answers that an earlier process released in a round that came out otherwise when it was run again.
+    """All answers that an earlier process released, in another run or in a round that was run again.
 
     Attributes:
         charged: Text of the event that they are charged for.

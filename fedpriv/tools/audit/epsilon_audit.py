@@ -16,6 +16,7 @@ from fedpriv.common.words import counted, digits_up
 from fedpriv.data.names import DIRECTION, MISLABELLED
 from fedpriv.experiment.build import build_parts, without_rule
 from fedpriv.experiment.combinations import refuse_canaries
+from fedpriv.experiment.consent import stored_configuration
 from fedpriv.experiment.parts import Parts
 from fedpriv.experiment.settings import CANARIES
 from fedpriv.store.canary_file import HEADLINES, CanaryFile
@@ -38,7 +39,6 @@ from fedpriv.tools.audit.epsilon_trial import (
     train_with_canaries,
 )
 from fedpriv.tools.audit.request import EpsilonOptions
-from fedpriv.tools.audit.subject import stored_configuration
 
 RUNS = 500
 """Default number of runs with one canary each."""

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig
 from torch import Tensor
 
 from fedpriv.algorithms.run_context import RunContext
-from fedpriv.common import config as configuration
 from fedpriv.common.errors import ConfigError, FedprivError
 from fedpriv.experiment import checkpoint, snapshots
 from fedpriv.experiment.assemble import make_context
 from fedpriv.experiment.build import build_parts, without_rule
-from fedpriv.experiment.consent import refuse_odd_paths, refuse_strangers
+from fedpriv.experiment.consent import stored_configuration
 from fedpriv.experiment.instantiate import first_line
 from fedpriv.experiment.machine import resolve_device
 from fedpriv.experiment.parts import Parts
@@ -170,46 +168,6 @@ def _fitted(run: StoredRun, context: RunContext, stored: Any) -> Tensor:
             "damaged, so there is nothing to audit"
         )
     return context.model.flat.clone()
-
-
-def stored_configuration(run: StoredRun, allowed: Collection[str]) -> DictConfig:
-    """Return the configuration of a stored run, to be built here.
-
-    Keys that it was written without get their defaults. The keys that say where it ran are left out, and
-    nothing is downloaded. If ``allowed`` names any module, the current folder is added to ``sys.path``.
-
-    Args:
-        run: The stored run.
-        allowed: Modules outside fedpriv that the configuration may name.
-
-    Raises:
-        ConfigError: The folder holds no run, or its configuration cannot be used.
-    """
-    path = run.files.config
-    if not path.exists():
-        inside = sorted(p.parent.name for p in run.path.glob("*/config.yaml"))
-        hint = f"there is one in {run.path / inside[-1]}" if inside else ""
-        raise ConfigError(f"{run.path} is no run folder (one with config.yaml)", hint=hint)
-    config = run.configuration.copy()
-    refuse_strangers(config, allowed, path)
-    refuse_odd_paths(config, path)
-    known = configuration.compose()
-    with open_dict(config):
-        for key in known:
-            if key not in config:
-                config[key] = known[key]
-        config.runtime, config.resume = known.runtime, None
-        # A folder may come from anybody: it must not decide what is downloaded, and to where.
-        if "download" in config.dataset:
-            config.dataset.download = False
-    if config.seed is None:
-        raise ConfigError(
-            f"{run.path} was written with runtime.diagnostics=false: without its seeds its data cannot "
-            "be rebuilt"
-        )
-    if allowed and str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))  # a _target_ may name a module of the user's own
-    return config
 
 
 def _weights(run: StoredRun, device: Any) -> tuple[Any, int]:
