@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import cast
@@ -112,16 +113,14 @@ def weights_file(path: str) -> Path:
 
 def file_digest(path: str | Path | None) -> str | None:
     """Resolve ``${sha256_of:path}``: the SHA-256 of a file of weights, or None if it cannot be read."""
-    try:
+    with suppress(OSError, ValueError):
         file = weights_file(str(path or ""))
-        facts = file.stat()
-        return _digest(file, facts.st_mtime_ns, facts.st_size)
-    except (OSError, ValueError):
-        return None
+        return _digest(file, file.stat().st_mtime_ns)
+    return None
 
 
 @lru_cache(maxsize=8)  # a configuration is resolved several times in a run
-def _digest(file: Path, *state: int) -> str:
+def _digest(file: Path, state: int) -> str:
     with open(file, "rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 

@@ -245,7 +245,8 @@ class OwnTable(Dataset):
                     f"{path}: {counted(len(both), 'user')} of {self.path} are in it too, such as "
                     f"{show(min(both))}; records of one user are on one side"
                 )
-        vars(self).update(input_shape=self._table.inputs.shape[1:], classes=len(self.words))
+        shape, words = self._table.inputs.shape[1:], self.words
+        vars(self).update(input_shape=shape, classes=len(words), class_names=words)
         self.split_for("record")
 
     def split_for(self, unit: str) -> None:
@@ -312,21 +313,15 @@ class OwnTable(Dataset):
         return (DECLARED, split, *read)
 
     @property
-    def class_names(self) -> tuple[str, ...]:
-        """The labels, in the order of the classes."""
-        return self.words
-
-    @property
     def encoding(self) -> str:
         """How each column becomes inputs, in their order."""
-        declaration = _declaration(self)
-        ranges, words = _by_column(declaration.ranges), dict(declaration.categories)
-        columns = []
-        for name in self._table.order:
-            low, high = ranges.get(name) or declaration.rest or (0.0, 1.0)
-            number = f"{name} cut to [{low:g}, {high:g}], minus {low:g}, divided by {high - low:g}"
-            columns.append(f"{name} as {'/'.join(words[name])}" if name in words else number)
-        return "; ".join(columns)
+        declaration, order = _declaration(self), self._table.order
+        words = {name: f" as {'/'.join(known)}" for name, known in declaration.categories}
+        ranges = dict.fromkeys(order, declaration.rest) | _by_column(declaration.ranges)
+        cut = {
+            name: f" cut to {list(ends)}, scaled to [0, 1]" for name, ends in ranges.items() if ends
+        }
+        return "; ".join(name + (words.get(name) or cut[name]) for name in order)
 
     def read(self, source: Any, labelled: bool = True) -> Records:
         """Return other records, encoded as those of ``path``.
@@ -340,8 +335,9 @@ class OwnTable(Dataset):
         """
         plain = replace(_declaration(self), user=None, client=None, id=None)
         plain = plain if labelled else replace(plain, label=None)
-        path = Path("the data frame" if hasattr(source, "columns") else source).expanduser()
-        columns = columns_of(source) if hasattr(source, "columns") else read_table(path)
+        is_frame = hasattr(source, "columns")
+        path = Path("the data frame" if is_frame else source).expanduser()
+        columns = columns_of(source) if is_frame else read_table(path)
         table = _encoded(path, columns, plain, self._table.order)
         if not labelled:
             table = replace(table, labels=np.full(len(table.inputs), self.words[0], dtype=object))

@@ -85,19 +85,10 @@ def _beside_publish(p: Any) -> str:
             f"algorithm={p.algorithm.name}, whose search keeps its runs": p.algorithm.search,
             "paired: two runs with common noise have no finite epsilon": p.settings.paired,
             "an attack, which is a simulation": p.attack,
-            "model.weights that are not declared public (model.weights_are_public=true)": _of_unknown_origin(
-                p
-            ),
+            "model.weights that are not declared public (model.weights_are_public=true)": p.model.start
+            and not p.model.start.publishable,
         }
     )
-
-
-def _of_unknown_origin(p: Any) -> bool:
-    """Return whether the run begins with weights that are neither public nor of a published run."""
-    start = p.model.start
-    if start is None or start.file is None or start.public:
-        return False
-    return start.run is None or start.run.values.get("publish") is not True
 
 
 def _labels_read(p: Any) -> str:

@@ -7,9 +7,9 @@ other weights have a caveat, and a run that begins with them is not published.
 
 from __future__ import annotations
 
+import fnmatch
 from collections import Counter
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,16 +67,13 @@ class StartingPoint:
         """
         parameters = dict(module.named_parameters())
         missing = [] if self.file is None else _load(module, self.file)
+        known = f"patterns of parameters that model.weights has ({in_short(tuple(parameters))})"
         for pattern in self.freeze:
-            names = [name for name in parameters if fnmatchcase(name, pattern)]
-            if not names:
-                allowed = f"patterns of parameters ({in_short(tuple(parameters))})"
-                raise ConfigError(
-                    "model.freeze", pattern, allowed, did_you_mean(pattern, parameters)
-                )
-            if lost := [name for name in names if name in missing]:
-                allowed = "patterns of parameters in model.weights"
-                raise ConfigError("model.freeze", pattern, allowed, f"it lacks {in_short(lost)}")
+            names = fnmatch.filter(parameters, pattern)
+            lost = in_short([name for name in names if name in missing])
+            if lost or not names:
+                hint = f"it lacks {lost}" if lost else did_you_mean(pattern, parameters)
+                raise ConfigError("model.freeze", pattern, known, hint)
             for name in names:
                 parameters[name].requires_grad_(False)
         if not any(parameter.requires_grad for parameter in parameters.values()):
@@ -90,26 +87,32 @@ class StartingPoint:
         return ", ".join((*weights, *frozen))
 
     @property
+    def publishable(self) -> bool:
+        """True if the weights are public, released by a published run, or the module's own."""
+        published = self.run is not None and self.run.values.get("publish") is True
+        return self.file is None or self.public or published
+
+    @property
     def caveat(self) -> str | None:
         """Sentences for the privacy statement; None where the weights are the module's own."""
         if self.file is None:
             return None
-        begins = f"The initial weights are from a file with SHA-256 {self.sha256}"
-        if self.run is not None:
-            return (
-                f"{begins}, which an earlier run on the same data released: each client is charged for all "
-                f"that the most expensive client of that run released ({EARLIER_RUN} in ledger.csv), and "
-                "every epsilon is that of both runs. The caveats of that run hold here, too."
-            )
-        if self.public:
-            return (
-                f"{begins}, declared public (model.weights_are_public): no epsilon protects the records that "
-                "they were trained on."
-            )
-        return (
-            f"{begins}, of which nothing is declared: if they were trained on records that are to be "
-            "protected here, no epsilon covers that."
+        origin = (
+            "of which nothing is declared: if they were trained on records that are to be protected here, "
+            "no epsilon covers that."
         )
+        if self.run is not None:
+            origin = (
+                "which an earlier run on the same data released: each client is charged for all that the "
+                f"most expensive client of that run released ({EARLIER_RUN} in ledger.csv), and every "
+                "epsilon is that of both runs. The caveats of that run hold here, too."
+            )
+        elif self.public:
+            origin = (
+                "declared public (model.weights_are_public): no epsilon protects the records that they were "
+                "trained on."
+            )
+        return f"The initial weights are from a file with SHA-256 {self.sha256}, {origin}"
 
     def releases(self, unit: str, neighbours: str, adaptive: bool) -> dict[DpEvent, int]:
         """Return what the earlier run released of any client, at most, as events with their numbers.
@@ -124,26 +127,19 @@ class StartingPoint:
         """
         if self.run is None:
             return {}
-        cost, trial = stored_cost(self.run), is_search(self.run.path.resolve().parent)
-        known = cost is not None and cost.view is not None
+        cost, theirs = stored_cost(self.run), population(self.run.values)
+        mine = f"this run about {self.population} (dataset.population names people)"
         reasons = {
-            "it is a trial of a search, whose trials count together": trial,
-            f"it is about {population(self.run.values)} and this run about {self.population} "
-            "(dataset.population names people)": population(self.run.values) != self.population,
-            "it has no ledger of a private run": not known,
-            f"it protects {known and cost.view}, this run {(unit, neighbours)}": known
-            and cost.view != (unit, neighbours),
-            "the noise of this run follows from what it releases": adaptive,
-            "it shares its noise with others": known and cost.paired,
-            "it has no finite ε, or one of noise that follows from releases": known
-            and cost.rdp(RdpAccountant()) is None,
+            "it is a trial of a search": is_search(self.run.path.resolve().parent),
+            f"it is about {theirs} and {mine}": theirs != self.population,
+            "it is not private, or protects another unit": not cost
+            or cost.view != (unit, neighbours),
+            "the noise follows from releases, is shared, or has no finite ε": adaptive
+            or (cost and (cost.paired or cost.rdp(RdpAccountant()) is None)),
         }
-        for reason, holds in reasons.items():
-            if holds:
-                raise ConfigError(
-                    f"model.weights={self.file} is of the run {self.run.path}, and the two ε cannot be "
-                    f"composed: {reason}"
-                )
+        if why := next((reason for reason, holds in reasons.items() if holds), None):
+            run = f"model.weights={self.file} is of the run {self.run.path}"
+            raise ConfigError(f"{run}, and the two ε cannot be composed: {why}")
         most: Counter[DpEvent] = Counter()
         for counts in self.run.ledger(SOUND).of_client.values():
             most |= Counter(counts)
@@ -158,8 +154,7 @@ def _load(module: nn.Module, file: Path) -> list[str]:
     """
     known, state = module.state_dict(), saved_tensors(file, "cpu")
     if not isinstance(state, dict) or not all(hasattr(value, "shape") for value in state.values()):
-        allowed = "a file of a state dict, from names of parameters to tensors"
-        raise ConfigError("model.weights", str(file), allowed)
+        raise ConfigError("model.weights", str(file), "a file of a state dict: tensors by name")
     missing, unknown = [n for n in known if n not in state], [n for n in state if n not in known]
     faults = [
         f"{name} has shape {list(value.shape)} and the model's {list(known[name].shape)}"
@@ -167,11 +162,11 @@ def _load(module: nn.Module, file: Path) -> list[str]:
         if name in known and value.shape != known[name].shape
     ]
     if unknown or faults or len(missing) == len(known):
-        faults += [f"unexpected: {in_short(unknown)}"] if unknown else []
-        faults += [f"missing: {in_short(missing)}"] if missing else []
+        lists = {"unexpected": unknown, "missing": missing}
+        faults += [f"{kind}: {in_short(names)}" for kind, names in lists.items() if names]
+        anew = "leave out of the file what is to begin anew"
         raise ConfigError(
-            f"model.weights={file} does not fit the model: {'; '.join(faults)}; leave out of the file what "
-            "is to begin anew"
+            f"model.weights={file} does not fit the model: {'; '.join(faults)}; {anew}"
         )
     module.load_state_dict(state, strict=False)
     if missing:
@@ -187,35 +182,28 @@ def starting_point_of(config: DictConfig) -> StartingPoint | None:
         ConfigError: The file is absent or another than stated, or a run's weights are declared public.
     """
     node: dict[str, Any] = as_tree(config.model)
-    given, public, freeze = node.get("weights"), node.get("weights_are_public"), node.get("freeze")
+    given, sha256, public, freeze = (node.get(key) for key in KEYS)
     patterns = checks.sequence("freeze", freeze or [], "null, or a list of patterns of names")
-    public = checks.boolean("weights_are_public", public or False)
-    if given is None:
-        for key in KEYS[1:3]:
-            if node.get(key) is not None:
-                raise ArgumentError(key, node[key], "null without model.weights")
-        if not patterns:
-            return None
-    file = None if given is None else weights_file(checks.text("weights", given))
-    run, sha256 = None, node.get("weights_sha256")
-    if file is not None:
-        if (found := file_digest(file)) is None:
-            raise ArgumentError("weights", str(file), "a file that can be read")
-        if sha256 != found:
-            raise ArgumentError("weights_sha256", sha256, f"{found}, which {file} has")
-        run = run_of(file)
-        if run is not None and public:
-            hint = f"{file} belongs to the run {run.path}, whose ledger says what it cost"
-            raise ArgumentError("weights_are_public", True, "null with weights of a run", hint)
     texts = tuple(checks.text("freeze", pattern) for pattern in patterns)
-    return StartingPoint(file, sha256, public, texts, run, population(flatten(as_tree(config))))
+    public = checks.boolean("weights_are_public", public or False)
+    people = population(flatten(as_tree(config)))
+    if given is None:
+        if public:
+            raise ArgumentError("weights_are_public", public, "null without model.weights")
+        return StartingPoint(None, None, False, texts, None, people) if texts else None
+    file = weights_file(checks.text("weights", given))
+    if (found := file_digest(file)) is None:
+        raise ArgumentError("weights", given, "a file that can be read")
+    if sha256 != found:
+        raise ArgumentError("weights_sha256", sha256, f"{found}, which {file} has")
+    if (run := run_of(file)) is not None and public:
+        hint = f"the ledger of {run.path} says what they cost"
+        raise ArgumentError("weights_are_public", public, "null with weights of a run", hint)
+    return StartingPoint(file, sha256, public, texts, run, people)
 
 
 def run_of(file: Path) -> StoredRun | None:
     """Return the run, or the published part of a run, that a file belongs to; None: none."""
     folders = file.resolve().parents[:2]  # <run>/model.pt, <run>/public/model.pt
-    for name in _OF_RUNS:
-        for folder in folders:
-            if (folder / name).exists():
-                return StoredRun(folder)
-    return None
+    marked = (folder for name in _OF_RUNS for folder in folders if (folder / name).exists())
+    return next(map(StoredRun, marked), None)

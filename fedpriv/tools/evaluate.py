@@ -18,12 +18,10 @@ from fedpriv.common.flags import Command, PathParam, flag, switch, table_flag
 
 if TYPE_CHECKING:
     import numpy as np
-    import pandas as pd
     from omegaconf import DictConfig
     from torch import Tensor, nn
 
     from fedpriv.data.base import Dataset
-    from fedpriv.data.own_table import OwnTable
     from fedpriv.data.records import Records
 
 _EXAMPLES = """\b
@@ -52,11 +50,10 @@ class LoadedRun:
     @property
     def encoding(self) -> str:
         """How a record becomes an input of the model, in words."""
-        return (
-            f"float32 [n, {', '.join(map(str, self.dataset.input_shape))}]: {self.dataset.encoding}"
-        )
+        shape = ", ".join(map(str, self.dataset.input_shape))
+        return f"float32 [n, {shape}]: {self.dataset.encoding}"
 
-    def predict(self, x: Tensor | np.ndarray | pd.DataFrame | str | Path) -> np.ndarray:
+    def predict(self, x: Any) -> np.ndarray:
         """Return the predicted class of each record [n]; for ``dataset=csv`` its label.
 
         Args:
@@ -70,18 +67,16 @@ class LoadedRun:
         import torch
 
         if isinstance(x, str | Path) or hasattr(x, "columns"):
-            x = self._table().read(x, labelled=False).inputs
+            x = self._table(x, labelled=False).inputs
         inputs: Tensor = torch.as_tensor(x)
-        if tuple(inputs.shape[1:]) != tuple(self.dataset.input_shape):
+        if inputs.shape[1:] != tuple(self.dataset.input_shape):
             raise ConfigError("inputs", list(inputs.shape), self.encoding)
-        if self.dataset.vocabulary_size is None:
-            inputs = inputs.float()
+        inputs = inputs.float() if self.dataset.vocabulary_size is None else inputs
         with torch.inference_mode():
             outputs = torch.cat([self.model(part) for part in inputs.split(_BATCH)])
         # One score stands for two classes.
-        score = outputs.shape[1] == 1
-        classes = (outputs[:, 0] > 0).long() if score else outputs.argmax(1)
-        return np.array(self.dataset.class_names)[classes.numpy()]
+        classes = outputs[:, 0] > 0 if outputs.shape[1:] == (1,) else outputs.argmax(-1)
+        return np.array(self.dataset.class_names)[classes.long().numpy()]
 
     def evaluate(self, inputs: Tensor, targets: Tensor) -> dict[str, Any]:
         """Return loss and accuracy on records, also of each class.
@@ -97,9 +92,8 @@ class LoadedRun:
         classes = []
         for number, name in enumerate(self.dataset.class_names if targets.dim() == 1 else ()):
             chosen = targets == number
-            right = model.evaluate(inputs[chosen], targets[chosen])[1]
-            row = {"class": name, "records": int(chosen.sum()), "accuracy": right}
-            classes.append(row if row["records"] else {**row, "accuracy": None})
+            right = model.evaluate(inputs[chosen], targets[chosen])[1] if chosen.any() else None
+            classes.append({"class": name, "records": int(chosen.sum()), "accuracy": right})
         return {"records": len(targets), "loss": loss, "accuracy": accuracy, "classes": classes}
 
     def records(self, data: str | None = None, dataset: str | None = None) -> Records:
@@ -116,40 +110,29 @@ class LoadedRun:
         from fedpriv.experiment.build import make_dataset
 
         if data is not None:
-            return self._table().read(data)
+            return self._table(data)
         chosen: Any = self.dataset
         if dataset is not None:
             config, own = self.config.copy(), self.config.dataset
-            config.dataset = compose([f"dataset={dataset}"]).dataset
-            config.dataset.update(
-                {k: own[k] for k in ("normalize", "pixels") if k in own and k in config.dataset}
-            )
+            other = compose([f"dataset={dataset}"]).dataset
+            shared = [key for key in ("normalize", "pixels") if key in own and key in other]
+            config.dataset = {**other, **{key: own[key] for key in shared}}
             chosen = make_dataset(config, "record")
-            for name in ("input_shape", "classes", "vocabulary_size"):
-                if getattr(chosen, name) != getattr(self.dataset, name):
-                    allowed = f"a data set with {name} {getattr(self.dataset, name)}"
+            for fact in ("input_shape", "classes", "vocabulary_size"):
+                needed, found = getattr(self.dataset, fact), getattr(chosen, fact)
+                if needed != found:
                     raise ConfigError(
-                        "--dataset", dataset, allowed, f"{dataset} has {getattr(chosen, name)}"
+                        "--dataset", dataset, f"a data set with {fact} {needed}", f"it has {found}"
                     )
-            images, source = chosen.without_features(), self.dataset.without_features()
-            if hasattr(images, "mean") and hasattr(
-                source, "mean"
-            ):  # the model knows those of the run
-                vars(images).update(mean=source.mean, std=source.std)
         return chosen.load().test.widened()
 
-    def _table(self) -> OwnTable:
+    def _table(self, rows: Any, labelled: bool = True) -> Records:
         from fedpriv.data.own_table import OwnTable
 
         table = self.dataset.without_features()
-        if not isinstance(table, OwnTable):
-            hint = (
-                "other inputs go to predict and evaluate of fedpriv.load(RUN), as its encoding says"
-            )
-            raise ConfigError(
-                f"a file of rows needs a run with dataset=csv, this one has {table.name}; {hint}"
-            )
-        return table
+        if isinstance(table, OwnTable):
+            return table.read(rows, labelled)
+        raise ConfigError(f"rows of a table need a run with dataset=csv, this one has {table.name}")
 
 
 def load(run: str | Path, *, allow: Collection[str] = ()) -> LoadedRun:
@@ -230,14 +213,8 @@ def evaluate(
     if shown["json"]:
         print(json.dumps({"run": run, **facts}, indent=2, default=str))
         return 0
-    table = Table(
-        run,
-        (
-            "class",
-            Column("records", right=True),
-            Column("accuracy", right=True, shown="{:.4f}".format),
-        ),
-    )
+    shares = Column("accuracy", right=True, shown="{:.4f}".format)
+    table = Table(run, ("class", Column("records", right=True), shares))
     for row in facts["classes"]:
         table.add(*row.values())
     table.add("all", facts["records"], facts["accuracy"])

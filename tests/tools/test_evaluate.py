@@ -68,7 +68,7 @@ def test_columns_in_another_order_are_encoded_as_the_run_encoded_them(table, tmp
 
 def test_the_encoding_is_told(table, digits):
     told = fedpriv.load(table[0]).encoding
-    assert told == "float32 [n, 3]: age cut to [0, 100], minus 0, divided by 100; sex as f/m"
+    assert told == "float32 [n, 3]: age cut to [0.0, 100.0], scaled to [0, 1]; sex as f/m"
     assert "pixels / 16" in fedpriv.load(digits.folder).encoding
 
 
@@ -83,7 +83,7 @@ def test_the_model_is_a_plain_module_that_does_not_train(digits):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--data", "new.csv"], "a file of rows needs a run with dataset=csv"),
+        (["--data", "new.csv"], "rows of a table need a run with dataset=csv"),
         (["--dataset", "synthetic"], "--dataset must be a data set with input_shape (1, 8, 8)"),
         (["--dataset", "digits", "--data", "new.csv"], "--dataset must be left out with --data"),
     ],
