@@ -12,6 +12,7 @@ import yaml
 
 from fedpriv import cli
 from fedpriv.study.figures.reading import read_own
+from fedpriv.tools.report.privacy_paragraph import privacy_paragraph
 
 QUIET = ("runtime.progress=none",)
 BASE = (
@@ -165,6 +166,13 @@ def test_one_cell_that_cannot_run_is_named_before_anything_runs(tmp_path, comman
     assert not (tmp_path / "outputs").exists()
 
 
+def test_a_warning_about_the_choice_of_runs_is_a_comment_of_the_paragraph():
+    lines = privacy_paragraph([], "Warning: chosen on the test records.").splitlines()
+    assert [line for line in lines if "chosen" in line] == [
+        "% Warning: chosen on the test records."
+    ]
+
+
 @pytest.mark.thorough
 def test_a_cell_that_fails_while_it_runs_is_shown_and_tried_again(here, command):
     failed = here / "outputs" / "runs"
@@ -219,9 +227,6 @@ def test_the_paragraph_for_a_paper_is_printed(here, command):
     assert said.out == command("report", "own", "--latex").out
     assert "neither which runs were made nor when they stopped" in said.out
     assert said.out.startswith("% from the privacy statements of 6 runs")
-    chosen = [line for line in said.out.splitlines() if "hydra/sweeper=search" in line]
-    assert all(line.startswith("% Warning: ") for line in chosen)
-    assert chosen
     for word in (
         r"\paragraph{Privacy.}",
         "one client",
