@@ -136,9 +136,9 @@ def _moving_clip_norm(p: Any) -> bool:
 def _unread(p: Any) -> str:
     """Return what the data set holds, if the model reads something else."""
     task = None if p.dataset.vocabulary_size is None else p.dataset.task
-    return p.model.task not in (task, ANY_TASK) and (
-        "numbers" if task is None else f"texts for the task {task}"
-    )
+    if p.model.task in (task, ANY_TASK):
+        return ""
+    return "numbers" if task is None else f"texts for the task {task}"
 
 
 def _images_only(p: Any) -> bool:

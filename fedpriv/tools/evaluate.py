@@ -169,7 +169,7 @@ def load(run: str | Path, *, allow: Collection[str] = ()) -> LoadedRun:
         factory = instantiate(config, "model")
     model = build_for(factory, dataset, config.seed)
     try:
-        model.load_state_dict(stored.model("cpu"))  # type: ignore[arg-type]
+        model.load_state_dict(stored.model("cpu"))
     except (RuntimeError, TypeError, AttributeError) as error:
         raise FedprivError(
             f"{stored.files.model} does not fit the model of config.yaml: {first_line(error)}"

@@ -120,7 +120,7 @@ def _declared(releases: Releases, deltas: list[float], answers: list[Answer]) ->
     found = [answer.epsilons[i] for i, answer in enumerate(best)]
     guarantees = " and ".join(
         f"epsilon = {_shown(epsilon)} at delta = {delta:g} ("
-        f"{answer.accountant.describe()}{_note_on_bound(answer, releases, deltas)})"
+        f"{answer.accountant.describe()}{_note_on_bound(answer, releases)})"
         for epsilon, delta, answer in zip(found, deltas, best, strict=True)
     )
     vacuous = f" An epsilon above {NOMINAL:g} bounds no attack." if max(found) > NOMINAL else ""
