@@ -108,7 +108,7 @@ def test_it_is_published_once_it_was_verified_and_the_statement_says_probed(
 
 def test_a_buffer_that_stores_a_record_is_not_in_the_saved_model(run, monkeypatch, tmp_path):
     """The probe refuses such a model; one that it does not find reveals nothing by its file."""
-    monkeypatch.setattr("fedpriv.experiment.assemble._probe_model", lambda parts, context: None)
+    monkeypatch.setattr("fedpriv.experiment.assemble._probe_model", lambda *_: None)
     assert run("CountsClasses", "algorithm=dp_fl").status == 0
     model = torch.load(tmp_path / "run" / "model.pt", weights_only=True)
     assert list(model) == ["seen", "linear.weight", "linear.bias"]

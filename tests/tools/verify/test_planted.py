@@ -297,7 +297,7 @@ def test_batch_norm_is_refused_and_else_found(caught_by, monkeypatch):
     overrides = (*RECORDS, "model._target_=planted.BatchNormModel")
     with pytest.raises(ConfigError, match="running follows from the records"):
         caught_by("outside", *overrides)
-    monkeypatch.setattr("fedpriv.experiment.assemble._probe_model", lambda parts, context: None)
+    monkeypatch.setattr("fedpriv.experiment.assemble._probe_model", lambda *_: None)
     found = caught_by("outside", *overrides)
     assert about(found, "outside: ")
 
