@@ -234,3 +234,24 @@ def test_a_layer_that_reads_a_single_number_is_no_layer_of_records(records_of, c
     engine = make_engine(FlatModel(OneToken().double()), engine="fast")
     with pytest.raises(ConfigError, match=r"embedding .* first dimension is not the record"):
         pairs(records_of, 5).clipped_sums(engine, clip_at(1.0))
+
+
+class PositionsFirst(nn.Module):
+    """Computes with the positions of a sequence in the dimension of the records."""
+
+    def __init__(self):
+        super().__init__()
+        self.each, self.out = nn.Linear(3, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.out(torch.tanh(self.each(x.transpose(0, 1))).mean(0))
+
+
+@pytest.mark.parametrize("engine", ["fast", "opacus"])
+@pytest.mark.parametrize("records", [1, 4, 5])
+def test_a_sequence_as_long_as_the_lot_is_not_taken_for_the_records(engine, records, clip_at):
+    inputs = torch.randn(records, 4, 3, dtype=torch.float64)
+    targets = torch.zeros(records, dtype=torch.int64)
+    made = make_engine(FlatModel(PositionsFirst().double()), engine=engine)
+    with pytest.raises(ConfigError, match="first dimension"):
+        made.clipped_sums(inputs, targets, targets, 1, clip_at(1.0))
