@@ -25,7 +25,6 @@ ROOMS = (  # from the top; a room imports from those below it, and from itself
     ("tools.report", "tools.verify"),
     ("tools", "tools.accounting", "tools.audit"),
     ("experiment",),
-    ("workers",),
     ("attacks",),
     ("algorithms",),
     ("aggregation",),
@@ -195,8 +194,6 @@ PUBLIC = {
 }  # fmt: skip
 OPERATING_SYSTEM = {
     "experiment.secrets",  # the key of a published run, and of a secret number of trials
-    "workers.link",  # the token of a connection, no random number of a run
-    "workers.processes",  # the token of a worker, likewise
 }
 
 SECRET_CALLS = {"sampling", "noise", "standard_normals", "Stream", "Noise"}

@@ -64,8 +64,20 @@ def augmented(
         lots: Records of each client's lot [c].
         images: Images of all lots, one lot after another [n, C, H, W].
     """
+    words = words_of_copies(augmentation, context, local_step, lots)
+    moves = torch.from_numpy(augmentation.moves(np.concatenate(words)))
+    return AugmentedRows(images, moves.to(context.model.device), augmentation.fill)
+
+
+def words_of_copies(
+    augmentation: Augmentation,
+    context: RunContext,
+    local_step: LocalStep,
+    lots: Sequence[np.ndarray],
+) -> list[np.ndarray]:
+    """Draw the words of the copies of each client's lot; the arguments are those of :func:`augmented`."""
     t, step = local_step.round_index, local_step.step
-    words = [
+    return [
         draws_of_copies(
             context.streams,
             context.records_of(t, client),
@@ -77,8 +89,6 @@ def augmented(
         )
         for client, lot in zip(local_step.cohort, lots, strict=True)
     ]
-    moves = torch.from_numpy(augmentation.moves(np.concatenate(words)))
-    return AugmentedRows(images, moves.to(context.model.device), augmentation.fill)
 
 
 def moved(images: Tensor, moves: Tensor, fill: str) -> Tensor:

@@ -173,7 +173,7 @@ class ClientComputation(ABC):
         answers: list[ChunkAnswer] = []  # without their sums, which are added up as they come
 
         def computed() -> Iterator[ChunkAnswer]:
-            for chunk in context.answers(states, self.compute, local_step.round_index):
+            for chunk in context.map_chunks(self.compute, states):
                 answers.append(replace(chunk, sums=chunk.sums[:0]))
                 yield chunk
 
@@ -303,6 +303,17 @@ class ClientComputation(ABC):
     def numbers_released(self) -> int:
         """The number of numbers in one released row: d, or B d for the sums of B buckets."""
         return self.context.model.size * (self.buckets or 1)
+
+    def draw(self, local_step: LocalStep) -> None:
+        """Make all draws of a chunk, for the process that computes it without the streams.
+
+        The draws are noted by :class:`fedpriv.privacy.core.sampling.ChunkDraws`, and returned to
+        :meth:`compute` when it makes them again.
+
+        Args:
+            local_step: The local step, with the clients of the chunk as its cohort.
+        """
+        self.buckets_of(local_step)
 
     def buckets_of(self, local_step: LocalStep) -> Tensor | None:
         """Return the bucket of each client [c], in 0 … B-1; None where there are no buckets."""

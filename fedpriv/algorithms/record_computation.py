@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.augmentation import Augmentation
-from fedpriv.algorithms.augmented import augmented
+from fedpriv.algorithms.augmented import augmented, words_of_copies
 from fedpriv.algorithms.client_computation import ClientComputation, LocalStep, StepState
 from fedpriv.algorithms.run_context import RoundWeights, RunContext
 from fedpriv.algorithms.server_steps import ServerStep
@@ -122,15 +122,23 @@ class RecordComputation(ClientComputation):
         self.context.note_sent(local_step.round_index, local_step.cohort, norms)
         return changes.with_foreign(is_attacker, foreign)
 
-    def _lots(self, local_step: LocalStep) -> tuple[Records, Tensor]:
-        """Draw the lots: (records of all lots [n], or their copies; position of each record's client [n])."""
-        context, clients = self.context, local_step.cohort
-        samplings = [self._samplings[client] for client in clients]
-        lots = context.sample_lots(samplings, local_step.round_index, local_step.step, clients)
-        owners = np.repeat(np.arange(len(clients)), [len(lot) for lot in lots])
-        records = context.data.train.subset(np.concatenate(lots))
+    def draw(self, local_step: LocalStep) -> None:
+        lots = self._drawn(local_step)
         if self._augmentation is not None:
-            copies = augmented(self._augmentation, context, local_step, lots, records.inputs)
+            words_of_copies(self._augmentation, self.context, local_step, lots)
+
+    def _drawn(self, local_step: LocalStep) -> list[np.ndarray]:
+        clients = local_step.cohort
+        samplings = [self._samplings[client] for client in clients]
+        return self.context.sample_lots(samplings, local_step.round_index, local_step.step, clients)
+
+    def _lots(self, local_step: LocalStep) -> tuple[Records, Tensor]:
+        """Return (records of all lots [n], or their copies; position of each record's client [n])."""
+        lots = self._drawn(local_step)
+        owners = np.repeat(np.arange(len(lots)), [len(lot) for lot in lots])
+        records = self.context.data.train.subset(np.concatenate(lots))
+        if self._augmentation is not None:
+            copies = augmented(self._augmentation, self.context, local_step, lots, records.inputs)
             # the engine takes copies in the place of a tensor
             records = Records(cast("Tensor", copies), records.targets)
         return records, torch.from_numpy(owners)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedpriv.algorithms.augmentation import Augmentation
-from fedpriv.algorithms.augmented import augmented
+from fedpriv.algorithms.augmented import augmented, words_of_copies
 from fedpriv.algorithms.client_computation import ClientComputation, LocalStep, StepState
 from fedpriv.algorithms.run_context import RunContext
 from fedpriv.engine.interface import Sliced
@@ -60,6 +60,12 @@ class RecordSums(ClientComputation):
 
     def initial_norm(self) -> float:
         return self.context.mean_norm_on_noise()
+
+    def draw(self, local_step: LocalStep) -> None:
+        super().draw(local_step)
+        lots = self._lots(local_step)
+        if self._augmentation is not None:
+            words_of_copies(self._augmentation, self.context, local_step, lots)
 
     def _lots(self, local_step: LocalStep) -> list[np.ndarray]:
         clients = local_step.cohort

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -177,30 +177,19 @@ class MaliciousParticipants(Participants, Protocol):
         """Return mean norms of what was sent since the last call, as columns of a row."""
 
 
-class ChunkSharing(Protocol):
+class SharesChunks(Protocol):
     """Processes that share the chunks of a step; whoever computes a chunk, its answer has the same bits.
 
     Attributes:
         line: Prints a line for the user.
+        cpu_seconds: Processor time of the other processes.
     """
 
     line: Callable[[str], None]
+    cpu_seconds: float
 
-    @property
-    def cpu_seconds(self) -> float:
-        """Processor time of the other processes."""
-
-    def answers(
-        self, tasks: Sequence[Task], compute: Callable[[Task], Answer], round_index: int
-    ) -> Iterator[Answer]:
-        """Compute the tasks of one step, and yield their answers in the order of the tasks.
-
-        Args:
-            tasks: The task of each chunk.
-            compute: Computes a task in this process.
-            round_index: The round, 0-based.
-        """
-        ...
+    def map(self, compute: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Any]:
+        """Compute the tasks of one step, and yield their answers in the order of the tasks."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +223,7 @@ class RunContext:
         rule: The rule that combines uploads before the server's optimiser; None: their weighted sum.
         private: Whether the run claims privacy.
         chunk: Number of clients that compute together; None: the whole cohort.
-        crew: The processes that share the chunks; None: this process computes all of them.
+        shares: The processes that share the chunks; None: this process computes all of them.
         original: The data before attackers and canaries changed them, for a warm start that is still to come;
             None: no warm start reads them.
 
@@ -258,7 +247,7 @@ class RunContext:
     rule: RunRule | None = None
     private: bool = True
     chunk: int | None = None
-    crew: ChunkSharing | None = None
+    shares: SharesChunks | None = None
     original: FederatedData | None = None
 
     @property
@@ -281,13 +270,11 @@ class RunContext:
             return self.data.clients[client]
         return self.canaries.records_of(round_index, client)
 
-    def answers(
-        self, tasks: Sequence[Task], compute: Callable[[Task], Answer], round_index: int
-    ) -> Iterable[Answer]:
-        """Return the answer of each chunk of a step in the order of the chunks, see :class:`ChunkSharing`."""
-        if self.crew is None:
-            return map(compute, tasks)
-        return self.crew.answers(tasks, compute, round_index)
+    def map_chunks(
+        self, compute: Callable[[Task], Answer], tasks: Sequence[Task]
+    ) -> Iterator[Answer]:
+        """Yield the answer of each chunk of a step, in the order of the chunks."""
+        return map(compute, tasks) if self.shares is None else self.shares.map(compute, tasks)
 
     def sample_lots(
         self, samplings: Sequence[Sampling], round_index: int, step: int, clients: np.ndarray

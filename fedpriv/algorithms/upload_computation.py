@@ -172,6 +172,13 @@ class UploadComputation(ClientComputation):
             weights = np.full(len(cohort), self._upload_weight / self.denominator(cohort))
         return RoundWeights(local_step.round_index, cohort, weights)
 
+    def draw(self, local_step: LocalStep) -> None:
+        super().draw(local_step)
+        if (draw := getattr(self._uploads, "draw", None)) is not None:
+            clients = local_step.cohort
+            for first in range(0, len(clients), AT_ONCE):
+                draw(local_step.round_index, clients[first : first + AT_ONCE])
+
     def _of_clients(self, round_index: int, clients: np.ndarray) -> Tensor:
         """Return the uploads of some clients before clip and noise [c, d]."""
         batches = (clients[at : at + AT_ONCE] for at in range(0, len(clients), AT_ONCE))

@@ -45,6 +45,9 @@ class UploadBatch:
 class Uploads(Protocol):
     """A computation of uploads. An algorithm of your own returns one from its method ``uploads(context)``.
 
+    Uploads that draw lots or orders also have ``draw(round_index, clients)``, which makes all draws of
+    ``of``: with several processes they are made where the secret streams are.
+
     Attributes:
         sign: 1 if an upload is a gradient; -1 if it is a change of weights, or weights.
         replaces: Whether uploads are weights, whose mean takes the place of the global weights.
@@ -88,10 +91,13 @@ class Gradients:
         context.prove_engine()
         self._sampling = WholeData() if sample_rate == 1 else PoissonSampling(sample_rate)
 
-    def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
-        data = self.context.data
+    def draw(self, round_index: int, clients: np.ndarray) -> list[np.ndarray]:
+        """Draw the lot of each client [c]."""
         samplings = [self._sampling] * len(clients)
-        lots = self.context.sample_lots(samplings, round_index, 0, clients)
+        return self.context.sample_lots(samplings, round_index, 0, clients)
+
+    def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
+        data, lots = self.context.data, self.draw(round_index, clients)
         sizes = torch.tensor([len(lot) for lot in lots])
         records = data.train.subset(np.concatenate(lots))
         sizes_of_clients = data.records_per_client[clients].tolist()
@@ -171,6 +177,13 @@ class LocalChanges:
         self.context, self.proximal = context, proximal
         self.epochs, self.batch_size, self.learning_rate = epochs, batch_size, learning_rate
         self._stacked = StackedModel(context.model)
+
+    def draw(self, round_index: int, clients: np.ndarray) -> None:
+        """Draw the order in which each client visits its records in each epoch."""
+        for client in clients:
+            records = self.context.records_of(round_index, int(client))
+            for epoch in range(self.epochs):
+                shuffle(self.context.streams, records, round_index, epoch, client)
 
     def of(self, round_index: int, clients: np.ndarray) -> UploadBatch:
         data, streams = self.context.data, self.context.streams

@@ -221,7 +221,10 @@ class PlantedCanaries:
     Attributes:
         canaries: The canaries, with their current coins.
         attackers: Numbers of the clients whose uploads are replaced.
+        silent: Whether the gradients of all canaries are zero at present.
     """
+
+    silent = False
 
     def __init__(self, canaries: Canaries):
         self.canaries = canaries
@@ -277,7 +280,6 @@ class PlantedDirections(PlantedCanaries):
     """Canaries of one direction, which send that direction instead of a gradient."""
 
     canaries: Directions
-    silent = False
 
     def join(self, context: RunContext) -> None:
         """Take part in a run, whose engine or uploads then contain the canaries' directions."""

@@ -126,6 +126,12 @@ class FlatModel:
         self._images = any(isinstance(layer, nn.Conv2d) for layer in module.modules())
         self._flatten()
 
+    def __setstate__(self, state: dict[str, object]) -> None:
+        # A copy, or what comes out of a pickle, has parameters with memory of their own.
+        vars(self).update(state)
+        if not self.is_flat():
+            self._flatten()
+
     @property
     def digest(self) -> str:
         """SHA-256 of the present weights, with the names and shapes of all parameters and buffers."""

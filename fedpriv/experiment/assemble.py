@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from fedpriv.attacks.canaries import PlantedCanaries
     from fedpriv.data.federated import ClientSizes, FederatedData
     from fedpriv.experiment.running import Run
-    from fedpriv.experiment.shared_records import Source
 
 
 def assemble(
@@ -62,7 +61,6 @@ def assemble(
     config: DictConfig,
     folder: RunFolder | None,
     overrides: Sequence[str] | None,
-    source: Source | None = None,
 ) -> Run:
     """Build a run that is ready to go, or to go on from a checkpoint.
 
@@ -74,7 +72,6 @@ def assemble(
         config: The configuration that the parts were made of.
         folder: The folder of a run that goes on; None for a new run, which gets a folder.
         overrides: The overrides of the command, which the folder notes; None if there was no command.
-        source: What shares the records with other processes; None: this process alone has them.
 
     Raises:
         ConfigError: The parts do not go together with the data, or the run cannot go on from its folder.
@@ -95,7 +92,7 @@ def assemble(
     device = resolve_device(settings.runtime.device)
     # The checkpoint is read before the data: a folder of another run is refused within a second.
     state = None if folder is None else saved_state(folder, identity, device)
-    context = context_with_canaries(parts, device, source, threads_before(state))
+    context = context_with_canaries(parts, device, threads_before(state))
     threads = torch.get_num_threads()
     budget = make_budget(parts, context.data, attackers_of(context)) if parts.private else None
     # Before the warm start: its rounding differs between machines, and what it is made of counts by itself.
@@ -153,7 +150,7 @@ def assemble(
 
 
 def context_with_canaries(
-    parts: Parts, device: torch.device, source: Source | None = None, threads: int | None = None
+    parts: Parts, device: torch.device, threads: int | None = None
 ) -> RunContext:
     """Return the context of a run, with the canaries that the key ``audit`` asks for."""
     settings = parts.settings
@@ -164,7 +161,6 @@ def context_with_canaries(
         settings.seed,
         fewer=EPSILON_AUDIT in settings.audit,
         canary=settings.canary,
-        source=source,
         threads=threads,
     )
 
@@ -181,7 +177,6 @@ def make_context(
     seed: int = 0,
     fewer: bool = False,
     canary: str = DIRECTION,
-    source: Source | None = None,
     threads: int | None = None,
 ) -> RunContext:
     """Build data, model and engine, with attackers among the clients if there are any.
@@ -196,7 +191,6 @@ def make_context(
         seed: Seed of the canaries' coins and contents.
         fewer: Plant fewer canaries where there is no room for all of them, instead of refusing.
         canary: Kind of the canaries, see :mod:`fedpriv.data.names`.
-        source: What has the data, or shares them with other processes; None: they are loaded.
         threads: Number of threads, unless the configuration has one; None: the work of a step decides.
 
     Raises:
@@ -212,17 +206,13 @@ def make_context(
     from fedpriv.models.fit import build_for
 
     settings, algorithm = parts.settings, parts.algorithm
-
-    def load() -> FederatedData:
-        return federate(
-            parts.dataset,
-            parts.partition,
-            validation=parts.reads_validation,
-            seed=parts.split_seed,
-            unit=parts.algorithm.unit,
-        )
-
-    data = (load() if source is None else source(load)).to(device)
+    data = federate(
+        parts.dataset,
+        parts.partition,
+        validation=parts.reads_validation,
+        seed=parts.split_seed,
+        unit=parts.algorithm.unit,
+    ).to(device)
     if settings.shadow is not None:
         data = of_shadow(data, settings.shadow)
     original = None if settings.warm_start is None else data

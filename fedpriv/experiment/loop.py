@@ -98,6 +98,7 @@ class Loop:
         budget: Ledger and totals of all clients; None where the algorithm claims no privacy.
         trainer: The algorithm, started: what clients compute and how the server steps.
         average: Running average of the released models; None unless ``averaging`` asks for one.
+        own: Parts of the user's own whose state nothing else saves, by name.
         ledger: The file of the releases; None in a run without privacy, or without a folder.
         statistics: Statistics of features that are released before the first round; None if there are none.
         second_draw: Check of the cohorts and lots of an algorithm of the user's own; None for other runs.
@@ -107,6 +108,7 @@ class Loop:
         last_sigma: σ of the schedule in the last round; None before the first.
         began: Clock and processor time of this process from which on :attr:`seconds` and
             :attr:`cpu_seconds` count.
+        on_cluster: Whether a cluster computed, in any session of the run.
     """
 
     def __init__(self, parts: Parts, context: RunContext, budget: Budget | None):
@@ -135,7 +137,7 @@ class Loop:
             "attack.trigger": None if attack is None else attack.trigger,
             "accountant": parts.accountant,
         }
-        self._own: dict[str, Any] = {
+        self.own: dict[str, Any] = {
             name: part for name, part in own.items() if is_own(part) and hasattr(part, "state_dict")
         }
         self.ledger: RunLedger | None = None
@@ -144,6 +146,7 @@ class Loop:
         self.not_finite = 0
         self.aborted_rounds = 0
         self.last_sigma: float | None = None
+        self.on_cluster = self.settings.runtime.cluster is not None
         self._seconds_before = self._cpu_seconds_before = 0.0
         self.began = time.perf_counter(), time.process_time()
 
@@ -334,8 +337,8 @@ class Loop:
 
         All threads count, and so do chunks that workers computed.
         """
-        crew = self.context.crew
-        of_workers = 0.0 if crew is None else crew.cpu_seconds
+        shares = self.context.shares
+        of_workers = 0.0 if shares is None else shares.cpu_seconds
         return self._cpu_seconds_before + time.process_time() - self.began[1] + of_workers
 
     def fraction(self) -> float | None:
@@ -362,43 +365,7 @@ class Loop:
         """
         return nullcontext() if self.average is None else self.average.in_place()
 
-    # ---- what workers need, see :mod:`fedpriv.experiment.spread`
-
-    def round_state(self) -> dict[str, object]:
-        """Return everything that the clients' computation reads in a round and that changes over rounds."""
-        attack = self.context.attack
-        return {
-            "weights": self.context.model.flat,
-            "clipper": self.context.clipper.state_dict(),
-            "attack": None if attack is None else attack.state_dict(),
-            "own": self._own_state(),
-            "statistics": None if self.statistics is None else self.statistics.state_dict(),
-        }
-
-    def load_round_state(self, state: Mapping[str, Any]) -> None:
-        """Take over, in a worker, what :meth:`round_state` returned in rank 0."""
-        self.context.model.set(state["weights"])
-        if state["clipper"]:
-            self.context.clipper.load_state_dict(state["clipper"])
-        if state["attack"] and self.context.attack is not None:
-            self.context.attack.load_state_dict(state["attack"])
-        self._load_own_state(state["own"])
-        if self.statistics is not None:
-            self.statistics.load_state_dict(state["statistics"])
-
     # ---- state between two rounds
-
-    def _own_state(self) -> dict[str, object]:
-        return {name: state for name, part in self._own.items() if (state := part.state_dict())}
-
-    def _load_own_state(self, saved: Mapping[str, Any]) -> None:
-        for name in saved.keys() & self._own.keys():
-            part = self._own[name]
-            if not hasattr(part, "load_state_dict"):
-                raise ConfigError(
-                    f"resume: {name} ({type(part).__name__}) has state_dict and no load_state_dict"
-                )
-            part.load_state_dict(saved[name])
 
     def state_dict(self) -> dict[str, object]:
         """Return the whole state between two rounds: tensors and plain values."""
@@ -409,10 +376,12 @@ class Loop:
             optional["statistics"] = self.statistics.state_dict()
         if (attack := self.context.attack) is not None and (state := attack.state_dict()):
             optional["attack"] = state
-        if own_state := self._own_state():
+        if own_state := states_of(self.own):
             optional["own"] = own_state
         if self.aborted_rounds:
             optional["aborted_rounds"] = self.aborted_rounds
+        if self.on_cluster:
+            optional["on_cluster"] = True
         if kept := self._kept_by_own_parts():
             optional["kept"] = kept
         return {
@@ -437,6 +406,7 @@ class Loop:
         saved: Mapping[str, Any] = state
         self.rounds_done, self.not_finite = saved["round"], saved["not_finite"]
         self.last_sigma = saved["last_sigma"]
+        self.on_cluster |= saved.get("on_cluster", False)
         self.aborted_rounds = saved.get("aborted_rounds", 0)
         self._seconds_before = saved["seconds"]
         self._cpu_seconds_before = saved["cpu_seconds"]
@@ -446,7 +416,7 @@ class Loop:
         if "attack" in saved:
             assert self.context.attack is not None
             self.context.attack.load_state_dict(saved["attack"])
-        self._load_own_state(saved.get("own", {}))
+        load_states_of(self.own, saved.get("own", {}))
         if self.average is not None:
             self.average.load_state_dict(saved["average"])
         if self.statistics is not None:
@@ -464,3 +434,19 @@ class Loop:
         """Return digests of all that a clipper and a schedule of the user's own hold."""
         parts = {"clipper": self.context.clipper, "noise_schedule": self.schedule}
         return {name: exact_digest(vars(part)) for name, part in parts.items() if is_own(part)}
+
+
+def states_of(parts: Mapping[str, Any]) -> dict[str, object]:
+    """Return the states of parts that have any."""
+    return {name: state for name, part in parts.items() if (state := part.state_dict())}
+
+
+def load_states_of(parts: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
+    """Restore what :func:`states_of` returned."""
+    for name in saved.keys() & parts.keys():
+        part = parts[name]
+        if not hasattr(part, "load_state_dict"):
+            raise ConfigError(
+                f"resume: {name} ({type(part).__name__}) has state_dict and no load_state_dict"
+            )
+        part.load_state_dict(saved[name])

@@ -102,8 +102,8 @@ class Reporter:
             self.out.print(pairs("Plan", plan.rows(self._data_rows(), run.caveats())))
         for note in run.notes:
             self.line(note)
-        if (crew := loop.context.crew) is not None:
-            crew.line = self.line
+        if (shares := loop.context.shares) is not None:
+            shares.line = self.line
         if run.resumed:
             self.line(f"resumed after round {loop.rounds_done} of {self.folder.path}")
 

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
     from fedpriv.experiment.reporter import Reporter
     from fedpriv.experiment.running import Run
-    from fedpriv.experiment.spread import Team
 
 _SECONDS_BETWEEN_LOOKS = 1.0  # at a folder that another process has
 
@@ -182,11 +181,16 @@ def run(
         from fedpriv.experiment.reporter import Reporter
 
         held.enter_context(threads_restored())
-        team = _team(parts, held)
-        source = None if team is None else team.records.loaded
-        running = assemble(parts, config, folder, overrides, source)
-        if team is not None:
-            team.join(running, config, None if best is None else best.rounds)
+        shares = None
+        if parts.settings.runtime.workers > 1 or parts.settings.runtime.cluster:
+            from fedpriv.experiment.map_chunks import SharedChunks
+
+            # A cluster that cannot be taken is refused before anything is written.
+            shares = SharedChunks(parts.settings.runtime)
+            held.callback(shares.close)
+        running = assemble(parts, config, folder, overrides)
+        if shares is not None:
+            shares.join(running)
         if best is not None:
             write_csv(running.folder.search, best.table)
             # A resumed run has the search in the ledger of its checkpoint.
@@ -271,16 +275,6 @@ def _to_the_end(
             reporter.finish(summary, privacy)
         tracking.finish(summary, stop_reason)
     return summary, privacy
-
-
-def _team(parts: Parts, held: ExitStack) -> Team | None:
-    """Start the workers of a run, which end when ``held`` closes; None for a run in one process."""
-    if parts.settings.runtime.workers == 1:
-        return None
-    from fedpriv.experiment.spread import team_of  # imported late, as torch is needed
-
-    team = team_of(parts.settings)
-    return None if team is None else held.enter_context(team)
 
 
 def _existing_folder(parts: Parts, held: ExitStack) -> RunFolder | None:

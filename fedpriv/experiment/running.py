@@ -188,6 +188,7 @@ class Run:
             and delta * context.data.client_count >= 1,
             "declared_records": loop.parts.dataset.declared_records is not None,
             "paired": loop.settings.paired is not None,
+            "cluster": loop.on_cluster,
             "attackers": context.attack is not None,
             "omniscient": bool(loop.parts.attack and loop.parts.attack.hidden(algorithm)),
             "aggregation": rule is not None and rule.buckets is None,

@@ -19,6 +19,7 @@ from fedpriv.privacy.core.names import BUDGET_VIEWS, SOUND
 
 PROGRESS = ("auto", "live", "lines", "none")
 ENGINES = ("auto", "fast", "opacus")
+RAY = "ray"
 EPSILON_AUDIT = "epsilon"
 _OF_AVERAGING = ("averaging", "averaging_decay", "averaging_start")
 CANARIES = 1000
@@ -43,9 +44,12 @@ class Runtime:
         checkpoint_interval: Number of rounds between two checkpoints, unless five minutes pass first.
         stop_file: Path of a file whose appearance asks the run to end; None if there is none.
         snapshot_interval: Number of rounds between two snapshots; None for no snapshots.
-        workers: Number of processes that share the clients' computation, this one included.
+        workers: Number of processes that share the clients' computation; 1: this process computes alone.
         worker_restarts: Number of workers that may be lost; others take their places.
         worker_timeout: Seconds within which a worker must answer.
+        cluster: ``ray`` where the nodes of a Ray cluster compute; None: this machine does.
+        cluster_address: Address of the cluster; None: Ray's own variable names it, or it is on this machine.
+        trusted_network: A cluster whose network strangers could use is allowed.
     """
 
     device: str
@@ -63,6 +67,9 @@ class Runtime:
     workers: int = 1
     worker_restarts: int = 0
     worker_timeout: float = 1800.0
+    cluster: str | None = None
+    cluster_address: str | None = None
+    trusted_network: bool = False
 
     @property
     def reused_dir(self) -> str | None:
@@ -225,6 +232,13 @@ def _read_runtime(node: object) -> Runtime:
         worker_restarts=checks.whole("runtime.worker_restarts", node.get("worker_restarts", 0)),
         worker_timeout=checks.number(
             "runtime.worker_timeout", node.get("worker_timeout", 1800.0), above=0, at_most=1e9
+        ),
+        cluster=_optional(checks.one_of, "runtime.cluster", node.get("cluster"), options=(RAY,)),
+        cluster_address=_optional(
+            checks.text, "runtime.cluster_address", node.get("cluster_address")
+        ),
+        trusted_network=checks.boolean(
+            "runtime.trusted_network", node.get("trusted_network") or False
         ),
     )
 

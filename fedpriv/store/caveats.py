@@ -109,6 +109,12 @@ CAVEATS = {
         "run of the pair is seen. Together their epsilon is infinite, because the difference of two runs has "
         "no noise."
     ),
+    "cluster": (
+        "A Ray cluster computed (runtime.cluster=ray): its nodes got the records, and sent sums without "
+        "noise. Whoever runs these nodes, or reads their memory and disks, sees both: Ray writes to disk "
+        "what its memory cannot hold, and encrypts no file. No epsilon covers them. No key was sent to a "
+        "node, but a hostile one can take it: Ray runs what nodes answer."
+    ),
     "canaries": (
         "Canaries were planted in this run for its audit. They are made-up records, or clients, which take "
         "part as all others do. They cost accuracy, and the model was trained with them."

@@ -19,9 +19,6 @@ WITH_ANY = {
     "tools.verify.table.Check.as_json",
     # messages between processes, whose two ends know what they hold
     "experiment.loop.Loop.load_round_state",
-    "workers.link.Link.receive",
-    "workers.link.Link.send",
-    "workers.processes.told",
     # an attribute that is declared as a field stands for its value, as in attrs and dataclasses
     "common.fields.field",
     "common.fields.same_as",

@@ -10,15 +10,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from itertools import pairwise
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from dp_accounting import dp_event
 
+from fedpriv.common.errors import FedprivError
 from fedpriv.common.secret_streams import SecretStreams, Stream, below
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 
 Source = Stream | np.random.Generator
+Draw = TypeVar("Draw", bound=Callable[..., Any])
 
 
 class Sampling(ABC):
@@ -265,6 +269,45 @@ def samplings_of(
     return [of_sizes[place] for place in size_of_client.tolist()]
 
 
+class ChunkDraws:
+    """The draws of one chunk of clients, in the place of the secret streams.
+
+    The process that has the streams makes the draws, which are noted under their names. Another process gets
+    the notes, and neither a stream nor a key.
+
+    Args:
+        streams: The secret streams; None where the notes are all that there is.
+        notes: Draws by (function, step, client or clients).
+    """
+
+    def __init__(self, streams: SecretStreams | None, notes: dict[tuple[Any, ...], Any]):
+        self.streams, self.notes = streams, notes
+
+    def sampling(self, purpose: str, *coordinates: int) -> Stream:
+        """Raise FedprivError: the draw was not noted."""
+        raise FedprivError(
+            f"a draw ({purpose}) was made where a chunk is computed, and no key is there: uploads of your "
+            "own that draw need a method draw(round_index, clients), which makes the same draws before; or "
+            "set runtime.workers=1"
+        )
+
+
+def _noted(draw: Draw) -> Draw:
+    """Let a draw be noted in :class:`ChunkDraws`, or be taken from there."""
+
+    @wraps(draw)
+    def drawn(streams: SecretStreams | ChunkDraws, *arguments: Any) -> Any:
+        if isinstance(streams, SecretStreams):
+            return draw(streams, *arguments)
+        *_, step, who = arguments
+        key = draw.__name__, int(step), who.tobytes() if isinstance(who, np.ndarray) else int(who)
+        if key not in streams.notes:
+            streams.notes[key] = draw(streams.streams or streams, *arguments)
+        return streams.notes[key]
+
+    return cast(Draw, drawn)
+
+
 def sample_lot(
     streams: SecretStreams,
     sampling: Sampling,
@@ -289,10 +332,23 @@ def sample_lot(
     if isinstance(sampling, WholeData):
         # Indexed like a sampled lot: `fedpriv verify` passes records whose indexing leaves one out.
         return records[:]
+    return _sampled_lot(streams, sampling, records, round_index, step, client)
+
+
+@_noted
+def _sampled_lot(
+    streams: SecretStreams,
+    sampling: Sampling,
+    records: np.ndarray,
+    round_index: int,
+    step: int,
+    client: int,
+) -> np.ndarray:
     stream = streams.sampling("lot", round_index, step, client)
     return records[sampling.sample(stream, len(records))]
 
 
+@_noted
 def poisson_lots(
     streams: SecretStreams,
     sampling: PoissonSampling,
@@ -327,6 +383,7 @@ def poisson_lots(
     return [indices[a:b] for a, b in pairwise(np.searchsorted(sampled, ends).tolist())]
 
 
+@_noted
 def draws_of_copies(
     streams: SecretStreams,
     records: np.ndarray,
@@ -380,6 +437,7 @@ def sample_cohort(
     return sampling.sample_among(streams.sampling("cohort", round_index), eligible)
 
 
+@_noted
 def sample_buckets(
     streams: SecretStreams, buckets: int, round_index: int, step: int, clients: np.ndarray
 ) -> np.ndarray:
@@ -402,6 +460,7 @@ def sample_buckets(
     return np.floor(np.array(drawn, dtype=np.float64) * buckets).astype(np.int64)
 
 
+@_noted
 def shuffle(
     streams: SecretStreams, records: np.ndarray, round_index: int, epoch: int, client: int
 ) -> np.ndarray:
