@@ -16,11 +16,10 @@ from fedpriv.common.errors import ConfigError
 if TYPE_CHECKING:
     import torch
 
-_OF_A_THREAD = (
-    5e8  # multiply-adds of a step for each thread: with fewer, threads wait more than they compute
-)
-_CHUNK = 2e7  # parameters × records of a chunk at least: 5 ms or more of a processor core
-_LARGE_CHUNK = 10 * _CHUNK  # where there are more than four: a chunk by itself costs 1 to 2 ms
+# Multiply-adds of a step for each thread: with fewer, threads wait more than they compute.
+_OF_A_THREAD = 5e8
+_CHUNK = 1.875e7  # parameters × records of a chunk at least: 5 ms or more of a processor core
+_LARGE_CHUNK = 2e8  # where there are more than four: a chunk by itself costs 1 to 2 ms
 _FEW_PROCESSES = 16  # as many may run on any machine
 _FEWEST_CHUNKS, _MOST_CHUNKS = 4, 64
 

@@ -20,7 +20,7 @@ from fedpriv.common import startup
 from fedpriv.common.endings import as_sentence, nothing_lost
 from fedpriv.common.errors import FedprivError, Interrupted, WorkerError, WriteError
 from fedpriv.common.files import locked, write_csv, write_json, write_text
-from fedpriv.data.federated import size_words
+from fedpriv.data.federated import ClientSizes, size_words
 from fedpriv.experiment import checkpoint
 from fedpriv.experiment.assemble import assemble
 from fedpriv.experiment.build import build_parts
@@ -155,12 +155,7 @@ def run(
     plan = make_plan(parts)
     if parts.settings.dry_run:
         show_plan(with_sound_epsilon(parts, plan))
-        sizes, dataset = rehearse(parts, plan, config), parts.dataset
-        # Of a run that is published, numbers that were found in the records and not declared stay here.
-        if sizes is not None and not (parts.settings.publish and dataset.declared_records is None):
-            told = dataset.test_records and not parts.settings.publish
-            test = f"; {dataset.test_records} test" if told else ""
-            teller("lines")(f"data: {size_words(sizes.records_per_client)}{test}")
+        _tell_sizes(parts, rehearse(parts, plan, config))
         return RunResult(plan)
     refuse_unstartable(parts, plan)
 
@@ -206,6 +201,15 @@ def run(
         reporter = Reporter(running, plan, label)
         summary, privacy = _to_the_end(running, reporter, config, on_round)
     return RunResult(plan, running.folder.path, summary, privacy)
+
+
+def _tell_sizes(parts: Parts, sizes: ClientSizes | None) -> None:
+    """Print how many records there are. Numbers that a published run found in its records stay here."""
+    dataset, publish = parts.dataset, parts.settings.publish
+    if sizes is None or (publish and dataset.declared_records is None):
+        return
+    test = f"; {dataset.test_records} test" if dataset.test_records and not publish else ""
+    teller("lines")(f"data: {size_words(sizes.records_per_client)}{test}")
 
 
 def _note_guarantee(running: Run, plan: Plan) -> None:

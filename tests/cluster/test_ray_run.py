@@ -32,10 +32,12 @@ RUN = (
 )  # fmt: skip
 FILES = ("ledger.csv", "model.pt", "clients.csv", "participation.csv")
 SLOW_MACHINE = {  # Ray gives its workers little of a busy machine, and its services 30 seconds
-    "RAY_worker_niceness": "0", "RAY_agent_register_timeout_ms": "300000",
-    "RAY_worker_register_timeout_seconds": "300", "RAY_health_check_initial_delay_ms": "100000",
+    "RAY_worker_niceness": "0",
+    "RAY_agent_register_timeout_ms": "300000",
+    "RAY_worker_register_timeout_seconds": "300",
+    "RAY_health_check_initial_delay_ms": "100000",
     "RAY_gcs_server_request_timeout_seconds": "300",
-}  # fmt: skip
+}
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 2}
 
 
@@ -77,8 +79,8 @@ def test_nodes_give_the_bits_of_one_process_also_when_one_is_killed(
     cluster = nodes(**TOKEN)
     assert process(*RUN, "runtime.run_dir=alone", "runtime.progress=none").status == 0
     words = ("runtime.cluster=ray", "runtime.trusted_network=true", "runtime.worker_restarts=3")
-    child = start(*RUN, *words, "runtime.run_dir=run", "runtime.progress=lines",
-                  "runtime.checkpoint_interval=2")  # fmt: skip
+    words += ("runtime.progress=lines", "runtime.checkpoint_interval=2")
+    child = start(*RUN, *words, "runtime.run_dir=run")
     metrics = tmp_path / "run" / "metrics.csv"
     while not metrics.exists() or len(metrics.read_bytes().splitlines()) < 4:
         assert child.poll() is None, child.communicate()

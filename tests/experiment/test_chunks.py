@@ -216,14 +216,14 @@ def test_partial_sums_are_added_in_the_order_of_the_chunks(clip):
     ("cohort", "computation", "size"),
     [
         (10, 1e6, None),  # little to do
-        (100, 7.9e7, None),
-        (100, 8e7, 25),  # four chunks of 5 ms
+        (100, 7.4e7, None),
+        (100, 7.5e7, 25),  # four chunks of 5 ms
         (3, 1e12, None),  # no four chunks
         (4, 1e12, 1),
         (5, 2e8, 1),
         (1000, 2e9, 100),
         (1000, 1e15, 15),  # no more than about 64 chunks
-        (99.5, 8e7, 24),  # expected, not realised
+        (99.5, 7.5e7, 24),  # expected, not realised
     ],
 )
 def test_the_rule_makes_at_least_four_chunks_of_much_work(cohort, computation, size):
