@@ -152,9 +152,11 @@ class BlockEngine(ABC):
         # 1. Gradients, and on the first block the proof.
         if not self._proven:
             # Twice, as another dimension may be as long as that of the records by chance.
-            most = min(len(inputs), _PROVEN_RECORDS)
-            self._proven = all(self._prove(inputs[:n], targets[:n]) for n in (most - 1, most) if n)
-            self._proven &= most > 1
+            most, copies = min(len(targets), _PROVEN_RECORDS), len(inputs) // len(targets)
+            shorter = (n for n in (most - 1, most) if n)
+            self._proven = most > 1 and all(
+                [self._prove(inputs[: n * copies], targets[:n]) for n in shorter]
+            )
         layers, losses, _ = self._gradients(inputs, targets, False)
         with torch.no_grad():
             # 2. Norms and factors. A record that is not finite gets the factor 0.
