@@ -55,7 +55,8 @@ def unsound_in(folder: Path) -> set[tuple[str, str]]:
     path = folder / "ends.csv"
     ends = pd.read_csv(path) if path.exists() else pd.DataFrame()
     if "epsilon_sound" in ends:  # a figure with points: a row for each run
-        infinite = ends[np.isinf(ends["epsilon_sound"]) & np.isfinite(ends["epsilon_published"])]
+        claimed = np.isfinite(ends.get("epsilon_published", np.inf))
+        infinite = ends[np.isinf(ends["epsilon_sound"]) & claimed]
     elif "quantity" in ends:
         means = ends.pivot(index=["group", "curve"], columns="quantity", values="mean")
         means = means.reindex(columns=["epsilon_sound", "epsilon_published"])
