@@ -27,7 +27,7 @@ from fedpriv.privacy.accountants import PublishedAccountant
 from fedpriv.privacy.clippers import ConstantClipper, NoClipper
 from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.privacy.larger_cohort import LargerCohort
-from fedpriv.privacy.noise_schedules import CalibratedNoise
+from fedpriv.privacy.noise_schedules import CalibratedNoise, RecalculatedNoise
 
 if TYPE_CHECKING:
     from fedpriv.experiment.parts import Parts
@@ -296,7 +296,9 @@ TABLE = (
     ),
     Refusal(
         lambda p: (
-            getattr(p.noise_schedule, "loop", None) == "printed" and p.settings.epsilon is not None
+            isinstance(p.noise_schedule, RecalculatedNoise)
+            and p.noise_schedule.loop == "printed"
+            and p.settings.epsilon is not None
         ),
         "epsilon must be null with noise_schedule.loop=printed, whose last round spends more; "
         "noise_schedule.epsilon is what its other rounds spend",

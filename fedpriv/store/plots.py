@@ -652,11 +652,16 @@ def _tick_measured(figure: Figure, axis: Axes, panel: Panel) -> None:
     figure.draw_without_rendering()
     size = float(axis.xaxis.label.get_fontsize())  # an axis may have no tick so far
     places = axis.transData.transform([(value, 0) for value in values])[:, 0]
-    half = np.array([0.55 * figure.dpi * _width(figure, write(value), size) for value in values])
-    left, right, kept = places - half, places + half, list[int]()
-    for i in range(len(values)):
-        if i < 2 or all(right[i] <= left[k] or right[k] <= left[i] for k in kept):
-            kept.append(i)
+    widths = np.array([0.55 * figure.dpi * _width(figure, write(value), size) for value in values])
+    for shrink in (1.0, 0.8):  # smaller, where not all have room
+        half, kept = shrink * widths, list[int]()
+        left, right = places - half, places + half
+        for i in range(len(values)):
+            if i < 2 or all(right[i] <= left[k] or right[k] <= left[i] for k in kept):
+                kept.append(i)
+        axis.tick_params(axis="x", labelsize=shrink * size)
+        if len(kept) == len(values):
+            break
     _tick(axis.xaxis, FixedLocator(sorted(values[kept])), write)
     axis.xaxis.set_minor_locator(FixedLocator(np.delete(values, kept).tolist()))
 

@@ -22,7 +22,7 @@ from fedpriv.study.figures.definition import POINT, SOUND, Axes, CurveGroup, Fig
 from fedpriv.study.figures.series import FigureRun, figure_table, frame_of, marks_on, scale_of
 
 _SIDE_BY_SIDE = 3
-_RUNNING = 15  # points of a client's line that are averaged
+_RUNNING = 7  # points of a client's line that are averaged
 _DOTTED = "Dotted: no sound guarantee, ε as the paper counts it."
 _MARK_SHAPES = "P>dx+8"  # shapes that no curve has
 _MARK_COLOURS = ("black", "olive", "grey", "brown", "green", "purple", "red")
