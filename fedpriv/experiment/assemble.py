@@ -39,9 +39,8 @@ from fedpriv.experiment.secrets import create_key, run_digest, streams_of_run
 from fedpriv.experiment.settings import EPSILON_AUDIT
 from fedpriv.experiment.starting_point import EARLIER_RUN
 from fedpriv.experiment.warm_start import begin_warm
-from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.budget import Adaptation, Budget, Target
 from fedpriv.privacy.core.events import describe_event
-from fedpriv.privacy.target import Adaptation, Target
 from fedpriv.store.folder import RunFolder, environment, new_folder, not_resumable
 from fedpriv.store.stored_run import StoredRun
 

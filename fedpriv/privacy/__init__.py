@@ -1,7 +1,7 @@
 """Privacy: releases, their noise, and their cost.
 
 Begin with ``mechanisms/``, where noise and charge come from one description. ``budget`` charges the releases
-of a round and keeps the ``ledger``. ``sound`` and ``recount`` account for a ledger again, and ``calibration``
+of a round and keeps the ``ledger``. ``sound`` says which ε holds, and ``calibration``
 solves for a noise multiplier. ``noise_schedules`` (base class in ``noise_schedule``), ``clippers/`` and
 ``accountants/`` are groups of the configuration. ``matrix/`` has the strategies of correlated noise, and
 ``core/`` the samplers and the mathematics below all of these. ``random_stopping``, ``wei_bounds`` and

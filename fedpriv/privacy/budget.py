@@ -11,8 +11,9 @@ round runs only if the sum stays within the budget, and the budget is what may b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent
@@ -20,21 +21,19 @@ from dp_accounting.dp_event import DpEvent
 from fedpriv.common.attributes import is_own, own_classes
 from fedpriv.common.errors import ConfigError, ReleaseError
 from fedpriv.common.saved import StateDict
-from fedpriv.privacy.accountants import RunningTotal
+from fedpriv.privacy.accountants import Accountant, RunningTotal
 from fedpriv.privacy.core.client_groups import tensor
 from fedpriv.privacy.core.names import NOBODY, SOUND
 from fedpriv.privacy.core.sampling import WholeData
 from fedpriv.privacy.core.trade_off import EPSILONS, TradeOff, trade_off
 from fedpriv.privacy.core.trust import LOCAL_TRUST, Trust
-from fedpriv.privacy.ledger import Ledger
+from fedpriv.privacy.ledger import Ledger, joint_row, recount
 from fedpriv.privacy.mechanisms.announcement import Announcement, Group, as_one_event
 from fedpriv.privacy.mechanisms.claims import Claim
 from fedpriv.privacy.mechanisms.gaussian import GaussianQuery
 from fedpriv.privacy.mechanisms.joint import JointQuery
 from fedpriv.privacy.mechanisms.query import EARLIER, EarlierQuery
 from fedpriv.privacy.mechanisms.release import Release
-from fedpriv.privacy.mechanisms.rows import joint_row
-from fedpriv.privacy.recount import recount
 from fedpriv.privacy.sound import (
     Capped,
     Composed,
@@ -43,7 +42,36 @@ from fedpriv.privacy.sound import (
     Unguarded,
     epsilon_noised_by,
 )
-from fedpriv.privacy.target import Adaptation, Target
+
+
+@dataclass(frozen=True)
+class Target:
+    """Budget of each client, and how it is accounted for.
+
+    Attributes:
+        epsilon: ε of each client; None means that nothing is enforced.
+        delta: δ.
+        view: Releases that are counted, ``sound`` or ``published``.
+        accountant: Accountant that composes them.
+    """
+
+    epsilon: float | None
+    delta: float
+    view: str
+    accountant: Accountant
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """Limits of an adaptive schedule, whose σ depends on released values.
+
+    Attributes:
+        bound: A composition that no run of the schedule exceeds for any client in the sound view, or None.
+        lowest_known: Whether the schedule says how low its noise can fall.
+    """
+
+    bound: Mapping[DpEvent, int] | None = None
+    lowest_known: bool = True
 
 
 class Budget:

@@ -3,22 +3,33 @@
 The ledger stays small: it counts releases per joint query, and clients with the same counts share them. The
 absolute noise and sensitivity of each query are kept as ranges. An adaptive clip norm gives every round
 another absolute noise, but the same multiplier, hence the same privacy cost.
+
+A checkpoint holds joint queries as rows: a sampling or a query is its class and its fields, whose values are
+numbers and texts. Classes of the user's own are found again by name, among the classes that the run's code
+defines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedpriv.common.errors import FedprivError
+from fedpriv.common.errors import ConfigError, FedprivError, show
 from fedpriv.common.saved import StateDict
 from fedpriv.privacy.core.client_groups import ClientGroups, objects
+from fedpriv.privacy.core.sampling import Sampling
 from fedpriv.privacy.mechanisms.joint import JointQuery
+from fedpriv.privacy.mechanisms.query import Query
 from fedpriv.privacy.mechanisms.release import Release
-from fedpriv.privacy.mechanisms.rows import joint_of, joint_row
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.accountants import RunningTotal
+    from fedpriv.privacy.mechanisms.claims import Claim
 
 
 @dataclass
@@ -180,17 +191,13 @@ class Ledger:
         )
 
     def state_dict(self) -> dict[str, object]:
-        forms: dict[
-            Any, Any
-        ] = {}  # entries share their forms, so that a checkpoint has each of them once
         entries = []
         for joint, entry in self:
-            form, numbers = joint_row(joint)
             extents = [
                 {name: (extent.low, extent.high) for name, extent in by_query.items()}
                 for by_query in (entry.noise_std, entry.sensitivity)
             ]
-            entries.append((forms.setdefault(form, form), numbers, entry.claimed, extents))
+            entries.append((joint_row(joint), entry.claimed, extents))
         place = {joint: i for i, joint in enumerate(self._entries)}
         return {
             "neighbours": self.neighbours,
@@ -203,10 +210,10 @@ class Ledger:
     def load_state_dict(self, state: StateDict) -> None:
         self.neighbours = state["neighbours"]
         self._entries = {
-            joint_of(form, iter(numbers)): Entry(
+            joint_of(row): Entry(
                 claimed, *({name: Extent(*ends) for name, ends in e.items()} for e in extents)
             )
-            for form, numbers, claimed, extents in state["entries"]
+            for row, claimed, extents in state["entries"]
         }
         joints = list(self._entries)
         self._counts.load_state_dict(
@@ -227,3 +234,121 @@ def include(extents: dict[str, Extent], name: str, values: np.ndarray) -> None:
         extent = extents.setdefault(name, Extent())
         extent.low = min(extent.low, float(np.min(values)))
         extent.high = max(extent.high, float(np.max(values)))
+
+
+def recount(
+    name: str,
+    total: RunningTotal,
+    new: Callable[[], RunningTotal],
+    ledger: Ledger,
+    delta: float,
+    claim: Claim | None = None,
+) -> str:
+    """Compare a running total with the ledger's total, and replace it if the ledger's is larger.
+
+    A larger running total stays, because its ε is the safe one. For a theorem this is no difference: it says
+    nothing about releases before the run.
+
+    Args:
+        name: Name of the ε that the total gives, for the message.
+        total: Total that was charged during the run.
+        new: Function that makes an empty total of the same kind.
+        ledger: The releases of the run.
+        delta: δ.
+        claim: Theorem whose events are charged; None means the events of the releases.
+
+    Returns:
+        The difference in words; empty if there is none.
+    """
+    recounted = new()
+    for joint, entry, clients, count in ledger.draws():
+        if claim is None:
+            recounted.add(joint.event(), clients, count)
+        elif entry.claimed is None and claim.covers(joint):
+            recounted.add(claim.event(joint), clients, count)
+    for joint, entry in ledger:
+        if claim is not None and entry.claimed:
+            recounted.add(claim.event(joint), np.arange(ledger.clients), entry.claimed)
+    if total.agrees_with(recounted, delta):
+        return ""
+    stated, epsilon = total.worst(delta), recounted.worst(delta)
+    if epsilon >= stated:
+        total.load_state_dict(recounted.state_dict())
+    elif claim is not None:
+        return ""
+    return f"{name} epsilon {epsilon:.4f} by the ledger, {stated:.4f} by the running total"
+
+
+Row = list[tuple[str, dict[str, Any]]]
+"""Class and fields of the sampling, and of each query."""
+
+
+def joint_row(joint: JointQuery) -> Row:
+    """Return the row of a joint query.
+
+    Raises:
+        ConfigError: A field is not plain, so a checkpoint cannot hold it.
+    """
+    row = []
+    for part in (joint.sampling, *joint.queries):
+        kind: Any = type(part)
+        names = _names(kind) or vars(part)
+        row.append((_name(kind), {name: _plain(part, name, getattr(part, name)) for name in names}))
+    return row
+
+
+def joint_of(row: Row) -> JointQuery:
+    """Return the joint query that :func:`joint_row` was given.
+
+    Raises:
+        ConfigError: The run's code does not define a class of the row.
+    """
+    sampling, *queries = row
+    return JointQuery(_made(Sampling, *sampling), tuple(_made(Query, *query) for query in queries))
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    """Return the names of the fields of a dataclass; none for another class."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+
+
+def _plain(part: object, name: str, value: Any) -> Any:
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return float(value)
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, tuple):
+        return tuple(_plain(part, name, item) for item in value)
+    raise ConfigError(
+        f"{type(part).__name__}.{name} must be a number, a text or a tuple of them, because a checkpoint "
+        f"holds nothing else, got {show(value)}"
+    )
+
+
+def _made(base: type, name: str, values: dict[str, Any]) -> Any:
+    kind = _known(base).get(name)
+    if kind is None:
+        raise ConfigError(
+            f"resume: the checkpoint holds releases of {name}, which the code of this run does not define"
+        )
+    # Around the constructor, whose arguments need not be the attributes.
+    part: Any = object.__new__(kind)
+    for attribute, value in values.items():
+        object.__setattr__(part, attribute, value)
+    return part
+
+
+def _known(base: type) -> dict[str, type]:
+    classes, pending = {}, [base]
+    while pending:
+        kind = pending.pop()
+        classes[_name(kind)] = kind
+        pending += kind.__subclasses__()
+    return classes

@@ -6,13 +6,12 @@ import numpy as np
 from releases import announced, group_of, released
 
 from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
-from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.budget import Adaptation, Budget, Target
 from fedpriv.privacy.core.names import ADD_OR_REMOVE
 from fedpriv.privacy.core.sampling import PoissonSampling
 from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT, GaussianQuery, JointQuery, Public
 from fedpriv.privacy.mechanisms.claims import adap_dpfl
 from fedpriv.privacy.noise_schedules import ValidationDecay
-from fedpriv.privacy.target import Adaptation, Target
 
 ADAP_DPFL = adap_dpfl()
 

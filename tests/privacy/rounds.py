@@ -10,7 +10,7 @@ import torch
 from fedpriv.algorithms import CdpFedAvg, DpFl, LdpFedSgd
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.accountants import RdpAccountant
-from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.budget import Adaptation, Budget, Target
 from fedpriv.privacy.clippers import ConstantClipper
 from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.core.names import SOUND
@@ -25,7 +25,6 @@ from fedpriv.privacy.mechanisms import (
 )
 from fedpriv.privacy.mechanisms.bounded import mean_of_reports
 from fedpriv.privacy.noise_schedules import ConstantNoise, LossQuery, NoiseSchedule
-from fedpriv.privacy.target import Adaptation, Target
 
 SIGMA, DELTA, SIZE = 3.0, 1e-5, 20_000
 

@@ -7,7 +7,7 @@ import pytest
 from releases import announced, group_of, released
 
 from fedpriv.privacy.accountants import GdpAccountant, PldAccountant
-from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.budget import Budget, Target
 from fedpriv.privacy.clippers import MedianHistogramClipper
 from fedpriv.privacy.core.names import AGGREGATOR, CLIENT, REPLACE_ONE
 from fedpriv.privacy.core.sampling import WholeData
@@ -19,7 +19,6 @@ from fedpriv.privacy.mechanisms import (
     RandomizedBit,
 )
 from fedpriv.privacy.mechanisms.claims import ldp_fedsgd
-from fedpriv.privacy.target import Target
 
 DELTA = 1e-8
 ALL, FIRST = np.arange(3), np.array([0])

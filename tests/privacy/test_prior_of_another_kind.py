@@ -7,12 +7,11 @@ import pytest
 
 from fedpriv.common.errors import ConfigError
 from fedpriv.privacy.accountants import GdpAccountant, RdpAccountant
-from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.budget import Budget, Target
 from fedpriv.privacy.core.sampling import PoissonSampling, WholeData
 from fedpriv.privacy.mechanisms import GRADIENT, GaussianQuery, JointQuery
 from fedpriv.privacy.mechanisms.announcement import Group, Sample
 from fedpriv.privacy.mechanisms.release import Release
-from fedpriv.privacy.target import Target
 
 WHOLE, SAMPLED = WholeData("add_or_remove"), PoissonSampling(0.1)
 

@@ -335,3 +335,11 @@ class Accountant(ABC):
     @abstractmethod
     def describe(self) -> str:
         """Describe the settings for the privacy statement."""
+
+
+class PublishedAccountant:
+    """The option ``accountant=published``: placeholder for the accountant of the algorithm's claim.
+
+    It goes with ``budget_view=published``. The claim of an algorithm names its own accountant; see
+    :mod:`fedpriv.privacy.mechanisms.claims`.
+    """

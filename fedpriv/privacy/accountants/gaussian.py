@@ -24,11 +24,9 @@ from fedpriv.common.saved import StateDict
 from fedpriv.privacy.accountants.base import (
     Accountant,
     Composition,
-    Compositions,
     RunningTotal,
     alike,
 )
-from fedpriv.privacy.accountants.search import MANY_STEPS
 from fedpriv.privacy.core.client_groups import ClientGroups, tensor
 from fedpriv.privacy.core.events import event_words
 from fedpriv.privacy.core.rdp import without_noise
@@ -67,10 +65,6 @@ class GaussianAccountant(Accountant):
     ) -> np.ndarray:
         return deltas_of_sum(_sum_of(composition.items()), epsilons)
 
-    def forecast(self, parts: Compositions, delta: float, neighbours: str) -> tuple[float, bool]:
-        total = _sum_of(counted for part in parts for counted in part.items())
-        return self.epsilon_of_sum(total, delta), False
-
     def largest_sum(self, epsilon: float, delta: float) -> float:
         """Return the largest Σ z^-2 that costs at most ``epsilon`` at ``delta``, by bisection."""
         high = 1.0
@@ -85,26 +79,6 @@ class GaussianAccountant(Accountant):
             fits = self.epsilon_of_sum(middle, delta) <= epsilon
             low, high = (middle, high) if fits else (low, middle)
         return low
-
-    def further_steps(
-        self,
-        composition: Composition,
-        event: dp_event.DpEvent,
-        epsilon: float,
-        delta: float,
-        neighbours: str,
-        at_most: int = MANY_STEPS,
-    ) -> int:
-        spent = _sum_of(composition.items())
-        room, step = self.largest_sum(epsilon, delta) - spent, inverse_square(event)
-        if step == 0:
-            return at_most
-        steps = min(at_most, max(0, math.floor(room / step)))
-        # The division may round across a whole number.
-        while steps and self.epsilon_of_sum(spent + steps * step, delta) > epsilon:
-            steps -= 1
-        one_more_fits = self.epsilon_of_sum(spent + (steps + 1) * step, delta) <= epsilon
-        return min(at_most, steps + 1) if one_more_fits else steps
 
     def running(self, clients: int, neighbours: str) -> GaussianTotal:
         return GaussianTotal(self, clients)

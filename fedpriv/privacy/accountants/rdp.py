@@ -5,7 +5,6 @@ The divergences themselves and their conversion to (ε, δ) are in :mod:`fedpriv
 
 from __future__ import annotations
 
-import math
 from itertools import accumulate
 from typing import Any, Self
 
@@ -179,32 +178,13 @@ class RdpAccountant(Accountant):
         self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str
     ) -> float:
         """Return the order that allows the most draws of ``event`` within the budget."""
-        steps = self._steps_by_order(event, epsilon, delta, neighbours)
-        return float(self._order_array[int(np.argmax(steps))])
-
-    def steps_allowed(
-        self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str
-    ) -> int:
-        most = float(np.max(self._steps_by_order(event, epsilon, delta, neighbours)))
-        if most >= MANY_STEPS:
-            return MANY_STEPS
-        steps = max(0, math.floor(most))
-        # The division may round across a whole number, so the neighbouring numbers are checked.
-        if self.epsilon_of({event: steps + 1}, delta, neighbours) <= epsilon:
-            return steps + 1
-        if steps and self.epsilon_of({event: steps}, delta, neighbours) > epsilon:
-            return steps - 1
-        return steps
-
-    def _steps_by_order(
-        self, event: dp_event.DpEvent, epsilon: float, delta: float, neighbours: str
-    ) -> np.ndarray:
         room = epsilon - conversion_offset(self._order_array, delta, self.conversion)
         rdp = self.rdp(event, neighbours)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            return np.nan_to_num(
+            steps = np.nan_to_num(
                 room / rdp, nan=0.0, posinf=float(MANY_STEPS), neginf=-float(MANY_STEPS)
             )
+        return float(self._order_array[int(np.argmax(steps))])
 
     def describe(self) -> str:
         first, last = self.orders[0], self.orders[-1]

@@ -14,13 +14,12 @@ from printed_formulas import (
 )
 from releases import announced, group_of, released
 
-from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.budget import Budget, Target
 from fedpriv.privacy.clippers import QuantileClipper
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.core.sampling import FixedSizeSampling, PoissonSampling, WholeData
 from fedpriv.privacy.mechanisms import CLIP_STATISTIC, GRADIENT, GaussianQuery, JointQuery
 from fedpriv.privacy.mechanisms.claims import adap_dpfl, dp_fedavg, ldp_fedsgd, naseri_cdp, wei
-from fedpriv.privacy.target import Target
 
 ADAP_DPFL = adap_dpfl()
 

@@ -17,7 +17,7 @@ from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.data.digits import Digits
 from fedpriv.data.federated import federate
 from fedpriv.privacy.accountants import GdpAccountant
-from fedpriv.privacy.budget import Budget
+from fedpriv.privacy.budget import Adaptation, Budget, Target
 from fedpriv.privacy.clippers import ConstantClipper, MedianHistogramClipper
 from fedpriv.privacy.clippers.step_clip import StepClip
 from fedpriv.privacy.core.events import parse_event
@@ -25,7 +25,6 @@ from fedpriv.privacy.core.names import REPLACE_ONE
 from fedpriv.privacy.core.sampling import PoissonSampling, WholeData
 from fedpriv.privacy.mechanisms import GRADIENT, GaussianQuery, JointQuery, Mechanism, Query
 from fedpriv.privacy.noise_schedules import ConstantNoise, NoiseSchedule
-from fedpriv.privacy.target import Adaptation, Target
 
 
 def test_the_bound_of_an_adaptive_schedule_counts_what_a_clipper_asks_in_later_rounds(train):

@@ -11,11 +11,11 @@ import torch
 from fedpriv.common.errors import ArgumentError, ConfigError
 from fedpriv.common.secret_streams import SecretStreams
 from fedpriv.privacy.core.sampling import WholeData
+from fedpriv.privacy.ledger import joint_of, joint_row
 from fedpriv.privacy.mechanisms import GRADIENT, JointQuery
 from fedpriv.privacy.mechanisms.bounded import clipped_sum
 from fedpriv.privacy.mechanisms.discrete import SUMS, VECTORS, largest_cells, rounded_norm
 from fedpriv.privacy.mechanisms.query import Noising
-from fedpriv.privacy.mechanisms.rows import joint_of, joint_row
 from fedpriv.privacy.mechanisms.shares import (
     FAMILIES,
     DiscreteShares,
@@ -78,8 +78,7 @@ def test_the_event_is_of_honest_shares_and_of_what_a_rounded_unit_moves(family, 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_checkpoint_keeps_it(family):
     joint = JointQuery(WholeData(), (query(family, masked=True),))
-    form, floats = joint_row(joint)
-    assert joint_of(form, iter(floats)) == joint
+    assert joint_of(joint_row(joint)) == joint
 
 
 @pytest.mark.parametrize("family", FAMILIES)
