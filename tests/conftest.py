@@ -134,7 +134,7 @@ def in_wide_cells() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (composition, pld):
             patch.setattr(module, "_RDP", RdpAccountant("2..32"))
-        patch.setattr(PldAccountant, "_cell", lambda self, epsilon: 30 * cell(self, epsilon))
+        patch.setattr(PldAccountant, "_cell", lambda *about: 30 * cell(*about))
         yield
 
 

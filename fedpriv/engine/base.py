@@ -155,7 +155,7 @@ class BlockEngine(ABC):
             most, copies = min(len(targets), _PROVEN_RECORDS), len(inputs) // len(targets)
             shorter = (n for n in (most - 1, most) if n)
             self._proven = most > 1 and all(
-                [self._prove(inputs[: n * copies], targets[:n]) for n in shorter]
+                self._prove(inputs[: n * copies], targets[:n]) for n in shorter
             )
         layers, losses, _ = self._gradients(inputs, targets, False)
         with torch.no_grad():

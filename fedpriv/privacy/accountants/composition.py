@@ -50,7 +50,7 @@ class CompositionAccountant(Accountant):
     """Base class of accountants whose running total counts draws and accounts for the counts as a whole."""
 
     def epsilon_of(self, composition: Composition, delta: float, neighbours: str) -> float:
-        """Return ε; with more than 24 distinct events, ε of the composition rounded to the grid.
+        """Return ε; with more than 200 distinct events, ε of the composition rounded to the grid.
 
         Raises:
             UnsupportedEventError: The accountant does not support an event under ``neighbours``.
@@ -78,7 +78,8 @@ class CompositionAccountant(Accountant):
                 total[kind] = total.get(kind, 0) + count
                 if not many and len(total) > FEW:
                     total, many = gridded(total), True
-        bound = self.bound(total, delta, neighbours) if len(total) > _LONG else math.inf
+        many = len(gridded(total)) > _LONG
+        bound = self.bound(total, delta, neighbours) if many else math.inf
         if math.isfinite(bound):
             return bound, True
         return self.epsilon_of(total, delta, neighbours), False

@@ -45,6 +45,9 @@ Loss = tuple["PrivacyLossDistribution", float]
 
 _RDP = RdpAccountant()
 _FINE = 16.0  # beyond this ε cells double in width with ε, else a loss would need millions of them
+_FEW_KINDS = (
+    24  # with more distinct events cells are wider: laying them out takes half a second each
+)
 _LARGE = 1e5  # a larger ε is taken from RDP, or is infinite where RDP has none
 _TYPICAL_DELTA = 1e-6  # δ that decides about the cells of a whole profile
 _ROUNDING = 1e-12  # more than the rounding error of the sums of a profile
@@ -62,7 +65,8 @@ class PldAccountant(CompositionAccountant):
     Doroshenko et al. 2022, arXiv 2207.04380.
 
     Attributes:
-        discretization: Width of a cell of the privacy loss up to an ε of 16; cells are wider beyond.
+        discretization: Width of a cell of the privacy loss up to an ε of 16 and 24 distinct events; cells are
+            wider beyond.
 
     Example:
         >>> from fedpriv.privacy.core.sampling import PoissonSampling
@@ -92,11 +96,12 @@ class PldAccountant(CompositionAccountant):
             return bound
         if bound > _LARGE:
             return math.inf
-        epsilon = _epsilon(_ordered(composition), delta, neighbours, self._cell(bound))
+        cell = self._cell(bound, len(composition))
+        epsilon = _epsilon(_ordered(composition), delta, neighbours, cell)
         return min(epsilon, bound) if holds else epsilon
 
     def note(self, composition: Composition, delta: float, neighbours: str) -> str:
-        """Return in words why ε of a composition is RDP's; empty where it is that of PLD.
+        """Return in words why ε of a composition is RDP's, or what the grid of many σ costs; else nothing.
 
         Args:
             composition: The composition, whose events are supported.
@@ -107,16 +112,27 @@ class PldAccountant(CompositionAccountant):
         bound, holds = self._rdp(counted, delta, neighbours)
         if not holds or not 0 < bound < math.inf:
             return ""
-        epsilon = math.inf
-        if not _not_composed(counted, bound):
-            epsilon = _epsilon(_ordered(counted), delta, neighbours, self._cell(bound))
-        if math.isinf(epsilon):
+        if _not_composed(counted, bound):
             return "not computed: RDP's upper bound"
-        return "RDP's epsilon, which is lower" if bound <= epsilon else ""
+        cell = self._cell(bound, len(counted))
+        epsilon = _epsilon(_ordered(counted), delta, neighbours, cell)
+        if math.isinf(epsilon):
+            return "rounding may move delta by half of it: RDP's epsilon"
+        if bound <= epsilon:
+            return "RDP's epsilon, which is lower"
+        if len(counted) == len(composition):
+            return ""
+        loosened = bound / _RDP.epsilon_of(composition, delta, neighbours) - 1.0
+        return f"noise multipliers rounded down to a grid of 1 %, about {loosened:.2%} of epsilon"
 
-    def _cell(self, epsilon: float) -> float:
-        """Return the width of the cells for compositions of about this ε."""
-        return self.discretization * 2.0 ** max(0, math.ceil(math.log2(max(epsilon, 1e-9) / _FINE)))
+    def _cell(self, epsilon: float, kinds: int) -> float:
+        """Return the width of the cells for compositions of about this ε and so many distinct events."""
+        wider = 1.0 if kinds <= _FEW_KINDS else 4.0
+        return (
+            wider
+            * self.discretization
+            * 2.0 ** max(0, math.ceil(math.log2(max(epsilon, 1e-9) / _FINE)))
+        )
 
     def _deltas_of(
         self, composition: Composition, epsilons: np.ndarray, neighbours: str
@@ -125,8 +141,8 @@ class PldAccountant(CompositionAccountant):
         by_rdp = self.quick_deltas(composition, epsilons, neighbours)
         if bound > _LARGE or (holds and sum(composition.values()) > _MANY_DRAWS):
             return by_rdp
-        pairs = _pairs(_ordered(composition))
-        losses = [_composed(pair, neighbours, self._cell(bound)) for pair in pairs]
+        cell = self._cell(bound, len(composition))
+        losses = [_composed(pair, neighbours, cell) for pair in _pairs(_ordered(composition))]
         _forget_transforms()
         deltas = [deltas_of_loss(loss, epsilons) + error for loss, error in losses]
         return np.minimum(by_rdp, np.max(deltas, axis=0))

@@ -13,7 +13,7 @@ import attr
 from dp_accounting import dp_event
 
 STEP = 0.01  # a 1 % grid: at most about 1.3 % more ε
-FEW = 24  # compositions of so few distinct events are accounted for as they are
+FEW = 200  # compositions of so few distinct events are accounted for as they are
 
 
 def weaker_event(event: dp_event.DpEvent) -> dp_event.DpEvent:
@@ -46,7 +46,7 @@ _WITH_MULTIPLIER = (
 def gridded(composition: Mapping[dp_event.DpEvent, int]) -> dict[dp_event.DpEvent, int]:
     """Return the composition with the noise multiplier of every event rounded down to the grid.
 
-    Sample rates are rounded up too where there are more than 24 distinct ones. Events that have become equal
+    Sample rates are rounded up too where there are more than 200 distinct ones. Events that have become equal
     are counted together, and events with a count of 0 are left out.
     """
     rates = {getattr(event, "sampling_probability", None) for event in composition}

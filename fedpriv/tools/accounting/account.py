@@ -25,7 +25,6 @@ from fedpriv.privacy.accountants import (
     RdpAccountant,
 )
 from fedpriv.privacy.core.events import describe_event
-from fedpriv.privacy.core.grid import FEW
 from fedpriv.privacy.core.names import ACCOUNTANTS, RELATION_WORDS
 from fedpriv.privacy.core.rdp import without_noise
 from fedpriv.privacy.core.trade_off import EPSILONS, TradeOff, trade_off
@@ -42,11 +41,8 @@ from fedpriv.tools.accounting.releases import (
 )
 
 _LONG = 1e9  # a larger ε is written with an exponent
-# Points of a curve. With many noise multipliers a point takes a second or more, so there are fewer of them.
-_POINTS = 40
-_FEWER = {"pld": 10, "prv": 4}
-_FEWER_SUMS = 20
-_MARKED = 15  # a curve with fewer points than this shows each of them by a marker
+_MANY_EVENTS = 24  # with more of them an ε takes a second or more
+_POINTS, _FEWER = 40, 10  # points of a curve; fewer with many events, each shown by a marker
 _PRV_TAKES_LONG = (
     "prv takes long with many noise multipliers (--accountant prv asks it nevertheless)"
 )
@@ -62,7 +58,7 @@ class Answer:
         reason: Why it cannot account for the releases; None if it can.
         epsilons: ε at each δ.
         orders: Best Rényi order at each δ; only of RDP accountants.
-        notes: Reason at each δ why ε of PLD is that of RDP, or an empty text; only of PLD accountants.
+        notes: What a reader should know about ε of PLD at each δ, or an empty text; only of PLD accountants.
     """
 
     name: str
@@ -105,7 +101,7 @@ def run(options: SimpleNamespace) -> int:
             drawn = [answer for answer in drawn if answer.name != "prv"] or drawn
         draw(options.plot, releases, deltas, drawn)
         if not options.json:
-            console().print(f"plot: {options.plot}{_note_on_points(releases, drawn)}")
+            console().print(f"plot: {options.plot}")
     return 0
 
 
@@ -142,7 +138,11 @@ def _answers(options: SimpleNamespace, releases: Releases, deltas: list[float]) 
     for accountant in _accountants(options, releases):
         # Who asks for prv by name gets its answer, however long it takes.
         by_default = options.accountant is None and accountant.name == "prv"
-        if by_default and len(releases.events()) > FEW and releases.refusal(accountant) is None:
+        if (
+            by_default
+            and len(releases.events()) > _MANY_EVENTS
+            and releases.refusal(accountant) is None
+        ):
             answers.append(Answer(accountant.name, accountant, _PRV_TAKES_LONG))
         else:
             answers.append(answer_of(releases, accountant, deltas))
@@ -418,24 +418,20 @@ def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answ
     styles: list[str | tuple[int, tuple[float, ...]]]
     styles = ["-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1))]
     by_steps, by_delta = [], []
-    many_events = len(releases.events()) > FEW  # a point takes long
+    many_events = len(releases.events()) > _MANY_EVENTS
     for answer, colour, style in zip(answers, CYCLE, styles, strict=False):
-        steps = points(
-            releases.steps, _FEWER.get(answer.name, _FEWER_SUMS) if many_events else _POINTS
-        )
+        steps = points(releases.steps, _FEWER if many_events else _POINTS)
         # The last point is known already. Before the first step nothing was released, so ε is 0.
         epsilons_before = releases.curve(answer.accountant, delta, steps[:-1])
         epsilons = np.array([0.0, *epsilons_before, answer.epsilons[deltas.index(delta)]])
-        has_fewer = len(steps) < min(_POINTS, releases.steps)
-        label = f"{answer.name}, {len(steps)} points" if has_fewer else answer.name
         finite = np.isfinite(epsilons)
         by_steps.append(
             Line(
-                label if finite[1:].any() else f"{label}: infinite",
+                answer.name if finite[1:].any() else f"{answer.name}: infinite",
                 colour,
                 (0, *steps),
                 np.where(finite, epsilons, np.nan),
-                marker="o" if len(steps) < _MARKED else None,
+                marker="o" if many_events else None,
                 style=style,
                 width=1.5,
             )
@@ -456,16 +452,6 @@ def draw(path: Path, releases: Releases, deltas: list[float], answers: list[Answ
         )
     note = " ".join([NO_GUARANTEE, *_guarantee(releases)]) if releases.noise_adapts else ""
     draw_panels([path], [panels], stamp=note)
-
-
-def _note_on_points(releases: Releases, answers: list[Answer]) -> str:
-    """Return a remark on curves that are drawn at fewer points."""
-    slow = [
-        f"{answer.name} at {_FEWER[answer.name]}" for answer in answers if answer.name in _FEWER
-    ]
-    if not slow or len(releases.events()) <= FEW:
-        return ""
-    return f" ({' and '.join(slow)} evenly spread points: many noise multipliers take long)"
 
 
 def points(steps: int, parts: int = _POINTS) -> list[int]:

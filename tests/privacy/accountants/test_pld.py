@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from law_examples import examples
 
 from fedpriv.common.errors import ArgumentError
-from fedpriv.privacy.accountants import PldAccountant, RdpAccountant
+from fedpriv.privacy.accountants import PldAccountant, PrvAccountant, RdpAccountant
 from fedpriv.privacy.core.names import ADD_OR_REMOVE, REPLACE_ONE
 from fedpriv.privacy.core.sampling import PoissonSampling, TruncatedPoissonSampling
 
@@ -85,12 +85,22 @@ def test_pld_is_not_above_rdp(rate, multiplier, steps):
     assert TestPld.accountant.epsilon_of(counts, 1e-5, ADD_OR_REMOVE) <= rdp
 
 
-def test_binning_many_multipliers_never_understates_and_costs_little():
-    multipliers = [3.0 + 0.02 * i for i in range(40)]
-    binned = price({event(0.02, z): 20 for z in multipliers}, 1e-5)
-    lowest = price({event(0.02, min(multipliers)): 800}, 1e-5)
-    mean = price({event(0.02, sum(multipliers) / 40): 800}, 1e-5)
-    assert mean * 0.999 <= binned <= lowest
+@pytest.mark.thorough
+def test_many_multipliers_are_composed_as_they_are_and_not_below_the_other_library():
+    """Opacus' PRV is at most its error above ε; dp_accounting's PLD rounds losses up."""
+    counts = {event(0.02, 3.0 + 0.02 * i): 20 for i in range(40)}
+    prv = PrvAccountant(eps_error=1e-3).epsilon_of(counts, 1e-5, ADD_OR_REMOVE)
+    assert prv - 2e-3 <= price(counts, 1e-5) <= prv + 1e-3
+
+
+def test_gridding_many_multipliers_never_understates_and_costs_little():
+    counts = {event(0.02, 3.0 + 0.004 * i): 4 for i in range(201)}
+    gridded_cost = price(counts, 1e-5)
+    lowest = price({event(0.02, 3.0): 804}, 1e-5)
+    mean = price({event(0.02, 3.4): 804}, 1e-5)
+    assert mean * 0.999 <= gridded_cost <= lowest
+    words = TestPld.accountant.note(counts, 1e-5, ADD_OR_REMOVE)
+    assert "a grid of 1 %" in words
 
 
 def test_what_it_cannot_price_is_refused_by_name():
