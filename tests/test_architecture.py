@@ -265,7 +265,7 @@ ONE_WRITER = {  # what one module alone calls, and who else may: frames that mov
     "from matplotlib": {"store.plots"},
     "from rich.table import": {"store.table", "experiment.reporter"},
     "csv.writer(": {"common.files"},
-    ".to_csv(": {"common.files"},
+    ".to_csv(": {"common.files", "data.table_files"},  # the latter in a hint
     ", file=sys.stderr": {"common.notices", "study.figures.make", "__main__"},  # tracebacks
 }
 

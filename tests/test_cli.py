@@ -60,7 +60,7 @@ def test_wrong_usage_ends_with_status_2(arguments, command):
 
 
 SENTENCES = {
-    ("trian",): "the command must be one of train, runs, figure, plot,",
+    ("trian",): "the command must be one of train, runs, evaluate, figure, plot,",
     ("--colour",): "fedpriv does not know --colour; see fedpriv --help",
     ("list", "--confg-dir", "x"): "fedpriv list does not know --confg-dir; did you mean --config-dir?",
     ("list", "--config-dir", "nowhere"): "--config-dir must be an existing folder, got nowhere",

@@ -63,7 +63,7 @@ def test_the_command_that_continues_a_run_names_the_users_yamls(own, command, mo
         said = command("train", *given, "runtime.plots=false", "runtime.run_dir=a run")
     assert said.status == 130
     words = shlex.split(said.sentence.partition("continue with fedpriv ")[2])
-    assert words[:4] == ["train", "resume=a run", "--config-dir", "mine"]
+    assert words[:4] == ["train", "resume='a run'", "--config-dir", "mine"]
     again = command(*words, "runtime.plots=false")
     assert (again.status, again.err) == (0, "")
 

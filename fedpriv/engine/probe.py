@@ -212,7 +212,8 @@ def _reason(layer: nn.Module) -> str | None:
 
 def _no_gradients(layer: nn.Module) -> str | None:
     trained = any(p.requires_grad for p in layer.parameters(recurse=False))
-    if not trained or not isinstance(layer, (nn.RNNBase, nn.MultiheadAttention)):
+    without = (nn.RNNBase, nn.MultiheadAttention, nn.modules.batchnorm._BatchNorm)
+    if not trained or not isinstance(layer, without):
         return None  # Opacus, which takes 3 seconds to import, has per-record gradients of all other layers
     from opacus.validators import ModuleValidator
 

@@ -346,7 +346,8 @@ class RecalculatedNoise(UniformBudget):
             self._planned = float(math.ceil(self.beta * self._planned))
         else:
             t = completed if self.discount_at == "completed_rounds" else completed - 1
-            self._planned = self.beta**2 * (self._planned - t) + t
+            # With loop=printed t may be beyond T, which then stays.
+            self._planned = min(self._planned, self.beta**2 * (self._planned - t) + t)
         if not self.ended(completed):
             assert self._whole is not None
             remaining = self._whole - self._spent

@@ -41,6 +41,13 @@ class LoadedRun:
         model: The trained module in evaluation mode, on the CPU.
         dataset: The data set of the run, which encodes records as the run did.
         config: The configuration of the run.
+
+    Example:
+        >>> import fedpriv
+        >>> config = fedpriv.compose(["algorithm=fedavg", "rounds=2", "runtime.progress=none"])
+        >>> loaded = fedpriv.load(fedpriv.run(config).folder)
+        >>> loaded.encoding
+        'float32 [n, 1, 8, 8]: pixels / 16, each image minus its mean and divided by its standard deviation'
     """
 
     model: nn.Module
@@ -49,7 +56,7 @@ class LoadedRun:
 
     @property
     def encoding(self) -> str:
-        """How a record becomes an input of the model, in words."""
+        """Description of how a record becomes an input of the model."""
         shape = ", ".join(map(str, self.dataset.input_shape))
         return f"float32 [n, {shape}]: {self.dataset.encoding}"
 

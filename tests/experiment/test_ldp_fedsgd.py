@@ -95,6 +95,7 @@ def test_the_published_epsilon_takes_one_clip_norm_for_the_sensitivity(clipper, 
 def test_every_client_has_the_epsilon_of_its_own_reports(ran, came):
     result = ran(*ldp(SAMPLED))
     clients, counts = pd.read_csv(result.folder / "clients.csv"), came(result.folder, CLIENTS)
+    clients = clients.dropna(subset="gradient_norm")  # the others did not come in the last round
     assert len(clients) == 7
     expected = [reported(counts[k]) for k in clients["client"]]
     np.testing.assert_allclose(clients["epsilon"], expected, rtol=1e-6)

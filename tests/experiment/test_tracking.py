@@ -329,8 +329,9 @@ def test_the_command_to_go_on_asks_for_the_trackers_again():
         ["tracker=[mlflow,wandb]", "tracker.wandb.project=my project", "tracker.wandb.tags=[a,b]"]
     )
     assert resume_command(Path("x"), config) == (
-        "fedpriv train resume=x 'tracker=[mlflow,wandb]' 'tracker.wandb.project=my project' "
-        "'tracker.wandb.tags=[a,b]'"
+        "fedpriv train resume=x 'tracker=[mlflow,wandb]' "
+        + shlex.quote("tracker.wandb.project='my project'")
+        + " 'tracker.wandb.tags=[a,b]'"
     )
     assert resume_command(Path("x"), fedpriv.compose()) == "fedpriv train resume=x"
     assert resume_command(Path("x"), fedpriv.compose(["tracker=mlflow"])).endswith(

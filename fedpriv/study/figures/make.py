@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import shlex
 import sys
 import threading
@@ -18,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
@@ -387,9 +387,8 @@ def as_flag(override: str) -> str:
     """Return the flag that stands for an override of the command ``figure``, else the override, quoted."""
     override = override.removeprefix("++") if override.startswith("++figure.") else override
     if override.startswith("figure.reuse=["):
-        folders = re.findall(r"'((?:[^'\\]|\\.)*)'", override)
-        plain = (folder.replace("\\'", "'") for folder in folders)
-        return " ".join(f"--reuse {shlex.quote(folder)}" for folder in plain)
+        folders = OverridesParser.create().parse_override(override).value()
+        return " ".join(f"--reuse {shlex.quote(str(folder))}" for folder in folders)
     if override.startswith("figure.seeds=["):
         return "--seeds " + override.partition("[")[2].rstrip("]").replace(" ", "")
     flags = {"figure.scale=quick": "--quick", "figure.draw_only=true": "--draw"}

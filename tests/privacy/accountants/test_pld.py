@@ -176,7 +176,7 @@ def test_capped_lots_are_priced_for_the_larger_of_both_neighbours():
         library.compose(dp_event.TruncatedSubsampledGaussianDpEvent(records, 0.1, 8, 2.0), 100)
         alone.append(library.get_epsilon(1e-5))
     ours = PldAccountant(discretization=1e-3).epsilon_of(counts, 1e-5, ADD_OR_REMOVE)
-    assert ours == pytest.approx(max(alone), rel=1e-8)
+    assert ours == pytest.approx(max(alone), rel=1e-7)  # asked at a δ that is less by rounding
     assert alone[0] < alone[1]
 
 
