@@ -32,6 +32,7 @@ def test_fedpriv_and_opacus_sum_the_same_clipped_gradients(bench, model):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_every_comparison_is_printed_and_written(bench, tmp_path, capsys):
     threads = str(torch.get_num_threads())
     words = ["--models", "logistic", "--pairs", "1", "--threads", threads]

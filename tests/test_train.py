@@ -217,6 +217,7 @@ def sweep_folder(tmp_path):
     return folder
 
 
+@pytest.mark.thorough
 def test_the_line_of_a_job_begins_with_what_sets_it_apart(command):
     said = command(*SWEEP, "noise_schedule.noise_multiplier=8,12", "runtime.progress=lines")
     begins = [line.partition(": ")[0] for line in said.out.splitlines() if "stopped by" in line]

@@ -67,6 +67,7 @@ def test_a_client_s_bucket_does_not_depend_on_who_else_takes_part():
     assert len(sample_buckets(streams, 5, 3, 0, everyone[:0])) == 0
 
 
+@pytest.mark.thorough
 def test_buckets_are_drawn_uniformly_and_independently():
     streams = SecretStreams.simulated(seed=4, noise_seed=1)
     draws = np.stack([sample_buckets(streams, 4, t, 0, np.arange(200)) for t in range(100)])

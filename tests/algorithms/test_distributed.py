@@ -286,6 +286,7 @@ def test_a_modulus_or_grid_that_does_not_do_is_one_sentence(data, settings, sigm
         mechanism.joint(algorithm.sampling_of(1), sigma, 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shares", ["discrete_gaussian", "skellam"])
 def test_a_clip_norm_follows_a_count_with_shares_of_whole_numbers(data, shares):
     """The released statistic is half a whole number, with the stated noise; both are charged together."""

@@ -22,6 +22,7 @@ def test_the_share_of_records_in_the_lots_is_the_sample_rate(computation):
     assert abs(sampled / (rounds * total) - 0.1) < 5 * deviation
 
 
+@pytest.mark.thorough
 def test_every_record_joins_about_equally_often(computation, numbered, lots_of):
     training = computation(data=numbered(40, 60), sample_rate=0.3)
     counts = np.zeros(100)

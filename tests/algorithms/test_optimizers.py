@@ -161,6 +161,7 @@ def test_a_decayed_rate_goes_on_where_it_was():
         assert torch.equal(*found)
 
 
+@pytest.mark.thorough
 def test_the_rate_falls_from_round_to_round_of_a_run(train):
     """With a factor near zero nothing moves after the first round."""
     keys = ("algorithm=fedavg", "evaluation_interval=1", "rounds=3", "algorithm.optimizer=sgd")

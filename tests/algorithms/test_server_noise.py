@@ -228,6 +228,7 @@ def flipped(serve) -> torch.Tensor:
     return answers(serve(LDP, clipper=clipper))
 
 
+@pytest.mark.thorough
 def test_flipped_bits_are_right_on_average_with_the_variance_of_the_flips(flipped):
     assert_mean(flipped, -2.0)
     f = flip_probability(1.5)
@@ -269,6 +270,7 @@ def test_the_sensitivities_of_the_release_are_what_the_noise_was_scaled_by(trust
         assert entered(training, query.name) == pytest.approx(expected)
 
 
+@pytest.mark.thorough
 def test_the_bits_and_the_sum_have_noise_of_their_own(serve):
     training = serve(LDP, clipper=QuantileClipper(0.2, split=False))
     heard = answers(training, cohort=[0])[:, 0]

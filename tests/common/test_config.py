@@ -246,6 +246,7 @@ settings = st.dictionaries(
 )
 
 
+@pytest.mark.thorough
 @hypothesis.settings(max_examples=10)
 @given(settings, st.randoms())
 def test_the_order_of_keys_does_not_change_the_fingerprint(values, random):

@@ -121,6 +121,7 @@ def test_ctrl_c_is_one_sentence(where):
     assert (said.returncode, said.stderr) == (130, "fedpriv: interrupted\n")
 
 
+@pytest.mark.thorough
 def test_ctrl_c_at_the_exit_changes_nothing():
     code = (
         "import atexit, os, signal; from fedpriv.__main__ import main\n"

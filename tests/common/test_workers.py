@@ -50,6 +50,7 @@ def folders_of_two_workers() -> set[str]:
     return set(Parallel(n_jobs=2)(delayed(os.getcwd)() for _ in range(4)))
 
 
+@pytest.mark.thorough
 def test_workers_of_an_earlier_command_would_stay_in_its_folder(tmp_path, monkeypatch):
     """A second sweep of one process, as in a notebook, must not write into the folder of the first."""
     for name in ("first", "second"):

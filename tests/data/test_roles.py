@@ -104,6 +104,7 @@ def roles(dataset, partition, unit) -> dict[tuple[float, ...], object]:
     return found
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("case", CASES)
 @given(data=st.data())
 def test_one_unit_more_or_less_changes_nobody_else(case, data, tmp_path_factory):

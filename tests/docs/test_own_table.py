@@ -6,11 +6,14 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "own-table.md"
 SHORT = ("rounds=1", "runtime.progress=none", "runtime.plots=false")
 PLANNED = ("dry_run=true",)  # which reads the whole table
 
 
+@pytest.mark.thorough
 def test_the_page_runs_as_it_stands(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = ""

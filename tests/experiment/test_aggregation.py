@@ -60,7 +60,7 @@ class Sum:
 """
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", EVERY)
 def test_a_rule_that_returns_the_weighted_sum_is_the_mean_but_for_rounding(
     name, plug_in, command, tmp_path
@@ -136,7 +136,7 @@ def interrupted(plug_in, command, monkeypatch, tmp_path):
     return run
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("base", ["dp_fl", "fedsgd"])
 def test_a_rule_s_state_goes_on_bit_for_bit(base, interrupted, tmp_path, assert_same_run):
     interrupted(MOMENTUM + STATE, base)

@@ -56,6 +56,7 @@ def test_an_undefended_federation_learns_the_backdoor_and_one_without_attackers_
     assert never.summary["test_accuracy"] > 0.8
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("common_streams")
 def test_attackers_are_not_charged_and_honest_clients_are_as_without_them(train):
     honest = train(*LDP, name="honest")
@@ -146,6 +147,7 @@ def test_what_cannot_be_is_refused_before_the_first_round(overrides, wanted, tra
         train("algorithm=fedavg", *TEN, "rounds=1", "attack=pixel_pattern", *overrides)
 
 
+@pytest.mark.thorough
 def test_weak_dp_adds_a_little_noise_and_prices_it(train):
     result = train("algorithm=weak_dp", *TEN, "rounds=3", *ATTACK)
     assert result.summary["epsilon_sound"] > 100

@@ -69,7 +69,7 @@ def resume(command):
     )
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_an_attack_that_remembers_goes_on_bit_for_bit(
     name, attacked, interrupted, resume, plugins, assert_same_run

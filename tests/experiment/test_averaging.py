@@ -49,7 +49,7 @@ def accuracies(folder) -> list[float]:
     return [float(row["test_accuracy"]) for row in rows]
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("keys", "expected"), [(EMA, ema), (TAIL, tail)], ids=["ema", "tail"])
 def test_a_snapshot_holds_the_weights_and_their_average(keys, expected, train):
     folder = train(*CDP, *keys).folder
@@ -80,6 +80,7 @@ def test_what_is_evaluated_is_what_is_left_behind(train):
     assert summary["test_accuracy"] == accuracies(result.folder)[-1]
 
 
+@pytest.mark.thorough
 def test_a_resumed_run_has_the_average_of_the_uninterrupted_one(train, tmp_path, assert_same_run):
     whole = train(*CDP, *EMA, name="whole").folder
     quiet = ("runtime.progress=none", "runtime.plots=false")

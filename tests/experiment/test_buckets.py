@@ -20,6 +20,7 @@ RUN = (
 MEDIAN = "aggregation=bucketed_median"
 
 
+@pytest.mark.thorough
 def test_epsilon_ledger_and_events_are_those_of_the_mean(train, tmp_path):
     train(*RUN, "rounds=3", "aggregation=mean", name="mean")
     train(*RUN, "rounds=3", MEDIAN, name="median")

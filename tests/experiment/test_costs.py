@@ -115,6 +115,7 @@ def test_rounds_are_accounted_for_in_parts_as_together(accountant, monkeypatch):
     assert not together[1]
 
 
+@pytest.mark.thorough
 def test_what_takes_long_of_noise_that_falls_far_is_a_bound_and_says_so():
     (epsilon, bounded), (by_rdp, _) = (
         costs(*FALLING, f"accountant={name}").epsilon_of_schedule(1000) for name in ("pld", "rdp")

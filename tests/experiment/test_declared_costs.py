@@ -115,6 +115,7 @@ def test_what_states_events_is_named_and_nothing_is_proven(
     assert facts()["epsilon_published"] is None
 
 
+@pytest.mark.thorough
 def test_an_accountant_of_ones_own_is_no_sound_epsilon(plug_in, facts, tmp_path):
     said = plug_in("accountant", "Mine", ACCOUNTANT, *RUN, NOISE, "epsilon=100")
     assert said.status == 0, said.err
@@ -130,6 +131,7 @@ def test_an_accountant_of_ones_own_is_no_sound_epsilon(plug_in, facts, tmp_path)
     assert (again["epsilon_sound"], again["largest_tpr"]) == (found["epsilon_sound"], rates)
 
 
+@pytest.mark.thorough
 def test_the_plan_shows_the_sound_epsilon_beside_that_of_an_accountant_of_ones_own(plug_in, facts):
     given = ("noise_schedule=calibrated", "epsilon=2", "rounds=6")
     plug_in("accountant", "Mine", ACCOUNTANT, *given)

@@ -57,7 +57,7 @@ def metrics(result) -> pd.DataFrame:
     return pd.read_csv(result.folder / "metrics.csv")
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", list(RUNS)[::2])
 def test_a_run_that_is_interrupted_after_every_round_is_the_run_that_was_not(
     name, ran, train, tmp_path, assert_same_run
@@ -143,6 +143,7 @@ def test_the_ledger_of_whole_numbers_is_accounted_for_again(family, train, comma
     assert f"{found:.3f}" in told.out
 
 
+@pytest.mark.thorough
 def test_bits_and_bytes_are_columns_of_these_runs_alone(ran, train):
     table = metrics(ran(*RUNS["client, sampled, skellam"]))
     assert set(table["bits_per_coordinate"]) == {18}
@@ -152,6 +153,7 @@ def test_bits_and_bytes_are_columns_of_these_runs_alone(ran, train):
     assert idealised["bits_per_coordinate"].isna().all()
 
 
+@pytest.mark.thorough
 def test_the_statement_names_what_is_tolerated_and_what_is_idealised(ran):
     text = " ".join(
         (ran(*RUNS["client, dropouts, adam"]).folder / "privacy.txt").read_text().split()

@@ -106,7 +106,7 @@ def test_a_client_that_does_not_rest_stops_the_run(train, monkeypatch):
 # ---- resuming
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -28,6 +28,7 @@ def test_independent_noise_costs_what_gaussians_compose_to(times, ran):
     assert result.privacy["epsilon_sound"] == result.privacy["epsilon"]
 
 
+@pytest.mark.thorough
 def test_poisson_turns_cost_what_sampled_gaussians_compose_to():
     overrides = ("algorithm.participation=cyclic_poisson", "algorithm.client_rate=0.3")
     plan = plan_of(*ftrl(*overrides, "algorithm.strategy=identity", "accountant=pld"))

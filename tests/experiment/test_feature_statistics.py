@@ -67,7 +67,7 @@ def test_a_client_without_records_releases_no_statistics_of_its_own(train, monke
     assert first["clients"] == lots["clients"] != "0-599"
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "accountant"), [("pld", PldAccountant()), ("rdp", RdpAccountant()), ("prv", None)]
 )

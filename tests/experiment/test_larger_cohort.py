@@ -17,6 +17,7 @@ RUN = (
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_the_epsilon_that_is_reported_is_that_of_the_clients_simulated(ran):
     result = ran(*RUN)
     sigma = build_parts(fedpriv.compose(RUN)).noise_schedule.noise_multiplier(0)

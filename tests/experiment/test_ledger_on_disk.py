@@ -173,6 +173,7 @@ def test_a_simulation_says_that_a_round_came_out_otherwise_and_charges_both(kind
     assert again.privacy["caveats"] == result.privacy["caveats"]
 
 
+@pytest.mark.thorough
 def test_what_was_charged_twice_counts_against_the_budget(killed, train):
     budget = (*RECORDS, "noise_schedule.noise_multiplier=10", "epsilon=1", "rounds=null")
     whole = train(*RUN, *budget, name="whole")

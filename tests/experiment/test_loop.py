@@ -223,6 +223,7 @@ def test_the_test_records_are_evaluated_every_interval_and_at_the_end(interval, 
     assert rows["round"].tolist() == list(range(1, 11))
 
 
+@pytest.mark.thorough
 def test_evaluating_more_often_changes_nothing(train):
     """The interval is part of a run's identity, but nothing random depends on it."""
     states = []

@@ -84,6 +84,7 @@ def test_a_loss_that_mixes_or_remembers_records_is_refused_before_the_run(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.thorough
 def test_it_is_published_once_it_was_verified_and_the_statement_says_probed(
     run, command, monkeypatch, tmp_path
 ):

@@ -66,6 +66,7 @@ def test_clients_without_records_release_nothing_and_pay_nothing(algorithm, trai
         assert clients.client.max() > 103  # the first hundred that took part
 
 
+@pytest.mark.thorough
 def test_with_a_declared_number_clients_without_records_send_noise(train, people):
     result = train(*DP, *people(rows(1200)), "partition.clients=500", "dataset.records=1000")
     clients = pd.read_csv(result.folder / "clients.csv").dropna(subset="clip_norm")

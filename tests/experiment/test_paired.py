@@ -125,6 +125,7 @@ def test_a_verification_refuses_paired_runs():
         Subject(fedpriv.compose(["algorithm=dp_fl", "paired=one"]))
 
 
+@pytest.mark.thorough
 def test_a_sweep_of_paired_runs_compares_them_by_their_differences(command, tmp_path):
     varied = f"{SIGMA}=4,40"
     said = command(

@@ -228,6 +228,7 @@ def test_an_audit_of_a_published_run_is_refused(command):
     assert "audit must be null with publish=true" in said.sentence
 
 
+@pytest.mark.thorough
 def test_where_the_public_folder_is_and_why_there_is_none_is_shown(command):
     lines = ("runtime.progress=lines", "runtime.plots=false", "runtime.run_dir=run")
     assert "public:     run/public" in command("train", *RUN, *lines).out
@@ -237,6 +238,7 @@ def test_where_the_public_folder_is_and_why_there_is_none_is_shown(command):
     )
 
 
+@pytest.mark.thorough
 def test_a_figure_cannot_have_published_runs(command):
     said = command("figure", "adap_dpfl/fig5", "--quick", "publish=true")
     assert said.status == 2

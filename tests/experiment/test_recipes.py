@@ -41,7 +41,7 @@ def test_its_name_says_data_trust_and_epsilon(name):
     assert config.partition._target_.endswith("Natural") is data.endswith("_writers")
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["mnist_local_eps2", "mnist_writers_central_eps2"])
 def test_its_rounds_fit_its_epsilon(name):
     parts = build_parts(fedpriv.compose([f"+recipe={name}"]))

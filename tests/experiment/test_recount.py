@@ -82,6 +82,7 @@ def test_totals_that_forgot_what_was_spent_are_those_of_the_ledger_again(
     )
 
 
+@pytest.mark.thorough
 def test_clients_that_a_checkpoint_forgot_took_part(interrupted, train, tmp_path):
     settings = (*RUN, "accountant=rdp")
     folder = interrupted(*settings)
@@ -127,6 +128,7 @@ def test_a_ledger_beyond_the_budget_is_stated_and_fails(interrupted, command):
     assert privacy["epsilon"] == pytest.approx(float(next(iter(stated.values()))), rel=0.02)
 
 
+@pytest.mark.thorough
 def test_totals_that_lose_draws_while_the_run_goes_are_found_at_its_end(train, monkeypatch):
     """The planted fault: nine of ten draws are entered into the ledger and charged to nobody."""
     real, calls = Budget._charge, [0]

@@ -224,6 +224,7 @@ def words_of(line: str) -> list[str]:
     return found
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize("start", REFUSED)
 def test_what_does_not_go_together_is_refused_by_its_row(start, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

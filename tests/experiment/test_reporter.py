@@ -56,6 +56,7 @@ def test_equal_numbers_are_said_once_and_nothing_is_called_enforced(shown):
     assert "decay" not in words
 
 
+@pytest.mark.thorough
 def test_a_bound_by_rdp_is_not_said_of_a_budget_that_is_less(shown):
     """RDP alone would say 2.2 of what PLD was calibrated to 2."""
     words = shown(

@@ -35,7 +35,7 @@ CASES = {
 FIRST = ("foolsgold", "fltrust", "all steps")
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", sorted(CASES, key=lambda case: case not in FIRST))
 def test_a_run_interrupted_and_resumed_is_the_whole_run(case, train, tmp_path, assert_same_run):
     """Centered clipping and FoolsGold remember; buckets, coordinates and noise follow from the round."""
@@ -54,7 +54,7 @@ def test_a_run_interrupted_and_resumed_is_the_whole_run(case, train, tmp_path, a
     assert_same_run(folder, whole.folder)
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("algorithm", "attack"),
     [("fedavg", "sign_flip"), ("fedsgd", "gaussian"), ("dp_fl", "sign_flip")],

@@ -21,6 +21,7 @@ def weights(folder) -> dict[int, torch.Tensor]:
     return {rounds: snapshots.load(run, rounds).weights for rounds in snapshots.rounds_of(run)}
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("common_streams")
 def test_they_are_the_weights_after_every_so_many_rounds(train):
     found = weights(train(*RUN, EVERY).folder)

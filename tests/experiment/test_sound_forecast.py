@@ -102,7 +102,7 @@ def test_under_a_papers_claim_it_is_always_stated(command):
     assert said.endswith(", which a finished run reports")
 
 
-@pytest.mark.few(3)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "overrides",
     [

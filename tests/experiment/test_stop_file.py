@@ -43,6 +43,7 @@ def test_the_file_is_left_to_whoever_made_it(train, stop):
     assert stop.exists()
 
 
+@pytest.mark.thorough
 def test_a_stopped_run_goes_on_to_what_it_would_have_been(train, stop, assert_same_run):
     stopped = train(*SHORT, f"runtime.stop_file={stop}", name="stopped")
     stop.unlink()

@@ -20,7 +20,7 @@ NOTE = (
 SWEEP = ("train", "-m", "algorithm=dp_fl", "epsilon=1,2,4", "dry_run=true")
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("more", [[], ["rounds=100000"], ["seed=0,1"], ["noise_schedule=step"]])
 def test_a_sweep_that_only_moves_the_end_says_so_once(more, command):
     said = command(*SWEEP, *more)
@@ -131,6 +131,7 @@ def test_keys_that_change_no_result_are_swept_over_all_the_same(command, tmp_pat
     assert swept(tmp_path)["runtime.engine"].tolist() == ["fast", "opacus"]
 
 
+@pytest.mark.thorough
 def test_runs_that_withhold_their_seeds_are_not_guessed(command, tmp_path):
     private = (*TRAIN, "seed=0,1", "runtime.diagnostics=false")
     assert command(*private).status == 0
@@ -140,7 +141,7 @@ def test_runs_that_withhold_their_seeds_are_not_guessed(command, tmp_path):
     assert len(folders(tmp_path)) == 2
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("key", ["runtime.diagnostics=false", "publish=true"])
 def test_no_file_beside_runs_that_withhold_their_seeds_has_them(key, command, tmp_path):
     assert command(*TRAIN, "seed=4711,4712", "epsilon=1", key).status == 0
@@ -169,7 +170,7 @@ def test_all_jobs_are_checked_before_the_first(given, wanted, command, tmp_path)
     assert not list(tmp_path.rglob("config.yaml"))
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("file", ["summary.json", "config.yaml"])
 def test_a_run_that_cannot_be_read_is_run_anew_and_does_not_count(file, command, tmp_path):
     given = (*TRAIN, "paired=one", "seed=0,1")
@@ -254,6 +255,7 @@ def test_one_composition_serves_jobs_that_differ_in_values():
         assert job.config == fedpriv.compose(job.overrides)
 
 
+@pytest.mark.thorough
 def test_a_key_of_a_swept_algorithms_clipper_may_have_one_value(command, tmp_path):
     swept_algorithms = ("train", "-m", "algorithm=norm_bounding,naseri_cdp", "dry_run=true")
     assert command(*swept_algorithms, "clipper.clip_norm=0.3").status == 0
@@ -262,6 +264,7 @@ def test_a_key_of_a_swept_algorithms_clipper_may_have_one_value(command, tmp_pat
     assert "unknown key clipper.clpi_norm; did you mean clipper.clip_norm?" in said.err
 
 
+@pytest.mark.thorough
 def test_an_interrupted_sweep_says_how_to_go_on(command, tmp_path, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt

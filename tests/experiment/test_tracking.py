@@ -152,6 +152,7 @@ def test_a_tracker_that_fails_is_left_out_and_the_run_goes_on(
     assert calls.count(method) == (2 if method == "close" else 1)
 
 
+@pytest.mark.thorough
 def test_trackers_that_work_go_on_beside_one_that_fails(train, monkeypatch):
     monkeypatch.setattr(
         "fedpriv.experiment.trackers.TensorBoardTracker.refuse_unusable", lambda self: None
@@ -161,7 +162,7 @@ def test_trackers_that_work_go_on_beside_one_that_fails(train, monkeypatch):
     assert rounds_of(folder / "notes", "epsilon") == list(range(1, 11))
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["inside", "elsewhere"])
 def test_a_run_that_died_goes_on_in_the_same_place_without_a_round_twice(
     where, train, tmp_path, monkeypatch
@@ -266,6 +267,7 @@ SWEEP = (
 )
 
 
+@pytest.mark.thorough
 def test_jobs_of_a_sweep_that_differ_in_trackers_alone_are_made_once(command, own_yamls, tmp_path):
     said = command("train", *own_yamls, "-m", "algorithm=dp_fl", "tracker=none,notes", *SWEEP)
     assert said.status == 0, said.err

@@ -147,6 +147,7 @@ def test_raw_uploads_of_a_private_run_take_omniscience_and_every_finite_epsilon(
     assert "attackers see what the trust model hides" in " ".join(planned.out.split())
 
 
+@pytest.mark.thorough
 def test_without_sight_of_uploads_attackers_estimate_them_from_their_own(train, noted):
     for name, knows in (("cdp_fedavg", "null"), ("dp_fl", "[global_models]")):
         noted.views.clear()

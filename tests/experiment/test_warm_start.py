@@ -121,7 +121,7 @@ def test_on_clients_records_no_epsilon_is_finite(algorithm, train, ledger):
     assert "warm_start.records=clients" in statement
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "keys",
     [(*DP_FL, *PUBLIC), (*CDP, *ON_CLIENTS), (*FTRL, *PUBLIC), (*DP_FL, *ON_CLIENTS)],

@@ -83,6 +83,7 @@ def test_what_a_discounted_run_may_claim_is_what_it_could_have_spent(train):
     assert sound == pytest.approx(wei_true_epsilon(30.0, 0.01, 100), rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_sound_discounted_run_is_guarded_by_its_filter(train):
     result = train(*CRD, "epsilon=5")
     assert result.privacy["epsilon"] <= result.privacy["epsilon_sound"] == 5.0
@@ -116,6 +117,7 @@ def test_exact_losses_fit_no_sound_budget(train):
         train(*CRD, "noise_schedule.trigger=exact")
 
 
+@pytest.mark.thorough
 def test_a_search_takes_the_best_mean_and_pays_for_every_run(train, tmp_path):
     result = train(*OPTIMAL, f"runtime.output_dir={tmp_path}")
     found = pd.read_csv(result.folder / "search.csv")

@@ -37,6 +37,7 @@ def naive(model: FlatModel, inputs, targets, clip_norm: float):
     return rows * (clip_norm / norms).clamp(max=1)[:, None], norms
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MODELS)
 def test_auto_takes_book_keeping(name):
     assert make_engine(built(*MODELS[name])[0]).name == "fast"
@@ -98,6 +99,7 @@ def test_steps_against_the_clipped_gradient_lower_the_loss(name):
     assert model.evaluate(inputs, targets)[0] < before
 
 
+@pytest.mark.thorough
 def test_a_private_round_runs(train):
     result = train(
         "algorithm=dp_fl", "dataset=digits", "model=cnn_emnist", "partition.clients=2", "rounds=1",

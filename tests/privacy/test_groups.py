@@ -44,7 +44,7 @@ def test_more_clients_are_told_more_easily_and_nobody_not_at_all():
         assert (other > one).all()
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("units", [1, 3])
 def test_the_mechanism_itself_is_tighter_than_group_privacy(units):
     event = dp_event.PoissonSampledDpEvent(0.3, dp_event.GaussianDpEvent(2.0))

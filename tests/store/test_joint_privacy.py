@@ -275,6 +275,7 @@ def test_a_population_moves_no_fingerprint(tmp_path):
     assert population(named.values) != population(one.values)
 
 
+@pytest.mark.thorough
 def test_one_sweep_may_hold_records_out_in_some_of_its_runs(tmp_path, command):
     said = command(
         "train", "-m", "algorithm=adap_dpfl,dp_fl", "epsilon=3", "rounds=2", "partition.clients=10",
@@ -301,6 +302,7 @@ def test_other_units_are_another_number_and_all_is_not_said(runs, tmp_path):
     assert "Not included: 1 run with another unit (record)" in words
 
 
+@pytest.mark.thorough
 def test_adjacencies_mix_by_the_wider_one(tmp_path):
     shared = ("algorithm=dp_fl", "accountant=rdp", "noise_schedule.noise_multiplier=20")
     one = made(tmp_path, "poisson", *shared)

@@ -88,7 +88,7 @@ PICTURES = {
 }  # fmt: skip
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PICTURES)
 def test_no_text_covers_another_or_leaves_the_picture(name, draw):
     stamp = "QUICK (dataset=digits evaluation_interval=2)\nINCOMPLETE, missing runs: 3"
@@ -101,7 +101,7 @@ def test_no_text_covers_another_or_leaves_the_picture(name, draw):
     assert max(box.y1 for box in boxes) <= figure.bbox.height
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("more", ["", " (" + "partition.clients=300 " * 12 + ")"])
 def test_the_stamp_is_inside_the_picture_and_crosses_no_panel(more, draw):
     figure = draw([[panel(curves("ab"))] * 3], stamp=f"QUICK{more}")
@@ -119,7 +119,7 @@ def test_curves_are_named_at_their_ends_where_there_is_room(draw):
     assert sorted(heights, key=heights.__getitem__) == ["a", "b", "c", "d"]
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["long labels", "many labels"])
 def test_a_legend_takes_less_room_than_the_data(name, draw):
     figure = draw(PICTURES[name])
@@ -166,7 +166,7 @@ def test_a_long_line_has_few_markers(draw):
     assert 200 / step < 10
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("width", "inches"), [("one", 3.4), ("two", 7.0)])
 def test_a_picture_has_the_width_of_the_columns(width, inches, draw):
     for name in ("few curves", "long labels", "many labels"):
@@ -202,7 +202,7 @@ def test_labels_are_spread_in_order_without_overlap(centres, heights):
     assert [places[i] for i in order] == sorted(places)
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("ending", ["pdf", "svg", "png"])
 def test_the_same_panel_gives_the_same_bytes(ending, tmp_path):
     files = [tmp_path / f"{n}.{ending}" for n in range(2)]
@@ -222,7 +222,7 @@ WIDE = Line("a", CYCLE[0], [1, 2], [10, 20], low=[-1e6, 5], high=[1e6, 40])
 ACCURACY = Line("a", CYCLE[0], [1, 2], [70, 95], low=[40, 80], high=[100, 130])
 
 
-@pytest.mark.few(3)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("one", "lowest", "highest"),
     [

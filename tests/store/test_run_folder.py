@@ -183,6 +183,7 @@ def test_every_plot_shows_something_and_labels_its_axes(shared, monkeypatch):
         assert all(axis.lines or axis.patches or axis.collections for axis in axes), path
 
 
+@pytest.mark.thorough
 def test_a_run_without_privacy_has_no_plot_of_epsilon(command, tmp_path):
     command("train", "algorithm=fedavg", "rounds=2", "runtime.run_dir=run")
     plots = {path.stem for path in (tmp_path / "run" / "plots").iterdir()}
@@ -211,6 +212,7 @@ def test_without_diagnostics_nothing_is_said_of_private_losses_and_norms(discree
     assert rows[["epsilon", "clip_norm", "validation_loss"]].notna().all(axis=None)
 
 
+@pytest.mark.thorough
 def test_without_diagnostics_files_about_single_clients_are_left_out(discreet):
     assert names(discreet) == FILES - {"clients.csv", "checkpoint.pt"}
     plots = {path.stem for path in (discreet / "plots").iterdir()}

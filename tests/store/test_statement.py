@@ -75,6 +75,7 @@ def test_without_a_budget_nothing_is_called_enforced(statement):
     assert "10 of 10 took part, with 2 lots each; epsilon_sound 0." in said.words
 
 
+@pytest.mark.thorough
 def test_the_sound_number_of_a_filtered_run_is_its_budget(statement):
     said = statement("epsilon=1.5")
     assert said.facts["epsilon_sound"] == 1.5
@@ -102,6 +103,7 @@ def test_the_unclipped_reading_is_said_not_to_be_private(statement):
     assert said.facts["epsilon_published"] < 2
 
 
+@pytest.mark.thorough
 def test_where_no_noise_is_added_no_claim_is_told(statement):
     said = statement("algorithm=norm_bounding", "dataset=digits", "rounds=2")
     assert said.facts["epsilon_published"] == said.facts["epsilon_sound"] == float("inf")

@@ -264,6 +264,7 @@ def test_a_trial_that_diverges_is_no_failure(tmp_path, monkeypatch, capsys):
     assert "algorithm.learning_rate=0.1, validation_loss" in said.out
 
 
+@pytest.mark.thorough
 def test_a_search_whose_trials_all_diverge_fails(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     limits = ["hydra.sweeper.epsilon=5", "hydra.sweeper.trials=2"]

@@ -236,6 +236,7 @@ def test_the_command_says_and_leaves_the_same_however_many_trials_there_are(
     assert "search: best is algorithm.learning_rate=" in kept[3][1][0]
 
 
+@pytest.mark.thorough
 def test_trials_with_the_same_values_have_noise_of_their_own(tmp_path, monkeypatch):
     own = search(tmp_path, *TRIAL, "algorithm.learning_rate=0.5,0.5")
     monkeypatch.setattr(NegativeBinomialTrials, "quantile", lambda self, p: 3)
@@ -263,6 +264,7 @@ def test_a_launcher_that_shows_its_jobs_is_refused(tmp_path, monkeypatch):
         main([*COMMAND, "hydra/launcher=joblib"])
 
 
+@pytest.mark.thorough
 def test_dry_run_compares_with_composition(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     main([*COMMAND, "dry_run=true"])

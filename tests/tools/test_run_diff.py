@@ -28,6 +28,7 @@ def two(tmp_path_factory):
     return folder
 
 
+@pytest.mark.thorough
 def test_the_keys_that_differ_are_shown_with_both_values(two, command):
     said = command("runs", "diff", str(two / "a"), str(two / "b"))
     assert said.status == 0, said.err

@@ -101,6 +101,7 @@ def test_only_the_clients_asked_about_are_answered_for():
     assert answers.tolist() == [True, False]
 
 
+@pytest.mark.thorough
 def test_the_worst_of_many_histories_is_priced_by_a_quick_bound_where_patience_ends():
     exact, quick = PLD.running(6, ADD_OR_REMOVE), PLD.running(6, ADD_OR_REMOVE)
     quick.patience = 3

@@ -167,6 +167,7 @@ def test_the_price_of_falling_noise_does_not_depend_on_the_way_it_was_composed()
     assert running.epsilon(1e-5)[0] == price(counts, 1e-5) == price(shuffled, 1e-5)
 
 
+@pytest.mark.thorough
 def test_capped_lots_are_priced_for_the_larger_of_both_neighbours():
     """dp_accounting's dataset_size is the larger data set: n beside n - 1 records, n + 1 beside n + 1."""
     counts = {TruncatedPoissonSampling(0.1, 60, 8).event(2.0): 100}

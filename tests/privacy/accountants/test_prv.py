@@ -27,6 +27,7 @@ def price(rate: float, multiplier: float, steps: int, delta: float) -> float:
     return PRV.epsilon_of(counts, delta, ADD_OR_REMOVE)
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(8))
 @given(st.floats(0.01, 0.2), st.floats(0.8, 6.0), st.integers(1, 500))
 def test_it_is_not_above_its_quick_bound(rate, multiplier, steps):

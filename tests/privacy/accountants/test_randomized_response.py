@@ -109,6 +109,7 @@ def test_a_bit_beside_a_gaussian_costs_more_than_the_gaussian_alone(multiplier, 
     assert pld(pair(multiplier, epsilon), count) > pld(gaussian(multiplier), count)
 
 
+@pytest.mark.thorough
 @laws
 @given(multiplier=multipliers, epsilon=bit_epsilons, count=counts)
 def test_a_bit_beside_a_gaussian_adds_at_most_its_epsilon(multiplier, epsilon, count):
@@ -116,6 +117,7 @@ def test_a_bit_beside_a_gaussian_adds_at_most_its_epsilon(multiplier, epsilon, c
     assert added <= count * (epsilon + 3 * CELL)
 
 
+@pytest.mark.thorough
 @laws
 @given(multiplier=multipliers, epsilon=bit_epsilons, count=counts)
 def test_rdp_of_a_bit_beside_a_gaussian_is_not_below_pld(multiplier, epsilon, count):
@@ -160,6 +162,7 @@ def test_the_pair_after_the_last_allowed_one_exceeds(accountant):
     assert spent[0] <= 3.0 < spent[1]
 
 
+@pytest.mark.thorough
 def test_many_noises_beside_a_bit_are_not_priced_below_the_largest_of_them():
     counts = {pair(5.0 + 0.01 * i, 0.3): 1 for i in range(40)}
     largest = rdp(pair(5.39, 0.3), 40)

@@ -65,6 +65,7 @@ def test_heterogeneous_reference_value():
     assert epsilon == pytest.approx(1.28112, abs=5e-6)
 
 
+@pytest.mark.thorough
 def test_lots_of_fixed_size_cost_several_times_what_poisson_lots_do():
     """n=6000, L=78, σ=3, T=7921, replace-one, sensitivity 2C: 9.24 (dp_accounting), not 2."""
     composition = {FixedSizeSampling(6000, 78).event(3.0): 7921}

@@ -162,6 +162,7 @@ def test_what_each_reading_asks_is_priced(reading, multiplier):
 FIXED_NORMS = torch.linspace(0.5, 5.0, 1000)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("quantile", "initial"), [(0.1, 1e-3), (0.9, 1e3)], ids=["from below", "from above"]
 )

@@ -77,7 +77,7 @@ def observed(clipper: QuantileClipper, statistic: torch.Tensor, denominator: flo
 FIXED_NORMS = torch.linspace(0.5, 5.0, 1000)
 
 
-@pytest.mark.few(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("initial", [1e-2, 20.0], ids=["from below", "from above"])
 @pytest.mark.parametrize("update", ["geometric", "linear"])

@@ -135,6 +135,7 @@ def test_many_multipliers_at_once_are_never_understated(rate, low, factor, order
     assert (at_once >= one_by_one * (1 - 1e-9) - 1e-15).all()
 
 
+@pytest.mark.thorough
 @settings(max_examples=examples(8))
 @given(rate=st.floats(0.002, 0.1), low=st.floats(0.8, 4.0), factor=st.floats(1.2, 3.0))
 def test_the_epsilon_of_many_multipliers_is_overstated_by_less_than_a_thousandth(rate, low, factor):

@@ -146,6 +146,7 @@ def test_nothing_released_leaves_chance():
         assert curve(accountant, {}).tpr(FPR) == pytest.approx(FPR, abs=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("accountant", [RdpAccountant(), GdpAccountant()], ids=["rdp", "gdp"])
 def test_a_filter_bounds_all_that_it_lets_through(accountant):
     sampling = PoissonSampling(0.2) if isinstance(accountant, RdpAccountant) else PLAIN
@@ -167,6 +168,7 @@ def test_a_filter_bounds_all_that_it_lets_through(accountant):
     assert not trade_off(sound.deltas(EPSILONS, 1e-5)).bounds
 
 
+@pytest.mark.thorough
 def test_the_worst_client_counts():
     event, other = PoissonSampling(0.1).event(2.0), PoissonSampling(0.3).event(4.0)
     sound = Composed(event, 3, ADD_OR_REMOVE, None, RdpAccountant(), lowest=False)
@@ -178,6 +180,7 @@ def test_the_worst_client_counts():
     assert found[2] == pytest.approx(np.max(alone, axis=0)[2], rel=0.02)
 
 
+@pytest.mark.thorough
 def test_many_histories_are_bounded_by_rdp():
     sound = Composed(
         PoissonSampling(0.1).event(2.0), 40, ADD_OR_REMOVE, None, RdpAccountant(), False

@@ -43,6 +43,7 @@ def test_the_bound_of_an_adaptive_schedule_counts_what_a_clipper_asks_in_later_r
     assert privacy["epsilon_sound"] >= composed
 
 
+@pytest.mark.thorough
 def test_attackers_do_not_prolong_a_run_whose_theorem_charges_everyone(train):
     """The theorem charges all clients in every round, also in one in which attackers alone take part."""
     settings = (

@@ -68,6 +68,7 @@ def test_a_computed_figure_has_its_files_and_no_runs(computed, make, command, tm
         assert words in text
 
 
+@pytest.mark.thorough
 def test_the_quick_scale_has_arguments_and_a_folder_of_its_own(computed, tiny, make, tmp_path):
     assert make("--quick").status == 0  # its work's quick is of runs: the same figure
     assert len(pd.read_csv(folder(tmp_path) / "figure.csv")) == 4
@@ -79,6 +80,7 @@ def test_the_quick_scale_has_arguments_and_a_folder_of_its_own(computed, tiny, m
     assert len(pd.read_csv(folder(tmp_path) / "figure.csv")) == 4
 
 
+@pytest.mark.thorough
 def test_a_changed_argument_goes_elsewhere_and_is_said(computed, make, tmp_path):
     assert make("figure.compute.most=5").status == 0
     text = (folder(tmp_path, "tiny_changed") / "comparison.md").read_text()

@@ -8,6 +8,7 @@ from fedpriv.common.errors import ArgumentError
 from fedpriv.study.figures.ftrl import error_against_rounds
 
 
+@pytest.mark.thorough
 def test_every_strategy_is_drawn_up_to_its_rounds():
     drawing = error_against_rounds([16, 64], {"identity": 99, "banded": 16, "blt": 99}, epochs=4)
     mean, largest = drawing.rows[0]

@@ -52,6 +52,7 @@ def test_the_csv_holds_mean_and_range_over_the_seeds(made, figure, jobs_of):
     assert drawn["high"].tolist() == pytest.approx(expected.max().tolist(), rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_second_call_draws_the_same_picture(make, there, tmp_path):
     before = {n: (tiny_folder(tmp_path) / n).read_bytes() for n in ("figure.csv", "figure.png")}
     shutil.rmtree(tiny_folder(tmp_path))
@@ -59,6 +60,7 @@ def test_a_second_call_draws_the_same_picture(make, there, tmp_path):
     assert {n: (tiny_folder(tmp_path) / n).read_bytes() for n in before} == before
 
 
+@pytest.mark.thorough
 def test_the_same_is_drawn_from_packed_runs(make, made, tmp_path):
     pack_runs((made / "runs").iterdir(), tmp_path / "runs.zip")
     said = make("--reuse", "runs.zip", "--draw")
@@ -152,6 +154,7 @@ def test_draw_runs_nothing(make, there, tmp_path):
     assert "Not finished: digits/" in comparison(tmp_path)
 
 
+@pytest.mark.thorough
 def test_the_joint_epsilon_counts_runs_that_did_not_end(make, there, tmp_path):
     (runs(there)[0] / "summary.json").unlink()  # killed
     make("--draw")
@@ -213,7 +216,7 @@ def test_train_with_a_figure_but_no_sweep_is_refused(command, write, tmp_path):
     assert not (tmp_path / "outputs").exists()
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("slim", [False, True])
 def test_runs_that_are_kept_elsewhere_are_reused(slim, make, made, tmp_path):
     def ignore(folder: str, files: list[str]) -> list[str]:
@@ -240,6 +243,7 @@ def test_a_folder_to_reuse_must_be_there(make):
     )
 
 
+@pytest.mark.thorough
 def test_the_same_run_in_two_figures_is_made_once(make, there, command, write, tiny):
     tiny |= {"title": "Other", "show": {"digits": ["loud"]}}
     write("other")
@@ -250,6 +254,7 @@ def test_the_same_run_in_two_figures_is_made_once(make, there, command, write, t
     assert (there / "figures" / "own" / "other" / "figure.png").exists()
 
 
+@pytest.mark.thorough
 def test_a_line_for_each_client_is_drawn(make, there, tiny, tmp_path):
     tiny["metric"] = {"norm": {"column": "gradient_norm", "kind": "clients"}}
     assert make("rounds=2", "--seeds", "0").status == 0

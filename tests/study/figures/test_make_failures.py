@@ -57,6 +57,7 @@ def test_what_failed_is_said_every_time(make, tiny, tmp_path):
     assert "epsilon must be >= " in why
 
 
+@pytest.mark.thorough
 def test_what_failed_and_runs_then_is_forgotten(make, there, tiny, tmp_path):
     record = tiny_folder(tmp_path) / "runs.csv"
     failed = record.read_text().replace(",done,,", ",not run,no room,", 1)

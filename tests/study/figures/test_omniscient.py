@@ -17,6 +17,7 @@ def in_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+@pytest.mark.thorough
 def test_a_sweep_a_plot_and_a_report_say_so(command, tmp_path):
     sweep = command("train", "-m", *RUN, *QUIET, "seed=0,1", "hydra.sweep.dir=sweep")
     assert sweep.status == 0, sweep.err

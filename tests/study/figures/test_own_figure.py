@@ -122,6 +122,7 @@ def test_seeds_and_scale_of_the_command_replace_those_of_the_file(figure_of):
     assert (quick.groups[0].seeds, quick.quick) == ((0,), ("rounds=2",))
 
 
+@pytest.mark.thorough
 def test_an_extended_file_runs_only_what_is_missing(here, command):
     before = {path.name for path in (here / "outputs" / "runs").iterdir()}
     write_own(here, x={"epsilon": [1, 2, 4]})
@@ -158,6 +159,7 @@ def test_a_list_shows_the_state_of_the_runs(here, command):
     assert "6 runs, 6 done" in said.out
 
 
+@pytest.mark.thorough
 def test_one_cell_that_cannot_run_is_named_before_anything_runs(tmp_path, command):
     write_own(tmp_path, x={"algorithm.clients_per_round": [0, 5]})
     said = command("figure", "own.yaml", *QUIET)

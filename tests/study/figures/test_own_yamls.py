@@ -6,6 +6,7 @@ import shutil
 import zipfile
 from pathlib import Path
 
+import pytest
 from test_own_figure import BASE, QUIET, write_own
 
 
@@ -21,6 +22,7 @@ def write_mine(folder: Path) -> None:
         (folder / path).write_text(head + text)
 
 
+@pytest.mark.thorough
 def test_an_archive_has_the_own_yamls_and_names_the_own_files(tmp_path, command, monkeypatch):
     write_mine(tmp_path / "mine")
     (tmp_path / "ownnets.py").write_text(

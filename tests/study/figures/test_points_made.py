@@ -46,6 +46,7 @@ def test_the_table_has_every_curve_at_every_point(there):
     assert set(table["n"]) == {2}
 
 
+@pytest.mark.thorough
 def test_the_ends_have_a_row_for_each_run(there):
     ends = pd.read_csv(made(there, "ends.csv"))
     assert len(ends) == 14
@@ -57,6 +58,7 @@ def test_the_ends_have_a_row_for_each_run(there):
     assert at["mean"].item() == pytest.approx(own["test_accuracy"].mean(), rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_the_comparison_names_the_points(there):
     text = made(there, "comparison.md").read_text()
     assert "| Digits | T = 1, η = 0.5 | rounds | 1 | 1 (n = 2) | +0 |" in text
@@ -70,6 +72,7 @@ def test_fewer_values_use_the_runs_that_are_there(there, make):
     assert set(pd.read_csv(made(there, "figure.csv"))["x"]) == {0.5}
 
 
+@pytest.mark.thorough
 def test_a_dry_run_summarises_many_seeds(make):
     said = make("--dry-run", "--seeds", ",".join(map(str, range(9))))
     assert (said.status, said.err) == (0, "")

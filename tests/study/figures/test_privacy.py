@@ -48,6 +48,7 @@ def test_claims_that_hold_are_not_refuted_and_not_called_true():
     assert "hold together with confidence 0.95" in drawing.caption
 
 
+@pytest.mark.thorough
 def test_a_sensitivity_of_c_is_charged_for_half_of_what_a_replaced_upload_moves():
     """Claimed: a Gaussian with μ = 1; sound: with μ = 2."""
     ((panel,),) = three_epsilons([row(UPLOADS, "apart", 100)], BASE, 0.95, 0).rows
@@ -57,6 +58,7 @@ def test_a_sensitivity_of_c_is_charged_for_half_of_what_a_replaced_upload_moves(
     assert panel.y_ticks == ("it",)
 
 
+@pytest.mark.thorough
 def test_rows_are_tested_at_their_share_of_the_significance():
     def audited(finding: str) -> float:
         return float(finding.partition("audited at least ")[2].split()[0])

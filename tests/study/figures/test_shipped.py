@@ -109,7 +109,7 @@ def test_every_curve_of_every_figure_can_run(name):
             assert f"dataset={data_set(*group.overrides, *own)}" in group.overrides
 
 
-@pytest.mark.few(25)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_figure_composes_at_the_quick_scale(name):
     figure = shipped(name)
@@ -147,6 +147,7 @@ def test_no_two_curves_of_a_panel_have_one_colour(name):
         assert len(set(colours)) == len(colours)
 
 
+@pytest.mark.thorough
 @for_each("name", NAMES)
 def test_an_axis_of_epsilon_goes_from_zero_to_the_budget_of_every_run(name):
     figure = shipped(name)

@@ -223,6 +223,7 @@ def test_a_run_whose_noise_adapted_comes_with_a_note(command, train):
     assert "tightest" not in said.out
 
 
+@pytest.mark.thorough
 def test_the_picture_of_a_run_says_what_the_terminal_says_at_the_runs_delta(
     command, train, tmp_path, wide_cells
 ):

@@ -6,6 +6,7 @@ import pytest
 from baseline import DELTA
 
 
+@pytest.mark.thorough
 def test_the_best_attack_is_told_beside_epsilon(answer, command):
     """μ = 1: Φ(Φ^-1(.001) + 1) = 1.83 %."""
     one = ("account", "--sampling", "none", "--noise-multiplier", "1", "--steps", "1", *DELTA)

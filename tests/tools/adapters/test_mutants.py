@@ -86,7 +86,7 @@ def test_a_fault_is_found_by_its_check(fault, about, words, twin):
     assert [c for c in found if c.about == about and words in c.name], [c.name for c in found]
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("twin", sorted({twin for *_, twin in FAULTS}, reverse=True))
 def test_a_correct_twin_passes(twin):
     found = failed(checks_of(made(twin)))
@@ -98,7 +98,7 @@ def test_noise_that_is_no_number_in_any_round_is_refused():
         checks_of(made("NeverNumbers"))
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("fault", "cause"),
     [
@@ -113,7 +113,7 @@ def test_a_likely_cause_is_named(fault, cause):
     assert any(cause in check.note for check in checks_of(made(fault)) if check.passed is None)
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "fault", ["HalfSensitivity", "NoiseOfOneClipNorm", "MeanWithoutDenominator"]
 )

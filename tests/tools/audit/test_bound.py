@@ -57,6 +57,7 @@ def test_a_statement_without_a_curve_bounds_nothing(broken):
     assert bound_of(broken) is None
 
 
+@pytest.mark.thorough
 def test_the_bound_lies_above_every_measured_curve(drowned):
     audit = audit_membership(open_run(drowned), MembershipOptions(nonmembers="held_out"))
     for outcome in audit.outcomes:
@@ -73,6 +74,7 @@ def test_the_bound_lies_above_every_measured_curve(drowned):
     assert audit.as_json()["bound"]["tpr_at_1_percent_fpr"] == stated["at_1_percent_fpr"]
 
 
+@pytest.mark.thorough
 def test_more_than_the_ledger_allows_is_said(drowned):
     """0.3 + 0.01 is the curve's TPR at 1 % FPR."""
     bound = bound_of(facts("record", ADD_OR_REMOVE))
@@ -97,5 +99,6 @@ def test_an_audit_warns_of_it(by_heart, monkeypatch):
     assert sum("where the ledger allows any attack" in words for words in audit.warnings) == 3
 
 
+@pytest.mark.thorough
 def test_a_run_without_privacy_has_no_such_curve(by_heart):
     assert bound_of(open_run(by_heart).run.statement) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from fedpriv.tools.audit.classifier import FOLDS, folds, out_of_fold
 from fedpriv.tools.audit.statistics import auc
@@ -46,6 +47,7 @@ def test_a_label_that_cannot_be_known_is_not_found():
     assert 0.4 < found.value < 0.6
 
 
+@pytest.mark.thorough
 def test_the_same_seed_gives_the_same_scores():
     draw = np.random.default_rng(0)
     features, labels = draw.normal(size=(60, 3)), np.arange(60) < 30

@@ -37,6 +37,7 @@ def test_membership_prints_a_table_and_writes_json_csv_and_picture(command, by_h
     assert (by_heart / "audit" / "membership.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.thorough
 def test_property_writes_what_it_found_of_each_target(command, by_heart):
     outcome = command("audit", "property", str(by_heart), "--property", "label:3")
     assert outcome.status == 2
@@ -62,6 +63,7 @@ def test_an_audit_leaves_the_run_as_it_was(command, by_heart):
     assert state() == before
 
 
+@pytest.mark.thorough
 def test_of_several_runs_one_that_cannot_be_audited_does_not_stop_the_others(command, by_heart):
     outcome = command(
         "audit", "membership", "nowhere", str(by_heart), "--records", "40", "--csv", "t.csv"
@@ -80,6 +82,7 @@ def test_the_same_seed_finds_the_same(command, by_heart):
     assert found[0] == found[1] != found[2]
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_not_finished_is_audited_at_its_checkpoint(command, by_heart, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(by_heart, copy)

@@ -41,6 +41,7 @@ def test_a_run_without_canaries_is_trained_again_with_them(command, tmp_path):
     assert float(row["releases_one_run"]) == head["epsilon"]
 
 
+@pytest.mark.thorough
 def test_a_run_may_plant_its_own(command, tmp_path):
     outcome = command(*RUN, "audit=epsilon:150")
     assert outcome.status == 0, outcome.err
@@ -73,6 +74,7 @@ def test_scores_go_on_where_they_were(command, tmp_path, canaries):
     assert read(tmp_path, "audit/canaries.json") == whole
 
 
+@pytest.mark.thorough
 def test_a_run_may_plant_wrong_labels(command, tmp_path):
     outcome = command(*RUN, "audit=epsilon:50:mislabelled")
     assert outcome.status == 0, outcome.err
@@ -106,6 +108,7 @@ def test_a_run_may_plant_wrong_labels(command, tmp_path):
         assert [row["canary"] for row in csv.DictReader(file)] == ["direction"]
 
 
+@pytest.mark.thorough
 def test_each_wrong_label_may_have_a_run_of_its_own(command, tmp_path):
     assert command(*RUN, "rounds=1").status == 0
     flags = ("--canary", "mislabelled", "--canaries", "12", "--independent")
@@ -310,6 +313,7 @@ def test_a_damaged_file_of_canaries_is_one_sentence(command, tmp_path, text):
     assert "canaries.json cannot be read" in outcome.err
 
 
+@pytest.mark.thorough
 def test_a_report_shows_the_bounds_and_no_list_of_canaries(command, tmp_path):
     assert command(*RUN, "audit=epsilon:40").status == 0
     assert command("report", "run").status == 0

@@ -104,7 +104,7 @@ CHOSEN = {
 # fmt: on
 
 
-@pytest.mark.few(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CHOSEN)
 def test_the_label_that_was_not_chosen_changes_nothing(name):
     found = []
@@ -181,7 +181,7 @@ def test_noise_that_is_not_there_is_found_by_queries_alone(monkeypatch, more):
     assert bound(trial(f"noise_schedule.noise_multiplier={sigma}", *more)) > charged
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -23,6 +23,7 @@ def leaking(by_heart):
     return audit_membership(open_run(by_heart), HELD_OUT)
 
 
+@pytest.mark.thorough
 def test_a_model_that_learnt_by_heart_leaks(leaking):
     for outcome in leaking.outcomes:
         assert outcome.auc.low > 0.5, outcome
@@ -98,6 +99,7 @@ def test_clients_that_are_users_are_warned_of(train, mnist_folder):
     assert any("records of one user" in warning for warning in audit.warnings)
 
 
+@pytest.mark.thorough
 def test_a_run_without_snapshots_is_attacked_by_its_first_and_last_weights(train):
     result = train("algorithm=fedavg", "dataset=digits", "rounds=2")
     audit = audit_membership(open_run(result.folder), MembershipOptions(records=40))

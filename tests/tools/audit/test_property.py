@@ -41,6 +41,7 @@ def planted(plain, tmp_path):
     return f"file:{path}"
 
 
+@pytest.mark.thorough
 def test_a_planted_property_is_found_without_noise(plain, planted):
     audit = audit_property(plain, PropertyOptions(planted))
     assert audit.auc.low > 0.7
@@ -71,6 +72,7 @@ def test_an_aggregate_without_noise_is_not_called_noised(ran, planted):
     assert audit.sees == "the aggregate of a cohort that has the client in it"
 
 
+@pytest.mark.thorough
 def test_attackers_are_not_audited(ran):
     attacked = ran(
         *many_clients("algorithm=norm_bounding", "attack=pixel_pattern", "attack.trigger.size=2",
@@ -115,6 +117,7 @@ def test_every_upload_has_noise_of_its_own_and_of_the_right_size(ran):
     assert abs(float(torch.corrcoef(torch.stack([one, other]))[0, 1])) < 0.15
 
 
+@pytest.mark.thorough
 def test_a_contribution_to_scaffold_is_that_of_its_gradients(ran):
     """Control variates are released: an observer takes them out, and warm rounds do not hide a client."""
     result = ran(

@@ -107,6 +107,7 @@ def test_an_interrupted_one_goes_on(brief, tmp_path):
     assert said[-1] == "shadow run 4 of 4 done"
 
 
+@pytest.mark.thorough
 def test_a_shadow_run_is_the_run_with_other_seeds_and_data(by_heart):
     subject = open_run(by_heart)
     given = flatten(OmegaConf.to_container(subject.config))
@@ -129,6 +130,7 @@ def test_shadow_runs_of_a_paired_run_have_noise_of_their_own(ran):
         read_settings(shadows[0])
 
 
+@pytest.mark.thorough
 def test_non_members_of_the_test_set_are_half_of_what_shadow_runs_train_on(brief, tmp_path):
     audit = audit_membership(open_run(brief), options(4, tmp_path, nonmembers="test", records=100))
     assert audit.each == 100
@@ -136,6 +138,7 @@ def test_non_members_of_the_test_set_are_half_of_what_shadow_runs_train_on(brief
     assert any("480 records and the run on 600" in words for words in audit.warnings)
 
 
+@pytest.mark.thorough
 def test_what_a_shadow_run_trains_on_is_what_the_audit_takes_it_to(by_heart, store):
     runs = shadow_runs(open_run(by_heart), options(4, store), Training())
     shadow = open_run(runs[2].folder.path)

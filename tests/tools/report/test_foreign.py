@@ -119,6 +119,7 @@ def test_a_report_that_is_a_link_is_replaced_not_followed(folder, command, tmp_p
     assert victim.read_text() == "keep"
 
 
+@pytest.mark.thorough
 def test_brackets_in_brackets_are_not_read_for_minutes(tmp_path):
     """PyYAML takes minutes for fifty thousand of them."""
     (tmp_path / "multirun.yaml").write_text("[" * 500_000)

@@ -69,6 +69,7 @@ def test_runs_of_one_name_in_two_folders_are_two_lines(grid, command, tmp_path):
     assert set(drawn(tmp_path)["label"]) == {"a/0", "b/0"}
 
 
+@pytest.mark.thorough
 def test_runs_from_python_are_told_apart_by_their_configuration(train, command, tmp_path):
     for noise in (8, 16):
         train("algorithm=dp_fl", "rounds=2", f"noise_schedule.noise_multiplier={noise}",
@@ -82,6 +83,7 @@ def recorded(run: Path, overrides: list[str]) -> None:
     (run / "environment.json").write_text(json.dumps({**facts, "overrides": overrides}))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("overrides", "lines"),
     [
@@ -183,6 +185,7 @@ def test_a_broken_or_absent_file_of_a_run_is_refused(file, content, grid, comman
     assert "fedpriv: run" in refused(command("plot", "run"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("suffix", ["pdf", "svg"])
 def test_other_kinds_of_picture_are_written(suffix, grid, command, tmp_path):
     assert command("plot", str(grid), "--out", f"mine.{suffix}").status == 0
@@ -204,6 +207,7 @@ def test_of_very_many_lines_the_first_are_drawn_and_the_table_has_all(
     assert drawn(tmp_path)["label"].nunique() == 4
 
 
+@pytest.mark.thorough
 def test_lines_and_axes_can_be_named(grid, command, tmp_path):
     given = ("--title", "Noise", "--y-label", "accuracy in %", "--label", "noise_multiplier=8:σ = 8",
              "--log", "x", "--width", "one", "--font-size", "9",

@@ -19,6 +19,7 @@ def page(sweep, command, read):
     return read(sweep / "report.html")
 
 
+@pytest.mark.thorough
 def test_every_run_has_a_row_and_a_part_of_its_own(page):
     assert page.all("h1")[0].text == "sweep: 3 runs"
     rows = page.table("3 runs")

@@ -54,6 +54,7 @@ def test_planted_less_noise_than_is_said_is_caught(caught_by, monkeypatch):
     assert "noise: std of feature_statistics ÷ the ledger's" in caught_by("noise", *RELEASED)
 
 
+@pytest.mark.thorough
 def test_planted_no_clipping_is_caught(caught_by, monkeypatch):
     honest = feature_statistics.bounded_rows
 

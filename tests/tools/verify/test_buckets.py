@@ -58,6 +58,7 @@ def test_a_client_in_another_bucket_is_tried():
     assert failed(checks) == []
 
 
+@pytest.mark.thorough
 def test_buckets_that_are_cut_from_the_realised_cohort(monkeypatch):
     """Planted: the cohort is permuted and cut into equal parts, so an absent client moves the others."""
 
@@ -119,6 +120,7 @@ def test_clients_that_are_added_to_two_buckets(monkeypatch):
     assert sensitivity(*CENTRAL)
 
 
+@pytest.mark.thorough
 def test_a_client_at_the_size_of_its_bucket_is_caught_elsewhere(monkeypatch):
     """Planted: bucket 3 counts three times; a client that is not in it shows nothing until it is moved."""
     from fedpriv.algorithms import upload_computation

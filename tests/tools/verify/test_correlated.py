@@ -110,7 +110,7 @@ def test_noise_that_starts_anew_in_every_round(caught_by, monkeypatch):
     )
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("factor", [0.5, 0.9])
 def test_less_noise(caught_by, monkeypatch, factor):
     whole = noise.add_on_grid
@@ -120,6 +120,7 @@ def test_less_noise(caught_by, monkeypatch, factor):
     assert about(caught_by("noise", *OVERRIDES, rounds=6), "noise: std of gradient_sum")
 
 
+@pytest.mark.thorough
 def test_noise_that_is_left_out_in_one_round(caught_by, monkeypatch):
     row = strategies.NoiseStream.next
 
@@ -144,6 +145,7 @@ def test_a_client_that_takes_part_too_often(caught_by, monkeypatch):
     assert about(caught_by("sampling", *OVERRIDES, rounds=6), "sampling: rounds of a client")
 
 
+@pytest.mark.thorough
 def test_clients_that_join_more_often_than_is_charged(caught_by, monkeypatch):
     monkeypatch.setattr(Correlation, "query", lambda self, sigma: _rarer(query(self, sigma)))
     sampled = ("algorithm.participation=cyclic_poisson", "algorithm.client_rate=0.5")

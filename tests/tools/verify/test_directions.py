@@ -42,7 +42,7 @@ def about(found: list[str], *names: str) -> bool:
     return any(one.endswith(name) or name in one for one in found for name in names)
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("algorithm", ["dp_fl", "dp_ftrl"])
 def test_planted_noise_minus_its_mean(caught_by, changed_noise, algorithm):
     """The mean of what is hidden leaves exactly: ε is infinite."""
@@ -82,6 +82,7 @@ def test_planted_public_subspace_without_noise(caught, changed_noise):
     assert "noise: gradient_sum: directions" in found
 
 
+@pytest.mark.thorough
 def test_planted_noise_that_is_a_mixture_of_two_others(caught_by, changed_noise):
 
     def mixed(drawn):

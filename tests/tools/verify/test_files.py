@@ -24,5 +24,6 @@ def with_a_canary(monkeypatch):
     monkeypatch.setattr(report, "_write_model", plant)
 
 
+@pytest.mark.thorough
 def test_a_canary_in_a_public_file(caught, with_a_canary):
     assert "files: files in public/" in caught(*RECORDS)

@@ -65,11 +65,13 @@ def test_records_that_are_not_clipped_one_by_one(caught_by, computation):
     assert about(caught_by("sensitivity", *own_work(computation)), "sensitivity: gradient_sum")
 
 
+@pytest.mark.thorough
 def test_copies_of_an_image_that_are_clipped_one_by_one(caught_by):
     found = caught_by("sensitivity", *own_work("CopiesAsRecords"), *COPIES, rounds=2)
     assert about(found, "sensitivity: gradient_sum: huge")
 
 
+@pytest.mark.thorough
 def test_copies_of_an_image_that_depend_on_who_else_is_in_the_lot(caught_by, monkeypatch):
     """Were draws those of a place in the lot, one record less would move the copies of those behind it."""
     draw = augmented.draws_of_copies
@@ -89,7 +91,7 @@ def test_uploads_that_the_server_does_not_clip(caught_by, computation):
     )
 
 
-@pytest.mark.few(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("algorithm", ["dp_fl", "cdp_fedavg"])
 def test_layers_whose_sensitivity_is_said_to_be_that_of_the_largest(
     caught_by, monkeypatch, algorithm
@@ -137,6 +139,7 @@ def test_less_noise_than_is_charged(caught_by, scaled_noise):
     )
 
 
+@pytest.mark.thorough
 def test_noise_divided_by_the_root_of_the_number_of_clients(caught_by, scaled_noise):
     scaled_noise(1 / math.sqrt(24))
     found = caught_by("noise, leaving", *CLIENTS)
@@ -144,6 +147,7 @@ def test_noise_divided_by_the_root_of_the_number_of_clients(caught_by, scaled_no
     assert "noise: ÷ what one client moves, in the weights" in found
 
 
+@pytest.mark.thorough
 def test_noise_scaled_by_the_next_clip_norm(caught_by, scaled_noise, monkeypatch):
     statistic, ratio = QuantileClipper.statistic, [1.0]
 
@@ -159,6 +163,7 @@ def test_noise_scaled_by_the_next_clip_norm(caught_by, scaled_noise, monkeypatch
     assert about(found, "noise: the same with")
 
 
+@pytest.mark.thorough
 def test_planted_noise_that_is_left_out_late_in_a_run(caught_by, monkeypatch):
     """In the last round alone."""
     add = OpenRound._noise
@@ -262,6 +267,7 @@ def test_a_sampler_that_goes_through_a_shuffled_order(caught_by, monkeypatch):
     assert "sampling: lots: rounds" in found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("when", "found"),
     [("start", []), ("round", ["outside: an interrupted run, resumed", "sampling: cohorts"])],
@@ -308,6 +314,7 @@ def test_a_release_that_the_ledger_does_not_get(caught_by, monkeypatch):
     assert "charge: gradient_sum in the ledger" in caught_by("charge", *CLIENTS)
 
 
+@pytest.mark.thorough
 def test_reports_charged_as_if_they_came_or_not(caught_by, monkeypatch):
     """A report that is seen to come differs by twice the clip norm, whatever the other one is."""
     joint._event.cache_clear()

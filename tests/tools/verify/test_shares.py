@@ -36,6 +36,7 @@ def test_the_law_of_a_sum_has_the_variance_of_its_shares(kind):
     assert below[400] == pytest.approx((1.0 - exactly[400]) / 2.0, abs=1e-12)
 
 
+@pytest.mark.thorough
 def test_planted_shares_of_less_noise(caught, monkeypatch):
     table = DiscreteGaussianQuery._table
     monkeypatch.setattr(
@@ -47,6 +48,7 @@ def test_planted_shares_of_less_noise(caught, monkeypatch):
     assert "noise: gradient_sum: sums of shares, spread" in found
 
 
+@pytest.mark.thorough
 def test_planted_counts_of_less_noise(caught, monkeypatch):
     honest = DiscreteCount.variance.fget
     release = DiscreteCount.release

@@ -57,6 +57,7 @@ def test_copies_of_images_move_a_sum_as_one_record(caught, unpublished, override
     assert caught(*overrides, *COPIES, rounds=2) == []
 
 
+@pytest.mark.thorough
 def test_a_record_can_be_left_out_of_lots_that_are_all_records(caught_by, unpublished):
     """Not: be changed into another, which moves a sum by twice its clip norm."""
     everybody = "algorithm.sample_rate=1"

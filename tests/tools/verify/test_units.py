@@ -24,12 +24,14 @@ def test_every_unit_of_unequal_clients_passes(caught, overrides):
     assert caught(*overrides, units=True) == []
 
 
+@pytest.mark.thorough
 def test_planted_records_of_one_client_that_are_not_clipped_to_its_norm(caught_by):
     own = ("algorithm._target_=planted.OwnWork", "+algorithm.computation=NeighboursNorm")
     found = caught_by("units", *ADAPTIVE, *own, units=True)
     assert sensitivity_of(found, 3) or sensitivity_of(found, 2)
 
 
+@pytest.mark.thorough
 def test_planted_weights_of_clients(caught_by, monkeypatch):
     monkeypatch.setattr(units, "_MOST", 5)
     own = ("algorithm._target_=planted.OwnClientWork", "+algorithm.computation=WeighedByData")
