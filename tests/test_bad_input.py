@@ -62,7 +62,7 @@ MEANT = {
     "num_clients=5": "unknown key num_clients; did you mean partition.clients?",
     "hydra.sweepdir=x": "unknown key hydra.sweepdir",
     "model=my.Net": "unknown model option my.Net (known: cnn, ",
-    "protocol=nope": "unknown protocol nope (48 are known: fedpriv list protocol)",
+    "protocol=nope": "unknown protocol nope (52 are known: fedpriv list protocol)",
     "model._target_=os.system": "model: Target 'os.system' is blocklisted",
     "model._target_=shutil.rmtree": "model: Target 'shutil.rmtree' is blocklisted",
 }

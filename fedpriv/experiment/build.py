@@ -67,7 +67,7 @@ def _make_parts(config: DictConfig) -> Parts:
     # A model of the user's own may draw initial weights in its constructor.
     with seeded_for(str(OmegaConf.select(config, "model._target_")), settings.seed):
         model = instantiate(config, "model")
-    model.start = within_group("model", lambda: starting_point_of(config))
+    model.starting_point = within_group("model", lambda: starting_point_of(config))
 
     def optional(group: str) -> Any:
         return None if config.get(group) is None else instantiate(config, group)

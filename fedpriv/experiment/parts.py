@@ -112,7 +112,7 @@ class Parts:
     @cached_property
     def earlier(self) -> dict[DpEvent, int]:
         """Events, with numbers, of the earlier run on the same data whose weights this run begins with."""
-        start: StartingPoint | None = self.model.start
+        start: StartingPoint | None = self.model.starting_point
         if start is None or not self.private:
             return {}
         sampling = self.algorithm.sampling_of(self.even_share)

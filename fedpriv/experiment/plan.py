@@ -231,8 +231,8 @@ def _setup_rows(parts: Parts) -> Iterator[Row]:
         details.append(("augmentation", algorithm.augmentation.describe()))
     if settings.averaging is not None:
         details.append(("evaluated", settings.averaging.describe()))
-    if parts.model.start is not None:
-        details.append(("starting point", parts.model.start.describe()))
+    if parts.model.starting_point is not None:
+        details.append(("starting point", parts.model.starting_point.describe()))
     if settings.warm_start is not None:
         details.append(("warm start", settings.warm_start.describe()))
     if algorithm.search is not None:

@@ -98,7 +98,7 @@ def refuse_unusable_data(parts: Parts, config: DictConfig, known: Known, downloa
         # Attackers, canaries and the fast engine are checked against data and model together.
         settings = parts.settings
         checked_with_model = parts.attack is not None or settings.canaries > 0
-        checked_with_model = checked_with_model or parts.model.start is not None
+        checked_with_model = checked_with_model or parts.model.starting_point is not None
         needs_model = has_own_code or checked_with_model or settings.runtime.engine == "fast"
         known[key] = _sizes(parts, needs_model, download)
     sizes = known[key]

@@ -216,7 +216,7 @@ class Run:
             *algorithm.own_caveats(),
             aborted_words(loop.aborted_rounds, loop.rounds_done) if loop.aborted_rounds else None,
             *loop.parts.dataset.caveats,
-            start.caveat if (start := loop.parts.model.start) else None,
+            start.caveat if (start := loop.parts.model.starting_point) else None,
             split_by_count(loop.parts.split_by_count) if loop.parts.split_by_count else None,
             *loop.parts.replaced,
             loop.schedule.caveat,

@@ -39,7 +39,7 @@ class ModelFactory(ABC):
     seed: int = field(random_seed, help="seed of the initial weights")
 
     @fact
-    def start(self) -> Callable[[nn.Module], None] | None:
+    def starting_point(self) -> Callable[[nn.Module], None] | None:
         """Function that sets weights of a built module and freezes parameters; None, the default: none."""
         return None
 

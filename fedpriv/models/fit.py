@@ -50,8 +50,8 @@ def build_for(model: ModelFactory, dataset: Dataset, seed: int = 0) -> nn.Module
         # The build method of a text model has one more argument.
         facts += (dataset.vocabulary_size,)
     module = _built(model, lambda: model.build(*facts), seed)
-    if model.start is not None:
-        model.start(module)
+    if model.starting_point is not None:
+        model.starting_point(module)
     if dataset.released_statistics is None:
         return module
     from fedpriv.models.normalized import NormalizedInputs

@@ -166,7 +166,9 @@ def light(monkeypatch, wide_cells):
     monkeypatch.setattr("fedpriv.tools.verify.command.all_checks", lambda subject: [])
 
 
-ELSEWHERE = ("extend.md", "others-audited.md", "own-dataset.md", "own-table.md")
+ELSEWHERE = (
+    "extend.md", "others-audited.md", "own-dataset.md", "own-table.md", "trained-models.md",
+)  # fmt: skip
 PYTHON = [p for p in PAGES if p.name not in ELSEWHERE and blocks(p, "python")]
 
 

@@ -18,7 +18,10 @@ WITH_ANY = {
     "attacks.base.Attack.sends_after_release",
     "tools.verify.table.Check.as_json",
     # messages between processes, whose two ends know what they hold
-    "experiment.loop.Loop.load_round_state",
+    "privacy.core.sampling.ChunkDraws.__init__",
+    "privacy.core.client_groups.ClientGroups.load_state_dict",
+    # a file or a data frame, whose library is imported late
+    "data.own_table.OwnTable.read",
     # an attribute that is declared as a field stands for its value, as in attrs and dataclasses
     "common.fields.field",
     "common.fields.same_as",

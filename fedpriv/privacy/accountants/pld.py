@@ -127,7 +127,7 @@ class PldAccountant(CompositionAccountant):
 
     def _cell(self, epsilon: float, kinds: int) -> float:
         """Return the width of the cells for compositions of about this ε and so many distinct events."""
-        wider = 1.0 if kinds <= _FEW_KINDS else 4.0
+        wider = 1.0 if kinds <= _FEW_KINDS or epsilon < 1.0 else 4.0
         return (
             wider
             * self.discretization

@@ -58,7 +58,7 @@ class ClientGroups:
     Example:
         >>> groups = ClientGroups(1_000_000, np.zeros(1))
         >>> groups.charge("a release", np.array([3, 7]), 2, lambda values: values + 1.0)
-        >>> groups.distinct.tolist(), groups.spread(groups.distinct[:, 0], np.array([2, 3])).tolist()
+        >>> groups.distinct.tolist(), groups.spread(groups.distinct, np.array([2, 3])).tolist()
         ([0.0, 1.0], [0.0, 1.0])
     """
 

@@ -88,7 +88,7 @@ def draw_table(
     panels = panels_of(figure, table, unsound)
     lines = [one for row in panels for p in row if isinstance(p, Panel) for one in p.lines]
     whose = "" if figure.whose == "paper" else f"Scale: {figure.whose}."
-    bands = [BANDS[kind] for kind in BANDS if kind != "none" and kind in set(table["band"])]
+    bands = [BANDS[kind] for kind in BANDS if kind != "none" and kind in set(table.get("band", ()))]
     means = (
         f"Means over up to {table['n'].max()} seeds; bands: {'; '.join(bands)}." if bands else ""
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -314,12 +314,15 @@ class Probe(Quiet):
             loop.mechanism.charged_at_once is not None
         ):  # only the server has the noise of later rounds
             state["mechanism"] = {k: state["mechanism"].get(k) for k in ("digest", "clip_norm")}
+        evaluation = done.evaluation
+        if evaluation is not None:  # what is measured of each client is for the analyst alone
+            evaluation = replace(evaluation, client_accuracy=None, worst_decile=None)
         buffers = dict(loop.context.model.module.state_dict())
         public: dict[str, Any] = {
             "number": done.number,
             "noise_multiplier": done.noise_multiplier,
             "signal": done.signal,
-            "evaluation": repr(done.evaluation),
+            "evaluation": repr(evaluation),
             "stop": done.stop,
             "healthy": done.outcome.healthy,
             "clip_norms": done.outcome.clip_norms,
