@@ -338,7 +338,11 @@ class OwnTable(Dataset):
         is_frame = hasattr(source, "columns")
         path = Path("the data frame" if is_frame else source).expanduser()
         columns = columns_of(source) if is_frame else read_table(path)
-        table = _encoded(path, columns, plain, self._table.order)
+        try:
+            table = _encoded(path, columns, plain, self._table.order)
+        except ArgumentError as error:  # a column is absent
+            remedy = "; fedpriv.load(RUN).predict(FILE) needs no label" if labelled else ""
+            raise DataError(f"dataset.{error}{remedy}") from None
         if not labelled:
             table = replace(table, labels=np.full(len(table.inputs), self.words[0], dtype=object))
         self._refuse_other_labels(str(path), table.labels)

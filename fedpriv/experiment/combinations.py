@@ -85,8 +85,9 @@ def _beside_publish(p: Any) -> str:
             f"algorithm={p.algorithm.name}, whose search keeps its runs": p.algorithm.search,
             "paired: two runs with common noise have no finite epsilon": p.settings.paired,
             "an attack, which is a simulation": p.attack,
-            "model.weights that are not declared public (model.weights_are_public=true)": p.model.starting_point
-            and not p.model.starting_point.publishable,
+            "model.weights that are not declared public (model.weights_are_public=true)": (
+                p.model.starting_point and not p.model.starting_point.publishable
+            ),
         }
     )
 

@@ -66,6 +66,17 @@ def test_columns_in_another_order_are_encoded_as_the_run_encoded_them(table, tmp
     assert [row["class"] for row in facts["classes"]] == ["old", "young"]
 
 
+@pytest.mark.parametrize(
+    ("columns", "key"), [(["age", "sex"], "label"), (["sex", "y"], "ranges.age")]
+)
+def test_a_column_that_is_absent_is_named_in_a_sentence(table, tmp_path, command, columns, key):
+    folder, rows = table
+    rows[columns].to_csv(tmp_path / "new.csv", index=False)
+    said = command("evaluate", str(folder), "--data", str(tmp_path / "new.csv"))
+    assert said.status == 2
+    assert f"dataset.{key} must be a column of" in said.sentence
+
+
 def test_the_encoding_is_told(table, digits):
     told = fedpriv.load(table[0]).encoding
     assert told == "float32 [n, 3]: age cut to [0.0, 100.0], scaled to [0, 1]; sex as f/m"

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
@@ -387,7 +388,7 @@ def as_flag(override: str) -> str:
     """Return the flag that stands for an override of the command ``figure``, else the override, quoted."""
     override = override.removeprefix("++") if override.startswith("++figure.") else override
     if override.startswith("figure.reuse=["):
-        folders = OverridesParser.create().parse_override(override).value()
+        folders: Any = OverridesParser.create().parse_override(override).value()
         return " ".join(f"--reuse {shlex.quote(str(folder))}" for folder in folders)
     if override.startswith("figure.seeds=["):
         return "--seeds " + override.partition("[")[2].rstrip("]").replace(" ", "")
