@@ -129,7 +129,7 @@ class Dataset(ABC):  # noqa: B024 (users' classes are registered with it)
 
     @fact
     def encoding(self) -> str:
-        """How a record becomes an input of the model, in words, for readers of the model alone."""
+        """Description of how a record becomes an input of the model, for its readers alone."""
         return f"as {type(self).__module__}.{type(self).__qualname__} encodes records"
 
     @fact

@@ -56,7 +56,7 @@ class Digits(Dataset):
 
     @property
     def encoding(self) -> str:
-        """How pixels become inputs."""
+        """Description of how pixels become inputs."""
         own = ", each image minus its mean and divided by its standard deviation"
         return f"pixels / 16{own * self.normalize}"
 

@@ -314,7 +314,7 @@ class OwnTable(Dataset):
 
     @property
     def encoding(self) -> str:
-        """How each column becomes inputs, in their order."""
+        """Description of how each column becomes inputs, in their order."""
         declaration, order = _declaration(self), self._table.order
         words = {name: f" as {'/'.join(known)}" for name, known in declaration.categories}
         ranges = dict.fromkeys(order, declaration.rest) | _by_column(declaration.ranges)

@@ -204,7 +204,7 @@ class StoredImages(StoredFiles):
 
     @property
     def encoding(self) -> str:
-        """How pixels become inputs."""
+        """Description of how pixels become inputs."""
         public = f", minus {self.mean}, divided by {self.std} (by channel)"
         return f"pixels / 255{public * self.normalize}"
 
